@@ -1,0 +1,140 @@
+"""The command line: `python -m caracal_min train | sample | info`.
+
+Options are generated from the dataclasses here and in `training`; `--help` after a command lists them.
+"""
+
+import argparse
+import signal
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated, Union
+
+import torch
+
+from . import __version__
+from .config import PRESETS
+from .data import tokenizer_for
+from .model import Caracal
+from .training import DivergedError, Trainer, TrainConfig
+
+
+@dataclass(frozen=True)
+class SampleConfig:
+    """Continue a prompt with a trained model and print the text as it is drawn."""
+
+    model: str
+    """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    prompt: str = "The "
+    """Text to continue; must not be empty."""
+    max_new_tokens: int = 200
+    """Most tokens to draw."""
+    temperature: float = 0.8
+    """0 takes the most likely token each time."""
+    top_k: int | None = None
+    """Draw among this many most likely tokens."""
+    top_p: float | None = None
+    """Draw among the fewest tokens that hold this probability."""
+    seed: int | None = None
+    """Makes the draws reproducible."""
+
+
+@dataclass(frozen=True)
+class InfoConfig:
+    """Describe a preset or a trained model: layers, parameters, versions."""
+
+    preset: str = "tiny"
+    """nano, tiny, small, medium or large."""
+    model: str | None = None
+    """Folder or hub repository to describe instead of a preset."""
+
+
+def run_train(config: TrainConfig) -> None:
+    """Train, or go on with the run in `config.out`; stop cleanly, with a checkpoint, on SIGINT and SIGTERM."""
+    trainer = Trainer(config)
+    if trainer.step:
+        print(f"resuming {config.out} at step {trainer.step} of {config.steps}")
+
+    def stop(*_) -> None:
+        trainer.stop_requested = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    log = trainer.run()
+    measured = [entry for entry in log if "validation_loss" in entry]
+    state = "done" if trainer.step == config.steps else "stopped; the same command goes on from here"
+    print(f"step {trainer.step} of {config.steps}: {state}")
+    if measured:
+        print(f"validation loss = {measured[-1]['validation_loss']:.4f} nats per token at step {measured[-1]['step']}")
+    if config.out is not None and trainer.step == config.steps:
+        print(f"model = {config.out / 'model'}")
+
+
+def run_sample(config: SampleConfig) -> None:
+    """Print the prompt and its continuation."""
+    model = Caracal.from_pretrained(config.model)
+    tokenizer = tokenizer_for(model.config.vocab_size)
+    ids = tokenizer.encode(config.prompt)
+    if not ids:
+        raise ValueError("the prompt is empty; give at least one character")
+    print(config.prompt, end="", flush=True)
+    drawn, shown = [], 0
+    for token in model.stream(torch.tensor([ids]), config.max_new_tokens, temperature=config.temperature,
+                              top_k=config.top_k, top_p=config.top_p, seed=config.seed,
+                              stop=tokenizer.end_of_text):
+        drawn.append(token.item())
+        text = tokenizer.decode(drawn).removesuffix("\N{REPLACEMENT CHARACTER}")  # half of a character: wait for the rest
+        print(text[shown:], end="", flush=True)
+        shown = max(shown, len(text))
+    print()
+
+
+def run_info(config: InfoConfig) -> None:
+    """Print what a model is made of."""
+    if config.model is not None:
+        model = Caracal.from_pretrained(config.model)
+    else:
+        with torch.device("meta"):
+            model = Caracal.from_preset(config.preset)
+    attention = model.config.attention_layers
+    layers = "".join("A" if i in attention else "F" for i in range(model.config.n_layers))
+    print(f"caracal-min {__version__}, torch {torch.__version__}, "
+          f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'no GPU'}")
+    print(f"{config.model or config.preset}: {model.num_parameters():,} parameters, layers {layers} (F Fourier, A attention)")
+    for name, value in asdict(model.config).items():
+        print(f"  {name} = {value}")
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Parse the command line, run the command and return the exit status; errors are one line on stderr."""
+    try:
+        import tyro
+    except ImportError:
+        print("the command line needs tyro: pip install 'caracal-min[train]'", file=sys.stderr)
+        return 2
+    arguments = sys.argv[1:] if arguments is None else arguments
+
+    # The recipe depends on the preset, so the preset is read first: --help then shows the true defaults.
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    first.add_argument("--preset", default="nano")
+    preset = first.parse_known_args(arguments)[0].preset
+    try:
+        recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset)
+        command = Union[
+            Annotated[TrainConfig, tyro.conf.subcommand("train", default=recipe)],
+            Annotated[SampleConfig, tyro.conf.subcommand("sample")],
+            Annotated[InfoConfig, tyro.conf.subcommand("info", default=InfoConfig(preset))],
+        ]
+        config = tyro.cli(command, prog="python -m caracal_min", description="Train, sample and describe Caracal models.",
+                          args=arguments, config=(tyro.conf.OmitArgPrefixes,))
+        _RUN[type(config)](config)
+    except (ValueError, OSError, ImportError, DivergedError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+_RUN = {TrainConfig: run_train, SampleConfig: run_sample, InfoConfig: run_info}
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""The shape of a model: `CaracalConfig`, and the presets of the paper.
+
+Read next: `model`.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["PRESETS", "CaracalConfig"]
+
+
+@dataclass(frozen=True)
+class CaracalConfig:
+    """Shape and initialisation of a model.  Every row of the paper's ablations is one such configuration.
+
+    Raises:
+        ValueError: a field out of range, in one line.
+
+    Source: Caracal, Table 1 (sizes), Tables 5 and 6 (variants and ratios), Appendix E (initialisation).
+    """
+
+    vocab_size: int
+    """Number of token ids."""
+    d_model: int
+    """Width D of the residual stream."""
+    n_layers: int
+    """Number of blocks."""
+    n_heads: int
+    """Heads H of both kinds of mixer; d_model must be a multiple."""
+    window_size: int = 256
+    """Keys that an attention layer sees, the token itself included."""
+    fourier_per_attention: int | None = 2
+    """Fourier layers before each attention layer (2: attention at indices 2, 5, 8, ...); None: no attention."""
+    pre_conv: bool = True
+    """Whether Fourier layers start with the 3-tap causal convolution."""
+    gate: Literal["two_stage", "single_stage"] = "two_stage"
+    """Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
+    positional_encoding: Literal["learned"] | None = None
+    """None, as in the paper, or a learned vector per position (its variant "with PE")."""
+    max_positions: int = 2048
+    """Longest sequence that a learned positional encoding covers; without one, length is not bounded."""
+    init_std: float = 0.02
+    """Standard deviation of the initial weights; output projections get init_std / sqrt(2 n_layers)."""
+    embedding_std: float = 0.02
+    """Standard deviation of the initial embedding."""
+
+    def __post_init__(self):
+        for name in ("vocab_size", "d_model", "n_layers", "n_heads", "window_size", "max_positions"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)!r}; give a whole number >= 1")
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
+                             "choose a width that is a multiple of the heads")
+        k = self.fourier_per_attention
+        if k is not None and (not isinstance(k, int) or k < 1):
+            raise ValueError(f"fourier_per_attention={k!r}; give a whole number >= 1, or None for no attention")
+        for name, accepted in (("gate", ("two_stage", "single_stage")), ("positional_encoding", (None, "learned"))):
+            if getattr(self, name) not in accepted:
+                raise ValueError(f"{name}={getattr(self, name)!r}; accepted: {', '.join(map(str, accepted))}")
+        for name in ("init_std", "embedding_std"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name}={getattr(self, name)!r}; give a number > 0")
+
+    @property
+    def mlp_width(self) -> int:
+        """Hidden channels of the SwiGLU: 8 d_model / 3, rounded up to a multiple of 128 (Appendix E)."""
+        return (8 * self.d_model // 3 + 127) // 128 * 128
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """Indices of the attention layers: one after every `fourier_per_attention` Fourier layers."""
+        k = self.fourier_per_attention
+        return () if k is None else tuple(range(k, self.n_layers, k + 1))
+
+
+_GPT2_VOCABULARY = 50_257
+
+PRESETS: dict[str, CaracalConfig] = {
+    # Bytes, and small enough to train on a CPU in about a minute; the paper has no such size.
+    "nano": CaracalConfig(256, 128, 6, 4, window_size=64, embedding_std=0.1),
+    # Table 1 of the paper, with the GPT-2 vocabulary.
+    "tiny": CaracalConfig(_GPT2_VOCABULARY, 512, 12, 8),
+    "small": CaracalConfig(_GPT2_VOCABULARY, 768, 12, 12),
+    "medium": CaracalConfig(_GPT2_VOCABULARY, 1024, 24, 16),
+    "large": CaracalConfig(_GPT2_VOCABULARY, 1536, 24, 16),
+}

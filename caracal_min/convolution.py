@@ -1,0 +1,201 @@
+"""Causal convolution of two sequences: the product of two polynomials, cut off at degree L - 1.
+
+Symbols, as in the paper (Section 4.2 and Appendix C):
+
+    v, g    the content and the gate, two real sequences of length L
+    r       their causal convolution, r_t = sum over j <= t of v_j g_{t-j}
+    N       the number of points at which both polynomials are evaluated
+
+Every function takes tensors whose last dimension is time and whose leading dimensions broadcast
+against each other; takes float16, bfloat16, float32 or float64 and returns the same dtype, with the
+arithmetic done in at least float32; and can be differentiated twice.  `causal_conv_direct` is the
+slow twin that the two fast routes are tested against.
+
+Read next: `modules`, where v and g are computed from tokens.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+__all__ = [
+    "causal_conv_direct",
+    "causal_conv_fft",
+    "causal_conv_right_angle",
+    "circular_conv",
+    "linear_conv",
+    "toeplitz",
+]
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def toeplitz(g: Tensor) -> Tensor:
+    """Return the lower-triangular Toeplitz matrix A with A[t, j] = g[t - j], zero above the diagonal.
+
+    Args:
+        g: gate, `[..., L]`, float16 / bfloat16 / float32 / float64.
+
+    Returns:
+        `[..., L, L]`, same dtype.  `toeplitz(g) @ v` is the causal convolution of v and g.
+
+    Raises:
+        TypeError, ValueError: not a floating-point tensor; no time dimension or an empty one.
+
+    Source: Caracal, Appendix B.2, the matrix A_mhf.
+    """
+    _require_sequence(g, "g")
+    return _sliding_history(g).flip(-1)
+
+
+def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
+    """Sum r_t = sum_{j<=t} v_j g_{t-j} term by term, in O(L^2) operations and memory.
+
+    Args:
+        v: content, `[..., L]`.
+        g: gate, `[..., L]`; leading dimensions broadcast against those of v.
+
+    Returns:
+        r, `[..., L]`, in the dtype that v and g promote to.
+
+    Raises:
+        TypeError, ValueError: not floating-point; lengths differ; leading shapes do not broadcast.
+
+    Source: Caracal, Section 4.2, the sum that the spectral route computes.
+    """
+    v, g, dtype = _prepare(v, g)
+    return (_sliding_history(g) * v.flip(-1).unsqueeze(-2)).sum(-1).to(dtype)
+
+
+def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
+    """Convolve causally in O(L log L): pad with zeros, transform, multiply, invert, truncate.
+
+    The number of points N is the smallest 2^a 3^b 5^c that is at least 2L - 1; with fewer points the
+    end of the product would wrap around onto its beginning.
+
+    Args, returns, raises: as `causal_conv_direct`.
+
+    Source: Caracal, Section 3.2 (Steps 3 and 4) and Appendix C, which take N = 2L.
+    """
+    v, g, dtype = _prepare(v, g)
+    length = v.shape[-1]
+    n = _fast_length(2 * length - 1)
+    spectrum = torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n)
+    return torch.fft.irfft(spectrum, n=n)[..., :length].to(dtype)
+
+
+def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
+    """Convolve causally with L complex points and no padding, on the circle z^L = i.
+
+    Multiplying coefficient k by e^{i pi k / 2L} evaluates both polynomials where z^L = i instead of
+    z^L = 1.  The part of the product beyond degree L - 1 then returns multiplied by i, in the
+    imaginary part; the real part is the causal answer.
+
+    Args, returns, raises: as `causal_conv_direct`.
+
+    Source: right-angle convolution (right-angle circular convolution in the signal-processing
+    literature); not in the paper.
+    """
+    v, g, dtype = _prepare(v, g)
+    length = v.shape[-1]
+    angle = torch.arange(length, device=v.device, dtype=v.dtype) * (math.pi / (2 * length))
+    twist = torch.polar(torch.ones_like(angle), angle)
+    product = torch.fft.ifft(torch.fft.fft(v * twist) * torch.fft.fft(g * twist))
+    return (product * twist.conj()).real.to(dtype)
+
+
+def linear_conv(v: Tensor, g: Tensor) -> Tensor:
+    """Multiply two polynomials: all coefficients of P_v(z) P_g(z), lowest degree first.
+
+    Args:
+        v: coefficients, `[..., M]`.
+        g: coefficients, `[..., K]`; M and K may differ.
+
+    Returns:
+        `[..., M + K - 1]`.  Its first min(M, K) entries are the causal convolution.
+
+    Raises:
+        TypeError, ValueError: not floating-point; leading shapes do not broadcast.
+
+    Source: Caracal, Appendix C (a).
+    """
+    v, g, dtype = _prepare(v, g, same_length=False)
+    length = v.shape[-1] + g.shape[-1] - 1
+    n = _fast_length(length)
+    return torch.fft.irfft(torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n), n=n)[..., :length].to(dtype)
+
+
+def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
+    """Multiply two polynomials modulo z^n - 1: what n FFT points give, wrap-around included.
+
+    Args:
+        v: content, `[..., L]`.
+        g: gate, `[..., L]`.
+        n: number of points, at least L; default L.  From 2L - 1 on nothing wraps around.
+
+    Returns:
+        `[..., n]`.  Entry k sums every v_a g_b with (a + b) mod n = k.
+
+    Raises:
+        TypeError, ValueError: as `causal_conv_direct`, or n < L.
+
+    Source: Caracal, Appendix C (c).
+    """
+    v, g, dtype = _prepare(v, g)
+    n = v.shape[-1] if n is None else n
+    if n < v.shape[-1]:
+        raise ValueError(f"n={n} points cannot hold sequences of length {v.shape[-1]}; give n >= {v.shape[-1]}")
+    return torch.fft.irfft(torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n), n=n).to(dtype)
+
+
+def _sliding_history(g: Tensor) -> Tensor:
+    """Row t holds g_t, ..., g_1, g_0 at its right end and zeros before: a view of `[..., L, L]`.
+
+    Row t, column k is g[t - (L-1-k)], so that the dot product with v reversed is r_t.
+    """
+    length = g.shape[-1]
+    return F.pad(g, (length - 1, 0)).unfold(-1, length, 1)
+
+
+def _fast_length(minimum: int) -> int:
+    """Return the smallest 2^a 3^b 5^c >= minimum, a length that every FFT library handles well."""
+    best = 1 << (minimum - 1).bit_length()
+    five = 1
+    while five < best:
+        three = five
+        while three < best:
+            candidate = three << max(0, (-(-minimum // three) - 1).bit_length())
+            best = min(best, candidate)
+            three *= 3
+        five *= 5
+    return best
+
+
+def _require_sequence(x: Tensor, name: str) -> None:
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__}; give a torch.Tensor, e.g. torch.as_tensor({name})")
+    if x.dtype not in _FLOATS:
+        accepted = ", ".join(str(d).removeprefix("torch.") for d in _FLOATS)
+        raise TypeError(f"{name} has dtype {str(x.dtype).removeprefix('torch.')}; accepted: {accepted}; "
+                        f"convert it with {name}.float()")
+    if x.ndim == 0 or x.shape[-1] == 0:
+        raise ValueError(f"{name} has shape {tuple(x.shape)}; its last dimension is time and needs length >= 1")
+
+
+def _prepare(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Tensor, torch.dtype]:
+    """Check both streams and raise them to the dtype of the arithmetic; return them and the dtype to return."""
+    _require_sequence(v, "v")
+    _require_sequence(g, "g")
+    if same_length and v.shape[-1] != g.shape[-1]:
+        raise ValueError(f"v has length {v.shape[-1]} and g has length {g.shape[-1]} in the last dimension (time); "
+                         "give equal lengths, or use linear_conv for polynomials of different degree")
+    try:
+        torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
+    except RuntimeError:
+        raise ValueError(f"leading shapes {tuple(v.shape[:-1])} of v and {tuple(g.shape[:-1])} of g "
+                         "do not broadcast; make them equal or 1") from None
+    dtype = torch.promote_types(v.dtype, g.dtype)
+    arithmetic = torch.promote_types(dtype, torch.float32)
+    return v.to(arithmetic), g.to(arithmetic), dtype

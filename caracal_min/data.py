@@ -1,0 +1,285 @@
+"""Text to tokens to batches.  The only module that reads corpora, from this machine or from the network.
+
+    documents(source)            texts, one at a time
+    load_corpus(source, ...)     tokens, split by document into training and held-out
+    Batches(tokens, ...)         batch i of a deterministic, endless order; a position is one integer
+
+Sources: "embedded" is the documentation that every Python carries (no network); "fineweb" streams the
+sample-10BT of FineWeb; anything else is a parquet, jsonl or jsonl.xz file with a `text` column.
+
+Read next: `training`.
+"""
+
+import ast
+import hashlib
+import pydoc_data.topics
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+__all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Tokenizer", "documents", "load_corpus",
+           "make_tokenizer", "sequential_windows", "tokenizer_for"]
+
+_FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
+
+
+class Tokenizer(Protocol):
+    """What a tokenizer offers: its name, how many ids it has, and the way to ids and back."""
+
+    name: str
+    vocab_size: int
+    end_of_text: int
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of some ids."""
+        ...
+
+
+class ByteTokenizer:
+    """One token per byte of UTF-8; id 0, which no text uses, ends a document."""
+
+    name, vocab_size, end_of_text = "byte", 256, 0
+
+    def encode(self, text: str) -> list[int]:
+        """Return the bytes of `text` as ids in 0..255."""
+        return list(text.encode("utf-8"))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text; bytes that are not UTF-8 (a character cut in half) become U+FFFD."""
+        return bytes(int(i) for i in ids).decode("utf-8", errors="replace")
+
+
+class GPT2Tokenizer:
+    """The byte-pair encoding of GPT-2, 50,257 ids, through tiktoken (which downloads it once).
+
+    Raises:
+        ImportError: tiktoken is not installed.
+
+    Source: Caracal, Section 5.1, "the gpt2 tokenizer".
+    """
+
+    name = "gpt2"
+
+    def __init__(self):
+        try:
+            import tiktoken
+        except ImportError:
+            raise ImportError("the gpt2 tokenizer needs tiktoken: pip install 'caracal-min[train]'") from None
+        self._encoding = tiktoken.get_encoding("gpt2")
+        self.vocab_size, self.end_of_text = self._encoding.n_vocab, self._encoding.eot_token
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of `text`; the spelling of a special token in it is ordinary text."""
+        return self._encoding.encode_ordinary(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of some ids."""
+        return self._encoding.decode([int(i) for i in ids])
+
+
+_TOKENIZERS = {"byte": ByteTokenizer, "gpt2": GPT2Tokenizer}
+
+
+def make_tokenizer(name: str) -> Tokenizer:
+    """Return the tokenizer called `name`: "byte" or "gpt2".  Raises ValueError on another name."""
+    if name not in _TOKENIZERS:
+        raise ValueError(f"unknown tokenizer {name!r}; accepted: {', '.join(_TOKENIZERS)}")
+    return _TOKENIZERS[name]()
+
+
+def tokenizer_for(vocab_size: int) -> Tokenizer:
+    """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has."""
+    sizes = {256: "byte", 50_257: "gpt2"}
+    if vocab_size not in sizes:
+        raise ValueError(f"no tokenizer with {vocab_size} ids; known are " + ", ".join(f"{n} ({k})" for n, k in sizes.items()))
+    return make_tokenizer(sizes[vocab_size])
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Tokens of a corpus, ids as uint16, documents split so that no held-out document was trained on."""
+
+    source: str
+    tokenizer: str
+    train: np.ndarray
+    validation: np.ndarray
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids of the tokenizer."""
+        return make_tokenizer(self.tokenizer).vocab_size
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over both splits: two corpora with one digest are the same tokens."""
+        return hashlib.sha256(self.train.tobytes() + b"|" + self.validation.tobytes()).hexdigest()
+
+
+def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: int | None = None,
+                held_out_every: int = 10, progress: bool = True) -> Corpus:
+    """Read and tokenize a corpus into memory.
+
+    Args:
+        source: "embedded", "fineweb", or the path of a parquet, jsonl, jsonl.xz or jsonl.gz file.
+        tokenizer: "byte" or "gpt2".
+        max_tokens: stop after the document that reaches this many tokens; None reads everything.
+        held_out_every: one document in this many (the last of each group) is held out, at least 2.
+        progress: show a bar of tokens read.
+
+    Returns:
+        A `Corpus`; every document is followed by the tokenizer's end-of-text id.
+
+    Raises:
+        FileNotFoundError, ValueError: no such file, an unknown format, no `text` column, an empty corpus.
+        ImportError: the source needs `datasets` or the tokenizer `tiktoken`, and it is not installed.
+    """
+    if held_out_every < 2:
+        raise ValueError(f"held_out_every={held_out_every}; give at least 2, or nothing is left to train on")
+    if max_tokens is not None and max_tokens < 1:
+        raise ValueError(f"max_tokens={max_tokens}; give a number >= 1, or None for everything")
+    coder = make_tokenizer(tokenizer)
+    parts: tuple[list, list] = ([], [])
+    total = 0
+    with tqdm(total=max_tokens, unit="tok", unit_scale=True, desc=f"reading {source}", disable=not progress) as bar:
+        for i, text in enumerate(documents(source)):
+            ids = np.array([*coder.encode(text), coder.end_of_text], dtype=np.uint16)
+            parts[i % held_out_every == held_out_every - 1].append(ids)
+            total += len(ids)
+            bar.update(len(ids))
+            if max_tokens is not None and total >= max_tokens:
+                break
+    if not parts[0] or not parts[1]:
+        raise ValueError(f"{source} gave {len(parts[0]) + len(parts[1])} documents; at least {held_out_every} are "
+                         "needed to hold one out: give more text, or a smaller held_out_every")
+    return Corpus(source, coder.name, np.concatenate(parts[0]), np.concatenate(parts[1]))
+
+
+def documents(source: str) -> Iterator[str]:
+    """Yield the texts of a source, in a fixed order.  Sources and errors as `load_corpus`."""
+    if source == "embedded":
+        yield from _python_documentation()
+        return
+    if source == "fineweb":
+        options = {"path": "HuggingFaceFW/fineweb", "name": "sample-10BT"}
+    else:
+        options = _local_file(Path(source))
+    try:
+        import datasets
+    except ImportError:
+        raise ImportError(f"reading {source} needs datasets: pip install 'caracal-min[train]'") from None
+    for row in datasets.load_dataset(**options, split="train", streaming=True):
+        if not isinstance(row.get("text"), str):
+            raise ValueError(f"{source} has columns {', '.join(row)}; a column `text` of strings is needed")
+        yield row["text"]
+
+
+def _local_file(path: Path) -> dict:
+    kind = next((k for ending, k in _FORMATS.items() if path.name.endswith(ending)), None)
+    if kind is None:
+        raise ValueError(f"unknown source {str(path)!r}; accepted: embedded, fineweb, or a file ending in "
+                         + ", ".join(_FORMATS))
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; check the path")
+    return {"path": kind, "data_files": str(path.resolve())}
+
+
+def _python_documentation() -> Iterator[str]:
+    """Yield the language reference's topics and the documentation of each standard-library module.
+
+    A module's document is its docstrings, in the order of the source; nothing is imported or run.
+    """
+    yield from (text.strip() for _, text in sorted(pydoc_data.topics.topics.items()))
+    root = Path(sysconfig.get_path("stdlib"))
+    skipped = {"test", "tests", "idle_test", "site-packages", "__pycache__", "lib2to3", "pydoc_data"}
+    for path in sorted(root.rglob("*.py")):
+        top = path.relative_to(root).parts[0].removesuffix(".py")
+        if top not in sys.stdlib_module_names or skipped.intersection(path.relative_to(root).parts):
+            continue
+        try:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+        except (SyntaxError, UnicodeDecodeError):  # a few files are templates or in another encoding
+            continue
+        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
+        text = "\n\n".join(d for d in found if d)
+        if len(text) >= 200:
+            yield text
+
+
+class Batches:
+    """Training batches in a fixed, shuffled, endless order: `batches[i]` depends on nothing but i.
+
+    Each epoch cuts the tokens into windows of `context` + 1 at an offset of its own and permutes them;
+    no window repeats within an epoch.  To resume, go on with the next i.
+
+    Args:
+        tokens: ids, one dimension, as `Corpus.train`.
+        context: tokens per sequence, L.
+        batch_size: sequences per batch, B.
+        seed: of the offsets and permutations.
+
+    `batches[i]` is a pair of int64 tensors `[B, L]`: inputs, and the same shifted by one as targets.
+
+    Raises:
+        ValueError: fewer than context + 1 tokens per batch row, or a size below 1.
+    """
+
+    def __init__(self, tokens: np.ndarray, context: int, batch_size: int, seed: int = 0):
+        if context < 1 or batch_size < 1:
+            raise ValueError(f"context={context}, batch_size={batch_size}; give numbers >= 1")
+        self.windows = (len(tokens) - context) // context  # per epoch, whatever the offset
+        self.per_epoch = self.windows // batch_size
+        if self.per_epoch < 1:
+            raise ValueError(f"{len(tokens)} tokens hold {max(0, self.windows)} windows of {context}, fewer than "
+                             f"batch_size={batch_size}; give more text, or a smaller context or batch")
+        self.tokens, self.context, self.batch_size, self.seed = tokens, context, batch_size, seed
+        self._epoch, self._starts = -1, np.empty(0, dtype=np.int64)
+
+    def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        epoch, place = divmod(i, self.per_epoch)
+        if epoch != self._epoch:
+            draw = np.random.default_rng([self.seed, epoch])
+            offset = int(draw.integers(self.context))
+            self._epoch, self._starts = epoch, offset + self.context * draw.permutation(self.windows)
+        starts = self._starts[place * self.batch_size:(place + 1) * self.batch_size]
+        rows = np.stack([self.tokens[s:s + self.context + 1] for s in starts]).astype(np.int64)
+        rows = torch.from_numpy(rows)
+        return rows[:, :-1], rows[:, 1:]
+
+    def epochs(self, n: int) -> float:
+        """Return how many passes over the tokens n batches are."""
+        return n / self.per_epoch
+
+
+def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = None) -> Tensor:
+    """Cut tokens into consecutive windows for evaluation.
+
+    Args:
+        tokens: ids, one dimension.
+        context: tokens per window, L.
+        limit: most windows to return, spread evenly over the text; None returns all.
+
+    Returns:
+        int64 `[windows, L + 1]`: L inputs and, shifted by one, L targets; windows overlap by that one token.
+
+    Raises:
+        ValueError: fewer than L + 1 tokens.
+    """
+    count = (len(tokens) - 1) // context
+    if count < 1:
+        raise ValueError(f"{len(tokens)} tokens are fewer than one window of {context} + 1; give more text")
+    chosen = np.arange(count) if limit is None or limit >= count else np.linspace(0, count - 1, limit).astype(int)
+    rows = np.stack([tokens[i * context:i * context + context + 1] for i in chosen])
+    return torch.from_numpy(rows.astype(np.int64))

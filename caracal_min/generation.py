@@ -1,0 +1,104 @@
+"""Exact decoding: read the prompt in one parallel pass, then continue it a token at a time.
+
+The caches of the layers hold what the parallel pass would have seen, so that the logits are the same up to
+rounding.  A Fourier layer needs all of v and g for that (2 D numbers a token, as keys and values of full
+attention would): each new token costs one dot product per channel over the whole past, O(L).
+
+Read next: `training`.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .model import Caracal
+
+__all__ = ["filter_logits", "generate", "stream"]
+
+
+@torch.inference_mode()
+def stream(
+    model: Caracal,
+    prompt: Tensor,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int | None = None,
+    stop: int | Sequence[int] | None = None,
+) -> Iterator[Tensor]:
+    """Yield the ids `[B]` of each new token as soon as it is drawn.
+
+    Args:
+        prompt: ids, `[B, P]`, P >= 1, on the model's device.
+        max_new_tokens: most tokens to draw.
+        temperature: logits are divided by it; 0.0 takes the most likely token (greedy).
+        top_k: draw among the k most likely tokens only.
+        top_p: draw among the fewest tokens whose probabilities sum to at least p (nucleus sampling).
+        seed: makes the draws reproducible on one device and version; None continues torch's own generator.
+        stop: id or ids that end a sequence.  A sequence that has ended repeats its stop id until all have.
+
+    Raises:
+        ValueError: an option out of range, or a prompt that is not `[B, P]` ids of this model.
+    """
+    model._require_tokens(prompt, "prompt")
+    _require_options(max_new_tokens, temperature, top_k, top_p)
+    stops = torch.tensor([] if stop is None else [stop] if isinstance(stop, int) else list(stop), device=prompt.device)
+    generator = None if seed is None else torch.Generator(prompt.device).manual_seed(seed)
+
+    batch, length = prompt.shape
+    caches = model.new_caches(batch, length + max_new_tokens)
+    ended = torch.zeros(batch, dtype=torch.bool, device=prompt.device)
+    tokens = prompt
+    for _ in range(max_new_tokens):
+        logits = model.logits(tokens, caches)[:, -1].float()  # (B, vocabulary)
+        if temperature == 0.0:
+            drawn = logits.argmax(-1)
+        else:
+            probabilities = filter_logits(logits / temperature, top_k, top_p).softmax(-1)
+            drawn = torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
+        drawn = torch.where(ended, tokens[:, -1], drawn)
+        yield drawn
+        ended |= torch.isin(drawn, stops)
+        if ended.all():
+            return
+        tokens = drawn[:, None]
+
+
+def generate(model: Caracal, prompt: Tensor, max_new_tokens: int, **sampling) -> Tensor:
+    """Continue `prompt` `[B, P]` and return `[B, P + new]`, new <= max_new_tokens.
+
+    Options and errors as `stream`.
+    """
+    drawn = list(stream(model, prompt, max_new_tokens, **sampling))
+    return torch.cat([prompt, *(d[:, None] for d in drawn)], dim=1)
+
+
+def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None = None) -> Tensor:
+    """Set the logits of excluded tokens to minus infinity; `[..., vocabulary]` in and out.
+
+    `top_p` acts on the distribution that `top_k` leaves.  The most likely token always stays.
+    """
+    if top_k is not None and top_k < logits.shape[-1]:
+        kept = logits.topk(top_k, dim=-1)
+        logits = torch.full_like(logits, float("-inf")).scatter(-1, kept.indices, kept.values)
+    if top_p is not None and top_p < 1.0:
+        ordered, order = logits.sort(dim=-1, descending=True)
+        probabilities = F.softmax(ordered, dim=-1)
+        excluded = probabilities.cumsum(-1) - probabilities >= top_p  # the tokens before it already reach p
+        ordered = ordered.masked_fill(excluded, float("-inf"))
+        logits = torch.full_like(logits, float("-inf")).scatter(-1, order, ordered)
+    return logits
+
+
+def _require_options(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
+    if max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens={max_new_tokens}; give a number >= 0")
+    if not 0.0 <= temperature < float("inf"):
+        raise ValueError(f"temperature={temperature}; give a number >= 0, 0.0 for greedy decoding")
+    if top_k is not None and top_k < 1:
+        raise ValueError(f"top_k={top_k}; give a number >= 1, or None for all tokens")
+    if top_p is not None and not 0.0 < top_p <= 1.0:
+        raise ValueError(f"top_p={top_p}; give a number in (0, 1], or None for all tokens")

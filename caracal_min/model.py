@@ -1,0 +1,232 @@
+"""The language model: forward pass, caches for decoding, saving and loading.
+
+    tokens (B, L) -> embedding (B, L, D) -> n_layers blocks -> norm -> logits (B, L, vocabulary)
+
+The output matrix is the embedding matrix (tied weights).  A block mixes tokens with Multi-Head Fourier,
+or, after every `fourier_per_attention` of those, with sliding-window attention.
+
+Read next: `generation`, then `training`.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, fields, replace
+from pathlib import Path
+
+import huggingface_hub
+import torch
+import torch.nn.functional as F
+from huggingface_hub.errors import HFValidationError
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from .config import PRESETS, CaracalConfig
+from .modules import Block, MultiHeadFourier, SlidingWindowAttention
+
+__all__ = ["Caracal"]
+
+_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
+
+
+class Caracal(nn.Module):
+    """A decoder-only language model that mixes tokens by causal convolution.
+
+    Args:
+        config: shape and initialisation.
+
+    Source: Caracal, Section 3.1 and Appendix E.
+    """
+
+    def __init__(self, config: CaracalConfig):
+        super().__init__()
+        self.config = config
+        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        learned = config.positional_encoding == "learned"
+        self.positions = nn.Embedding(config.max_positions, config.d_model) if learned else None
+        self.blocks = nn.ModuleList(
+            Block(
+                SlidingWindowAttention(config.d_model, config.n_heads, config.window_size)
+                if i in config.attention_layers
+                else MultiHeadFourier(config.d_model, config.n_heads, config.pre_conv, config.gate),
+                config.mlp_width,
+            )
+            for i in range(config.n_layers)
+        )
+        self.norm = nn.LayerNorm(config.d_model)
+        self._initialise()
+
+    @classmethod
+    def from_preset(cls, name: str, **changes) -> "Caracal":
+        """Build a freshly initialised model from a preset; `changes` replace fields of its configuration.
+
+        Args:
+            name: nano, tiny, small, medium or large.
+
+        Raises:
+            ValueError: unknown preset or field, or a field out of range.
+        """
+        if name not in PRESETS:
+            raise ValueError(f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}")
+        known = [f.name for f in fields(CaracalConfig)]
+        for unknown in changes.keys() - set(known):
+            raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
+        return cls(replace(PRESETS[name], **changes))
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Predict the next token at every position.
+
+        Args:
+            tokens: ids, `[B, L]`, integer, 0 <= id < vocab_size.
+            targets: ids to predict, `[B, L]`; -100 is left out of the mean.
+
+        Returns:
+            logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token (None without targets).
+
+        Raises:
+            ValueError: wrong shape or dtype, or an id out of range (the range is checked on a CPU only).
+        """
+        self._require_tokens(tokens, "tokens")
+        logits = self.logits(tokens)
+        if targets is None:
+            return logits, None
+        self._require_tokens(targets, "targets", ignored=-100)
+        if targets.shape != tokens.shape:
+            raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
+                             "give one target per token")
+        return logits, F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten().long())
+
+    def logits(self, tokens: Tensor, caches: list | None = None) -> Tensor:
+        """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued."""
+        start = 0 if caches is None else self.seen(caches)
+        x = self.embedding(tokens)
+        if self.positions is not None:
+            end = start + tokens.shape[1]
+            if end > self.config.max_positions:
+                raise ValueError(f"{end} tokens, but the learned positional encoding covers "
+                                 f"{self.config.max_positions}; shorten the sequence or drop the encoding")
+            x = x + self.positions(torch.arange(start, end, device=tokens.device))
+        for i, block in enumerate(self.blocks):
+            x = block(x, None if caches is None else caches[i])
+        return F.linear(self.norm(x), self.embedding.weight)
+
+    def new_caches(self, batch: int, capacity: int) -> list:
+        """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens."""
+        return [block.mixer.new_cache(batch, capacity) for block in self.blocks]
+
+    @staticmethod
+    def seen(caches: list) -> int:
+        """Return how many tokens the caches hold (layer 0 is always a Fourier layer, which counts them)."""
+        return caches[0].length
+
+    def generate(self, prompt: Tensor, max_new_tokens: int, **sampling) -> Tensor:
+        """Continue `[B, P]` ids to `[B, P + new]`.  Options and errors as `generation.generate`."""
+        from .generation import generate
+
+        return generate(self, prompt, max_new_tokens, **sampling)
+
+    def stream(self, prompt: Tensor, max_new_tokens: int, **sampling) -> Iterator[Tensor]:
+        """Yield the `[B]` ids of each new token as it is drawn.  Options as `generation.stream`."""
+        from .generation import stream
+
+        return stream(self, prompt, max_new_tokens, **sampling)
+
+    def num_parameters(self) -> int:
+        """Count the parameters, the shared embedding and output matrix once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file({k: t.contiguous() for k, t in self.state_dict().items()}, folder / _WEIGHTS, {"format": "pt"})
+        (folder / _CONFIG).write_text(json.dumps({"model_type": "caracal", **asdict(self.config)}, indent=2) + "\n")
+
+    @classmethod
+    def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None) -> "Caracal":
+        """Load a model from a folder, or from a repository of the Hugging Face hub ("owner/name").
+
+        Args:
+            revision: branch, tag or commit of the hub repository.
+
+        Raises:
+            FileNotFoundError: neither such a folder nor such a repository.
+            ValueError: the configuration or the weights are corrupt, or of another kind of model.
+        """
+        folder = Path(folder_or_repo)
+        if not folder.is_dir():
+            folder = _download(str(folder_or_repo), revision)
+        config = _read_config(folder / _CONFIG)
+        try:
+            state = load_file(folder / _WEIGHTS)
+        except FileNotFoundError:
+            raise FileNotFoundError(f"{folder} has no {_WEIGHTS}; give a folder that save_pretrained wrote") from None
+        except SafetensorError as error:
+            raise ValueError(f"{folder / _WEIGHTS} is not a readable safetensors file ({error}); "
+                             "copy or download it again") from None
+        with torch.device("meta"):
+            model = cls(config)
+        _require_state(model, state, folder / _WEIGHTS)
+        model.load_state_dict(state, assign=True)
+        return model.requires_grad_().eval()
+
+    def _initialise(self) -> None:
+        """Draw the weights: normal(0, init_std), output projections smaller, biases zero (Appendix E)."""
+        std = self.config.init_std
+        for name, module in self.named_modules():
+            if isinstance(module, nn.Linear | nn.Conv1d):
+                shrink = (2 * self.config.n_layers) ** -0.5 if name.endswith("to_out") else 1.0
+                nn.init.normal_(module.weight, std=std * shrink)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+        nn.init.normal_(self.embedding.weight, std=self.config.embedding_std)
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=std)
+
+    def _require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
+        if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in (torch.int64, torch.int32):
+            raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
+                             "give integer ids of shape [batch, length], length >= 1")
+        if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
+            checked = ids if ignored is None else ids[ids != ignored]
+            bad = checked[(checked < 0) | (checked >= self.config.vocab_size)]
+            if bad.numel():
+                raise ValueError(f"{name} holds id {bad[0].item()}; this model knows 0 to "
+                                 f"{self.config.vocab_size - 1}: was the text encoded with another tokenizer?")
+
+
+def _download(repo: str, revision: str | None) -> Path:
+    try:
+        return Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=[_CONFIG, _WEIGHTS]))
+    except (HFValidationError, OSError) as error:  # hub and network errors are OSErrors
+        raise FileNotFoundError(f"{repo!r} is no folder here, and the hub did not give it "
+                                f"({type(error).__name__}); give a folder that save_pretrained wrote, "
+                                "or \"owner/name\" of a repository") from error
+
+
+def _read_config(path: Path) -> CaracalConfig:
+    try:
+        stored = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path.parent} has no {path.name}; give a folder that save_pretrained wrote") from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not readable JSON ({error}); copy or download it again") from None
+    kind = stored.pop("model_type", None) if isinstance(stored, dict) else None
+    if kind != "caracal":
+        raise ValueError(f"{path} describes a model of type {kind!r}; this class loads type 'caracal'")
+    try:
+        return CaracalConfig(**stored)
+    except TypeError as error:
+        raise ValueError(f"{path} does not fit CaracalConfig ({error}); was it written by another version?") from None
+
+
+def _require_state(model: nn.Module, state: dict[str, Tensor], path: Path) -> None:
+    expected = model.state_dict()
+    for problem, names in (("lacks", expected.keys() - state.keys()), ("has the foreign", state.keys() - expected.keys())):
+        if names:
+            raise ValueError(f"{path} {problem} tensor {sorted(names)[0]!r} ({len(names)} in all); "
+                             "its weights belong to another configuration")
+    for name, tensor in state.items():
+        if tensor.shape != expected[name].shape:
+            raise ValueError(f"{path}: tensor {name!r} has shape {tuple(tensor.shape)}, the configuration says "
+                             f"{tuple(expected[name].shape)}; weights and config.json do not belong together")

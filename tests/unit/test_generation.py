@@ -1,0 +1,104 @@
+"""Decoding: exact against the parallel pass, reproducible, and sampling as documented."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.generation import filter_logits
+
+
+def model(**changes) -> Caracal:
+    torch.manual_seed(0)
+    config = dict(vocab_size=40, d_model=16, n_layers=4, n_heads=2, window_size=6, embedding_std=0.05, init_std=0.1)
+    return Caracal(CaracalConfig(**{**config, **changes})).eval()
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(1, 25), st.integers(1, 25), st.integers(0, 50),
+       st.sampled_from([{}, dict(fourier_per_attention=None), dict(positional_encoding="learned"), dict(pre_conv=False)]))
+def test_teacher_forced_steps_equal_the_parallel_pass(prompt, new, seed, changes):
+    """Before and after the window of 6 fills; float64, so that only exactness can pass."""
+    m = model(**changes).double()
+    tokens = torch.randint(40, (2, prompt + new), generator=torch.Generator().manual_seed(seed))
+    caches = m.new_caches(2, prompt + new)
+    parts = [m.logits(tokens[:, :prompt], caches)]
+    parts += [m.logits(tokens[:, t:t + 1], caches) for t in range(prompt, prompt + new)]
+    assert m.seen(caches) == prompt + new
+    assert torch.allclose(torch.cat(parts, dim=1), m.logits(tokens), atol=1e-11)
+
+
+def test_greedy_equals_rerunning_the_whole_model():
+    m = model().double()
+    prompt = torch.randint(40, (3, 4), generator=torch.Generator().manual_seed(3))
+    slow = prompt
+    for _ in range(20):
+        slow = torch.cat([slow, m(slow)[0][:, -1].argmax(-1, keepdim=True)], dim=1)
+    assert torch.equal(m.generate(prompt, 20, temperature=0.0), slow)
+
+
+def test_seed_makes_draws_reproducible():
+    m, prompt = model(), torch.tensor([[1, 2, 3]])
+    first = m.generate(prompt, 30, seed=5)
+    assert first.shape == (1, 33) and torch.equal(first[:, :3], prompt)
+    assert torch.equal(first, m.generate(prompt, 30, seed=5))
+    assert not torch.equal(first, m.generate(prompt, 30, seed=6))
+
+
+def test_stream_yields_what_generate_returns():
+    m, prompt = model(), torch.tensor([[1, 2], [3, 4]])
+    streamed = torch.stack(list(m.stream(prompt, 7, seed=1)), dim=1)
+    assert torch.equal(torch.cat([prompt, streamed], dim=1), m.generate(prompt, 7, seed=1))
+
+
+def test_draws_follow_the_distribution():
+    m, prompt = model(), torch.tensor([[7]]).expand(4000, 1)
+    expected = (m(prompt[:1])[0][0, -1] / 0.7).softmax(-1)
+    drawn = m.generate(prompt, 1, temperature=0.7, seed=0)[:, -1]
+    observed = torch.bincount(drawn, minlength=40) / 4000
+    chi2 = 4000 * ((observed - expected).square() / expected).sum().item()
+    assert chi2 < 80  # 39 degrees of freedom: beyond 80 one time in ten thousand
+
+
+def test_stop_ends_each_sequence_and_then_all():
+    m, prompt = model(), torch.tensor([[1], [2], [3]])
+    free = m.generate(prompt, 200, seed=2)
+    stop = free[0, 5].item()
+    ended = m.generate(prompt, 200, seed=2, stop=stop)
+    for row in ended:
+        hits = (row[1:] == stop).nonzero()
+        if hits.numel():
+            assert (row[1 + hits[0, 0]:] == stop).all()
+    first = (free[0, 1:] == stop).nonzero()[0, 0] + 1
+    assert torch.equal(ended[0, :first + 1], free[0, :first + 1])
+    everything = m.generate(prompt, 200, seed=2, stop=list(range(40)))
+    assert everything.shape == (3, 2)
+
+
+def test_filters():
+    logits = torch.log(torch.tensor([[0.1, 0.4, 0.2, 0.3]]))
+    kept = lambda **options: filter_logits(logits, **options).isfinite()[0].tolist()  # noqa: E731
+    assert kept(top_k=2) == [False, True, False, True]
+    assert kept(top_p=0.5) == [False, True, False, True]
+    assert kept(top_p=0.39) == [False, True, False, False]
+    assert kept(top_p=1.0) == kept(top_k=9) == [True] * 4
+    assert kept(top_k=3, top_p=0.75) == [False, True, False, True]  # of 4/9, 3/9, 2/9 the first two hold 7/9
+    assert torch.equal(filter_logits(logits, top_k=2)[0, 1], logits[0, 1])
+
+
+@pytest.mark.parametrize("options, words", [
+    (dict(temperature=-1.0), ["temperature=-1.0", "0.0 for greedy"]),
+    (dict(top_k=0), ["top_k=0"]),
+    (dict(top_p=0.0), ["top_p=0.0"]),
+    (dict(top_p=1.5), ["top_p=1.5"]),
+    (dict(max_new_tokens=-1), ["max_new_tokens=-1"]),
+    (dict(prompt=torch.tensor([1, 2])), ["prompt", "(2,)"]),
+    (dict(prompt=torch.tensor([[99]])), ["prompt", "id 99"]),
+])
+def test_bad_options_get_one_clear_line(options, words):
+    with pytest.raises(ValueError) as caught:
+        model().generate(**{**dict(prompt=torch.tensor([[1]]), max_new_tokens=2), **options})
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)

@@ -1,0 +1,192 @@
+"""The model: shapes, counts, initialisation, variants, and the way to disk and back."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.config import PRESETS
+from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
+
+SMALL = CaracalConfig(vocab_size=50, d_model=24, n_layers=6, n_heads=4, window_size=7)
+
+
+def small(seed=0, **changes) -> Caracal:
+    torch.manual_seed(seed)
+    return Caracal(CaracalConfig(**{**vars(SMALL), **changes}))
+
+
+def test_logits_and_loss():
+    model, tokens = small(), torch.randint(50, (3, 20))
+    logits, loss = model(tokens)
+    assert logits.shape == (3, 20, 50) and loss is None
+    targets = tokens.roll(-1, 1)
+    _, loss = model(tokens, targets)
+    by_hand = -logits.log_softmax(-1).gather(-1, targets[..., None]).mean()
+    assert torch.allclose(loss, by_hand, atol=1e-5)
+
+
+def test_ignored_targets_do_not_count():
+    model, tokens = small(), torch.randint(50, (1, 8))
+    targets = tokens.clone()
+    targets[:, :5] = -100
+    logits, loss = model(tokens, targets)
+    by_hand = -logits.log_softmax(-1)[:, 5:].gather(-1, tokens[:, 5:, None]).mean()
+    assert torch.allclose(loss, by_hand, atol=1e-5)
+
+
+def test_prediction_never_sees_the_future():
+    model = small().double()
+    tokens = torch.randint(50, (1, 30))
+    changed = tokens.clone()
+    changed[0, 12] = (tokens[0, 12] + 1) % 50
+    moved = (model(tokens)[0] - model(changed)[0]).abs().amax((0, 2))
+    assert moved[:12].max() < 1e-12 and moved[12:].min() > 1e-9
+
+
+# Counted by hand from Appendix E: 4 D^2 + 3 D W (SWA block), 3 D^2 + D^2/H + 9 D + 3 D W (MHF block), norms, embedding.
+@pytest.mark.parametrize("name, millions", [("tiny", 62.5), ("small", 119.3), ("medium", 344.3), ("large", 721.7)])
+def test_parameter_counts(name, millions):
+    with torch.device("meta"):
+        model = Caracal.from_preset(name)
+    config, d = model.config, model.config.d_model
+    attention = len(config.attention_layers)
+    mlp_and_norms = 3 * d * config.mlp_width + 4 * d
+    fourier = 3 * d + 2 * d + 3 * (d * d + d) + (d * d // config.n_heads + d)
+    by_hand = (config.vocab_size * d + config.n_layers * mlp_and_norms + attention * 4 * d * d
+               + (config.n_layers - attention) * fourier + 2 * d)
+    assert model.num_parameters() == by_hand
+    assert round(by_hand / 1e6, 1) == millions
+
+
+@pytest.mark.parametrize("k, attention", [(None, ()), (5, (5, 11)), (3, (3, 7, 11)), (2, (2, 5, 8, 11)),
+                                          (1, (1, 3, 5, 7, 9, 11))])
+def test_layer_pattern(k, attention):
+    config = CaracalConfig(vocab_size=9, d_model=8, n_layers=12, n_heads=2, fourier_per_attention=k)
+    kinds = [type(block.mixer) for block in Caracal(config).blocks]
+    assert kinds == [SlidingWindowAttention if i in attention else MultiHeadFourier for i in range(12)]
+
+
+def test_initialisation():
+    model = Caracal.from_preset("nano", embedding_std=0.3)
+    assert model.embedding.weight.std().item() == pytest.approx(0.3, rel=0.05)
+    for name, p in model.named_parameters():
+        if name.endswith("bias"):
+            assert torch.equal(p, torch.zeros_like(p))
+        elif "to_out" in name:
+            assert p.std().item() == pytest.approx(0.02 / 12**0.5, rel=0.05)
+        elif p.ndim > 1 and "embedding" not in name:
+            assert p.std().item() == pytest.approx(0.02, rel=0.2 if "pre_conv" in name else 0.05)
+
+
+@pytest.mark.parametrize("changes", [dict(fourier_per_attention=None), dict(pre_conv=False), dict(gate="single_stage"),
+                                     dict(positional_encoding="learned"), dict(fourier_per_attention=1)])
+def test_every_variant_learns_one_batch(changes):
+    model = small(embedding_std=0.1, **changes)
+    draw = torch.Generator().manual_seed(1)
+    tokens = torch.randint(50, (2, 25), generator=draw)
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+    for _ in range(60):
+        loss = model(tokens[:, :-1], tokens[:, 1:])[1]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert loss < 0.5  # guessing gives ln 50 = 3.9
+    assert all(p.grad is not None for p in model.parameters())
+
+
+def test_save_and_load(tmp_path):
+    model, tokens = small(), torch.randint(50, (2, 9))
+    model.save_pretrained(tmp_path / "deep" / "model")
+    assert sorted(p.name for p in (tmp_path / "deep" / "model").iterdir()) == ["config.json", "model.safetensors"]
+    loaded = Caracal.from_pretrained(tmp_path / "deep" / "model")
+    assert loaded.config == model.config
+    assert torch.equal(loaded(tokens)[0], model(tokens)[0])
+    assert all(p.requires_grad for p in loaded.parameters())
+
+
+def test_load_from_the_hub_cache(tmp_path):
+    """The hub's own loader, offline, on a cache folder in the hub's layout."""
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repo = tmp_path / "models--someone--caracal-nano"
+    model = small()
+    model.save_pretrained(repo / "snapshots" / commit)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text(commit)
+    code = ("from caracal_min import Caracal; m = Caracal.from_pretrained('someone/caracal-nano'); "
+            "print(m.embedding.weight.double().sum().item())")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          env={**__import__("os").environ, "HF_HUB_OFFLINE": "1", "HF_HUB_CACHE": str(tmp_path)})
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == pytest.approx(model.embedding.weight.double().sum().item())
+
+
+def damage(folder, what):
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    if what == "no config":
+        config.unlink()
+    elif what == "no weights":
+        weights.unlink()
+    elif what == "truncated weights":
+        weights.write_bytes(weights.read_bytes()[:1000])
+    elif what == "broken json":
+        config.write_text(config.read_text()[:30])
+    else:
+        config.write_text(json.dumps({**json.loads(config.read_text()), **what}))
+
+
+@pytest.mark.parametrize("what, error, words", [
+    ("no config", FileNotFoundError, ["config.json", "save_pretrained"]),
+    ("no weights", FileNotFoundError, ["model.safetensors", "save_pretrained"]),
+    ("truncated weights", ValueError, ["model.safetensors", "not a readable"]),
+    ("broken json", ValueError, ["config.json", "not readable JSON"]),
+    ({"model_type": "llama"}, ValueError, ["llama", "caracal"]),
+    ({"new_field": 1}, ValueError, ["new_field", "another version"]),
+    ({"d_model": 28}, ValueError, ["do not belong together"]),
+    ({"n_layers": 7}, ValueError, ["lacks tensor", "another configuration"]),
+    ({"n_layers": 5}, ValueError, ["foreign tensor", "another configuration"]),
+])
+def test_damaged_checkpoints_get_one_clear_line(tmp_path, what, error, words):
+    small().save_pretrained(tmp_path)
+    damage(tmp_path, what)
+    with pytest.raises(error) as caught:
+        Caracal.from_pretrained(tmp_path)
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["no/such/folder/anywhere", "bad name"])
+def test_unknown_folder(name):
+    with pytest.raises(FileNotFoundError, match="is no folder here"):
+        Caracal.from_pretrained(name)
+
+
+@pytest.mark.parametrize("build, words", [
+    (lambda: CaracalConfig(50, 24, 6, 5), ["d_model=24", "n_heads=5"]),
+    (lambda: CaracalConfig(50, 24, 0, 4), ["n_layers=0"]),
+    (lambda: CaracalConfig(50, 24, 6, 4, fourier_per_attention=0), ["fourier_per_attention=0", "None"]),
+    (lambda: CaracalConfig(50, 24, 6, 4, gate="x"), ["gate='x'", "two_stage"]),
+    (lambda: CaracalConfig(50, 24, 6, 4, positional_encoding="rope"), ["rope", "learned"]),
+    (lambda: CaracalConfig(50, 24, 6, 4, init_std=0.0), ["init_std=0.0"]),
+    (lambda: Caracal.from_preset("huge"), ["huge", *PRESETS]),
+    (lambda: Caracal.from_preset("nano", width=3), ["width", "d_model"]),
+    (lambda: small()(torch.tensor([[3, 50]])), ["id 50", "0 to 49"]),
+    (lambda: small()(torch.tensor([[3, -1]])), ["id -1", "0 to 49"]),
+    (lambda: small()(torch.tensor([3, 4])), ["(2,)", "[batch, length]"]),
+    (lambda: small()(torch.tensor([[0.5]])), ["float32", "integer"]),
+    (lambda: small()(torch.zeros(1, 0, dtype=torch.int64)), ["(1, 0)", "length >= 1"]),
+    (lambda: small()(torch.tensor([[1, 2]]), torch.tensor([[1]])), ["(1, 1)", "(1, 2)"]),
+    (lambda: small()(torch.tensor([[1, 2]]), torch.tensor([[1, 99]])), ["targets", "id 99"]),
+    (lambda: small(positional_encoding="learned", max_positions=4)(torch.zeros(1, 5, dtype=torch.int64)),
+     ["5 tokens", "covers 4"]),
+])
+def test_bad_input_gets_one_clear_line(build, words):
+    with pytest.raises(ValueError) as caught:
+        build()
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)

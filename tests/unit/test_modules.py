@@ -1,0 +1,120 @@
+"""The layers: the four steps written out, causality, caches, variants, errors."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from caracal_min.modules import Block, MultiHeadFourier, SlidingWindowAttention, SwiGLU
+
+
+def fourier(seed=0, **options) -> MultiHeadFourier:
+    torch.manual_seed(seed)
+    return MultiHeadFourier(16, 4, **options).double()
+
+
+def test_fourier_is_its_four_steps():
+    """Section 3.2, token by token, channel by channel, with loops."""
+    layer, batch, length = fourier(), 2, 9
+    x = torch.randn(batch, length, 16, dtype=torch.float64)
+    taps = layer.pre_conv.weight[:, 0]  # (D, 3): the last tap meets the token itself
+    past = torch.cat([x.new_zeros(batch, 2, 16), x], dim=1)
+    mixed = torch.stack([sum(past[:, t + k] * taps[:, k] for k in range(3)) for t in range(length)], dim=1)
+    normed = F.layer_norm(mixed, (16,), layer.norm.weight, layer.norm.bias)
+    v = normed @ layer.to_value.weight.T + layer.to_value.bias
+    hidden = F.silu(normed @ layer.to_gate.weight.T + layer.to_gate.bias)
+    g = torch.empty_like(hidden)
+    for head in range(4):
+        own = slice(4 * head, 4 * head + 4)
+        g[..., own] = hidden[..., own] @ layer.gate_mix.weight[own, :, 0].T + layer.gate_mix.bias[own]
+    r = torch.stack([sum(v[:, j] * g[:, t - j] for j in range(t + 1)) for t in range(length)], dim=1)
+    assert torch.allclose(layer(x), r @ layer.to_out.weight.T + layer.to_out.bias, atol=1e-12)
+
+
+@pytest.mark.parametrize("layer", [
+    fourier(), fourier(pre_conv=False), fourier(gate="single_stage"),
+    SlidingWindowAttention(16, 4, 5).double(),
+    Block(fourier(), 32).double(), Block(SlidingWindowAttention(16, 4, 5), 32).double(),
+])
+def test_outputs_never_depend_on_later_tokens(layer):
+    x = torch.randn(1, 20, 16, dtype=torch.float64)
+    before = layer(x)
+    for t in (0, 7, 19):
+        changed = x.clone()
+        changed[:, t] += torch.randn(16, dtype=torch.float64)  # a constant would vanish in the norm
+        moved = (layer(changed) - before).abs().amax((0, 2))
+        assert moved[:t].numel() == 0 or moved[:t].max() < 1e-13
+        assert moved[t] > 1e-6
+
+
+def test_attention_forgets_beyond_its_window_and_fourier_does_not():
+    x = torch.randn(1, 40, 16, dtype=torch.float64)
+    changed = x.clone()
+    changed[:, 3] += 1.0
+    attention = SlidingWindowAttention(16, 4, 5).double()
+    moved = (attention(changed) - attention(x)).abs().amax((0, 2))
+    assert moved[7] > 1e-6 and torch.equal(moved[8:], torch.zeros(32, dtype=torch.float64))
+    layer = fourier()
+    assert (layer(changed) - layer(x)).abs().amax((0, 2))[3:].min() > 1e-9
+
+
+def test_qkv_are_stacked_in_that_order():
+    layer = SlidingWindowAttention(8, 2, 4)
+    x = torch.randn(1, 3, 8)
+    q, k, v = (x @ w.T for w in layer.to_qkv.weight.split(8))
+    q, k, v = (s.unflatten(-1, (2, 4)).transpose(1, 2) for s in (q, k, v))
+    y = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
+    assert torch.allclose(layer(x), y @ layer.to_out.weight.T, atol=1e-6)
+
+
+def test_swiglu_formula():
+    layer, x = SwiGLU(8, 24), torch.randn(2, 3, 8)
+    gate = x @ layer.to_gate.weight.T
+    expected = ((x @ layer.to_value.weight.T) * gate * torch.sigmoid(gate)) @ layer.to_out.weight.T
+    assert torch.allclose(layer(x), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("layer", [
+    fourier(), fourier(pre_conv=False), fourier(gate="single_stage"), SlidingWindowAttention(16, 4, 6).double(),
+    SlidingWindowAttention(16, 4, 1).double(),
+])
+@pytest.mark.parametrize("cuts", [[30], [1] * 30, [11] + [1] * 19, [4, 9, 1, 1, 15], [1, 29]])
+def test_cached_chunks_equal_the_parallel_pass(layer, cuts):
+    x = torch.randn(2, 30, 16, dtype=torch.float64)
+    cache = layer.new_cache(2, 30)
+    parts = [layer(part, cache) for part in x.split(cuts, dim=1)]
+    assert torch.allclose(torch.cat(parts, dim=1), layer(x), atol=1e-12)
+
+
+def test_window_cache_stays_small_and_fourier_cache_refuses_overflow():
+    attention = SlidingWindowAttention(16, 4, 6).double()
+    cache = attention.new_cache(1, 100)
+    for _ in range(20):
+        attention(torch.randn(1, 3, 16, dtype=torch.float64), cache)
+    assert cache.k.shape[2] == cache.v.shape[2] == 5
+    layer = fourier()
+    with pytest.raises(ValueError, match="5 tokens do not fit a cache for 4"):
+        layer(torch.randn(1, 5, 16, dtype=torch.float64), layer.new_cache(1, 4))
+
+
+def test_bfloat16_stays_bfloat16_with_the_convolution_in_float32():
+    layer, reference = fourier().bfloat16(), fourier().bfloat16().double()
+    x = torch.randn(1, 64, 16).bfloat16()
+    y, exact = layer(x), reference(x.double())
+    assert y.dtype == torch.bfloat16
+    assert ((y.double() - exact).square().mean() / exact.square().mean()).sqrt() < 0.02
+
+
+@pytest.mark.parametrize("build, words", [
+    (lambda: MultiHeadFourier(10, 4), ["d_model=10", "n_heads=4"]),
+    (lambda: SlidingWindowAttention(10, 4, 8), ["d_model=10", "n_heads=4"]),
+    (lambda: SlidingWindowAttention(8, 4, 0), ["window_size=0"]),
+    (lambda: MultiHeadFourier(8, 4, gate="three"), ["three", "two_stage", "single_stage"]),
+    (lambda: MultiHeadFourier(8, 4)(torch.randn(3, 8)), ["(3, 8)", "[batch, length, 8]"]),
+    (lambda: SlidingWindowAttention(8, 4, 8)(torch.randn(1, 3, 9)), ["(1, 3, 9)", "[batch, length, 8]"]),
+])
+def test_bad_input_gets_one_clear_line(build, words):
+    with pytest.raises(ValueError) as caught:
+        build()
+    for word in [*words]:
+        assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
