@@ -13,10 +13,9 @@ from typing import Annotated, Union
 import torch
 
 from . import __version__
-from .config import PRESETS
 from .data import tokenizer_for
 from .model import Caracal
-from .training import DivergedError, Trainer, TrainConfig
+from .training import DivergedError, TrainConfig, Trainer
 
 
 @dataclass(frozen=True)

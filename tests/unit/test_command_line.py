@@ -1,0 +1,83 @@
+"""`python -m caracal_min` as a user runs it: in a process of its own."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from caracal_min import Caracal
+
+
+def run(*arguments):
+    return subprocess.run([sys.executable, "-m", "caracal_min", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_info():
+    done = run("info", "--preset", "tiny")
+    assert done.returncode == 0, done.stderr
+    assert "tiny: 62,494,208 parameters, layers FFAFFAFFAFFA" in done.stdout
+
+
+def test_help_shows_the_recipe_of_the_preset():
+    for preset, rate in (("nano", "0.004"), ("tiny", "0.0009")):
+        done = run("train", "--preset", preset, "--help")
+        assert done.returncode == 0, done.stderr
+        assert re.search(r"--learning-rate FLOAT.*?default: ([\d.]+)", done.stdout, re.DOTALL)[1] == rate
+
+
+def test_sample_is_reproducible(tmp_path):
+    torch.manual_seed(0)
+    Caracal.from_preset("nano").save_pretrained(tmp_path)
+    first, second = (run("sample", "--model", tmp_path, "--prompt", "def ", "--max-new-tokens", 20, "--seed", 1)
+                     for _ in range(2))
+    assert first.returncode == 0, first.stderr
+    assert first.stdout.startswith("def ") and first.stdout == second.stdout
+    assert run("sample", "--model", tmp_path, "--prompt", "def ", "--max-new-tokens", 0).stdout == "def \n"
+
+
+@pytest.mark.parametrize("arguments, words", [
+    (["info", "--preset", "huge"], ["unknown preset 'huge'", "nano, tiny, small, medium, large"]),
+    (["sample", "--model", "./nowhere/at/all"], ["nowhere", "save_pretrained"]),
+    (["train", "--preset", "nano", "--data", "nowhere.jsonl", "--no-progress"], ["no file nowhere.jsonl"]),
+])
+def test_errors_are_one_line_without_a_traceback(arguments, words, tmp_path):
+    done = subprocess.run([sys.executable, "-m", "caracal_min", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
+    for word in words:
+        assert word in done.stderr
+
+
+def test_options_out_of_range_are_reported_by_the_parser():
+    for options, word in ((["--tokens", "0"], "tokens=0"), (["--tokens", "many"], "many"), (["--tokes", "1"], "--tokes")):
+        done = run("train", "--preset", "nano", *options)
+        assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
+
+
+def test_importing_needs_only_the_four_dependencies():
+    """With every other package of this environment made unimportable, `import caracal_min` and a forward pass work."""
+    code = """
+import sys, importlib.metadata as md, re
+allowed, queue = set(), ["torch", "numpy", "safetensors", "huggingface_hub"]
+while queue:  # the four, and what they themselves require
+    name = re.sub(r"[-_.]+", "-", queue.pop()).lower()
+    if name in allowed: continue
+    allowed.add(name)
+    try: needs = md.requires(name) or []
+    except md.PackageNotFoundError: continue
+    queue += [re.match(r"[\\w.-]+", r)[0] for r in needs if "extra ==" not in r]
+tops = {top for top, dists in md.packages_distributions().items()
+        if not any(re.sub(r"[-_.]+", "-", d).lower() in allowed | {"caracal-min"} for d in dists)}
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in tops: raise ModuleNotFoundError("refused: " + name)
+sys.meta_path.insert(0, Refuse())
+assert {"matplotlib", "tyro", "anywidget"} <= tops, tops
+import torch, caracal_min, caracal_min.training, caracal_min.viz
+print(caracal_min.Caracal.from_preset("nano")(torch.tensor([[1, 2]]))[0].shape)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "torch.Size([1, 2, 256])" in done.stdout
