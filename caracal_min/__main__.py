@@ -8,7 +8,7 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Union
+from typing import Annotated
 
 import torch
 
@@ -82,7 +82,7 @@ def run_sample(config: SampleConfig) -> None:
                               top_k=config.top_k, top_p=config.top_p, seed=config.seed,
                               stop=tokenizer.end_of_text):
         drawn.append(token.item())
-        text = tokenizer.decode(drawn).removesuffix("\N{REPLACEMENT CHARACTER}")  # half of a character: wait for the rest
+        text = tokenizer.decode(drawn).removesuffix("\N{REPLACEMENT CHARACTER}")  # half a character: wait
         print(text[shown:], end="", flush=True)
         shown = max(shown, len(text))
     print()
@@ -99,7 +99,8 @@ def run_info(config: InfoConfig) -> None:
     layers = "".join("A" if i in attention else "F" for i in range(model.config.n_layers))
     print(f"caracal-min {__version__}, torch {torch.__version__}, "
           f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'no GPU'}")
-    print(f"{config.model or config.preset}: {model.num_parameters():,} parameters, layers {layers} (F Fourier, A attention)")
+    print(f"{config.model or config.preset}: {model.num_parameters():,} parameters, layers {layers} "
+          "(F Fourier, A attention)")
     for name, value in asdict(model.config).items():
         print(f"  {name} = {value}")
 
@@ -119,13 +120,12 @@ def main(arguments: list[str] | None = None) -> int:
     preset = first.parse_known_args(arguments)[0].preset
     try:
         recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset)
-        command = Union[
-            Annotated[TrainConfig, tyro.conf.subcommand("train", default=recipe)],
-            Annotated[SampleConfig, tyro.conf.subcommand("sample")],
-            Annotated[InfoConfig, tyro.conf.subcommand("info", default=InfoConfig(preset))],
-        ]
-        config = tyro.cli(command, prog="python -m caracal_min", description="Train, sample and describe Caracal models.",
-                          args=arguments, config=(tyro.conf.OmitArgPrefixes,))
+        train = Annotated[TrainConfig, tyro.conf.subcommand("train", default=recipe)]
+        sample = Annotated[SampleConfig, tyro.conf.subcommand("sample")]
+        info = Annotated[InfoConfig, tyro.conf.subcommand("info", default=InfoConfig(preset))]
+        config = tyro.cli(train | sample | info, prog="python -m caracal_min", args=arguments,
+                          description="Train, sample and describe Caracal models.",
+                          config=(tyro.conf.OmitArgPrefixes,))
         _RUN[type(config)](config)
     except (ValueError, OSError, ImportError, DivergedError) as error:
         print(f"error: {error}", file=sys.stderr)

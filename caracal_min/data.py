@@ -103,7 +103,8 @@ def tokenizer_for(vocab_size: int) -> Tokenizer:
     """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has."""
     sizes = {256: "byte", 50_257: "gpt2"}
     if vocab_size not in sizes:
-        raise ValueError(f"no tokenizer with {vocab_size} ids; known are " + ", ".join(f"{n} ({k})" for n, k in sizes.items()))
+        known = ", ".join(f"{n} ({k})" for n, k in sizes.items())
+        raise ValueError(f"no tokenizer with {vocab_size} ids; known are {known}")
     return make_tokenizer(sizes[vocab_size])
 
 

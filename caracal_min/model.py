@@ -222,7 +222,8 @@ def _read_config(path: Path) -> CaracalConfig:
 
 def _require_state(model: nn.Module, state: dict[str, Tensor], path: Path) -> None:
     expected = model.state_dict()
-    for problem, names in (("lacks", expected.keys() - state.keys()), ("has the foreign", state.keys() - expected.keys())):
+    missing, foreign = expected.keys() - state.keys(), state.keys() - expected.keys()
+    for problem, names in (("lacks", missing), ("has the foreign", foreign)):
         if names:
             raise ValueError(f"{path} {problem} tensor {sorted(names)[0]!r} ({len(names)} in all); "
                              "its weights belong to another configuration")

@@ -10,8 +10,9 @@ import torch
 from caracal_min import Caracal
 
 
-def run(*arguments):
-    return subprocess.run([sys.executable, "-m", "caracal_min", *map(str, arguments)], capture_output=True, text=True)
+def run(*arguments, **options):
+    command = [sys.executable, "-m", "caracal_min", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, **options)
 
 
 def test_info():
@@ -43,7 +44,7 @@ def test_sample_is_reproducible(tmp_path):
     (["train", "--preset", "nano", "--data", "nowhere.jsonl", "--no-progress"], ["no file nowhere.jsonl"]),
 ])
 def test_errors_are_one_line_without_a_traceback(arguments, words, tmp_path):
-    done = subprocess.run([sys.executable, "-m", "caracal_min", *arguments], capture_output=True, text=True, cwd=tmp_path)
+    done = run(*arguments, cwd=tmp_path)
     assert done.returncode == 1
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     for word in words:
@@ -51,7 +52,7 @@ def test_errors_are_one_line_without_a_traceback(arguments, words, tmp_path):
 
 
 def test_options_out_of_range_are_reported_by_the_parser():
-    for options, word in ((["--tokens", "0"], "tokens=0"), (["--tokens", "many"], "many"), (["--tokes", "1"], "--tokes")):
+    for *options, word in (("--tokens", "0", "tokens=0"), ("--tokens", "many", "many"), ("--tokes", "1", "--tokes")):
         done = run("train", "--preset", "nano", *options)
         assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
 

@@ -69,7 +69,8 @@ def test_mixed_dtypes_promote():
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 80), st.sampled_from([((), ()), ((3,), ()), ((2, 1), (4,)), ((1, 3), (2, 1))]), st.integers(0, 99))
+@given(st.integers(1, 80), st.sampled_from([((), ()), ((3,), ()), ((2, 1), (4,)), ((1, 3), (2, 1))]),
+       st.integers(0, 99))
 def test_routes_agree_for_any_length_and_broadcast(length, leads, seed):
     v, g = pair(length, *leads, seed=seed)
     expected = oracle(v, g)

@@ -17,7 +17,8 @@ def model(**changes) -> Caracal:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 25), st.integers(1, 25), st.integers(0, 50),
-       st.sampled_from([{}, dict(fourier_per_attention=None), dict(positional_encoding="learned"), dict(pre_conv=False)]))
+       st.sampled_from([{}, dict(fourier_per_attention=None), dict(positional_encoding="learned"),
+                        dict(pre_conv=False)]))
 def test_teacher_forced_steps_equal_the_parallel_pass(prompt, new, seed, changes):
     """Before and after the window of 6 fills; float64, so that only exactness can pass."""
     m = model(**changes).double()
