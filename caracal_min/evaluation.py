@@ -7,11 +7,10 @@ Read next: `training`, which watches the held-out loss.
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from .data import sequential_windows
-from .model import Caracal
+from .model import Caracal, token_loss
 
 __all__ = ["held_out_loss", "loss_by_position", "token_losses"]
 
@@ -38,8 +37,7 @@ def token_losses(model: Caracal, windows: Tensor, batch_size: int = 16) -> Tenso
     for batch in windows.split(batch_size):
         batch = batch.to(device)
         logits, _ = model(batch[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1).float(), batch[:, 1:].flatten(), reduction="none")
-        losses.append(loss.unflatten(0, batch[:, 1:].shape).cpu())
+        losses.append(token_loss(logits, batch[:, 1:], reduction="none").float().cpu())
     model.train(was_training)
     return torch.cat(losses)
 

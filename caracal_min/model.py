@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from .config import PRESETS, CaracalConfig
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
 
-__all__ = ["Caracal"]
+__all__ = ["Caracal", "token_loss"]
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
@@ -94,7 +94,7 @@ class Caracal(nn.Module):
         if targets.shape != tokens.shape:
             raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
                              "give one target per token")
-        return logits, F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten().long())
+        return logits, token_loss(logits, targets)
 
     def logits(self, tokens: Tensor, caches: list | None = None) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued."""
@@ -193,6 +193,18 @@ class Caracal(nn.Module):
             if bad.numel():
                 raise ValueError(f"{name} holds id {bad[0].item()}; this model knows 0 to "
                                  f"{self.config.vocab_size - 1}: was the text encoded with another tokenizer?")
+
+
+def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Cross-entropy in nats, computed in at least float32.
+
+    Args:
+        logits: `[..., vocabulary]`.  targets: ids `[...]`; -100 is left out.
+        reduction: "mean", or "none" for one loss per target, `[...]`.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
+    return loss if reduction == "mean" else loss.view(targets.shape)
 
 
 def _download(repo: str, revision: str | None) -> Path:

@@ -113,8 +113,8 @@ class TrainConfig:
         """
         recipe = {"preset": preset}
         if preset == "nano":
-            recipe |= dict(data="embedded", tokenizer="byte", tokens=1_638_400, corpus_tokens=10_000_000, context=256,
-                           batch_size=8, micro_batch_size=8, learning_rate=4e-3)
+            recipe |= dict(data="embedded", tokenizer="byte", tokens=1_048_576, corpus_tokens=10_000_000, context=256,
+                           batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
         return replace(cls(), **(recipe | changes))
 
     @property

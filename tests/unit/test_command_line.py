@@ -22,7 +22,7 @@ def test_info():
 
 
 def test_help_shows_the_recipe_of_the_preset():
-    for preset, rate in (("nano", "0.004"), ("tiny", "0.0009")):
+    for preset, rate in (("nano", "0.003"), ("tiny", "0.0009")):
         done = run("train", "--preset", preset, "--help")
         assert done.returncode == 0, done.stderr
         assert re.search(r"--learning-rate FLOAT.*?default: ([\d.]+)", done.stdout, re.DOTALL)[1] == rate

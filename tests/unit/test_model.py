@@ -190,3 +190,11 @@ def test_bad_input_gets_one_clear_line(build, words):
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_loss_keeps_float64():
+    model = small().double()
+    tokens = torch.randint(50, (2, 12))
+    loss = model(tokens[:, :-1], tokens[:, 1:])[1]
+    by_hand = -model(tokens[:, :-1])[0].log_softmax(-1).gather(-1, tokens[:, 1:, None]).mean()
+    assert loss.dtype == torch.float64 and abs(loss - by_hand) < 1e-12

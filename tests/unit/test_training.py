@@ -166,7 +166,7 @@ def test_nan_stops_with_the_step_and_keeps_the_checkpoint(tmp_path):
 
 def test_other_settings_or_data_are_refused(tmp_path):
     Trainer(config(tmp_path), corpus()).run(until=4)
-    with pytest.raises(ValueError, match="learning_rate=0.004, now 0.002"):
+    with pytest.raises(ValueError, match="learning_rate=0.003, now 0.002"):
         Trainer(replace(config(tmp_path), learning_rate=0.002), corpus())
     with pytest.raises(ValueError, match="other data"):
         Trainer(config(tmp_path), corpus(seed=1))

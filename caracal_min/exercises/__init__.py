@@ -1,0 +1,73 @@
+"""Checkers for the book's exercises: one module a chapter, one function an exercise.
+
+A checker takes the reader's function.  It prints one line when the function is right or not written yet, and
+raises AssertionError with the failing case when it is wrong.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["checker", "expect_close", "expect_equal"]
+
+
+def checker(check: Callable[[Callable[..., Any]], str]) -> Callable[[Callable[..., Any]], None]:
+    """Turn a function that tries an answer and returns what it tried into a checker that reports.
+
+    The exercise has the checker's name.  A bare `raise NotImplementedError` in the answer means that the
+    reader has not come to it yet; one with a message (torch raises such) is an error like any other.
+
+    Raises:
+        TypeError: the answer is not a function.
+    """
+
+    @functools.wraps(check)
+    def report(answer: Callable[..., Any]) -> None:
+        name = check.__name__
+        if not callable(answer):
+            raise TypeError(f"check.{name} was given a {type(answer).__name__}; "
+                            f"give the function itself, without calling it: check.{name}({name})")
+        try:
+            tried = check(answer)
+        except NotImplementedError as error:
+            if error.args:
+                raise
+            print(f"{name}: not answered yet")
+            return
+        print(f"{name}: correct for {tried}")
+
+    return report
+
+
+def expect_equal(case: str, given: Any, expected: Any) -> None:
+    """Raise AssertionError, naming the case, unless given == expected and both are of one kind."""
+    if type(given) is not type(expected) or given != expected:
+        raise AssertionError(f"{case}: expected {expected!r}, given {given!r}")
+
+
+def expect_close(case: str, given: Any, expected: Tensor, tolerance: float = 1e-9) -> None:
+    """Raise AssertionError, naming the case and the first wrong entry, unless given is close to expected.
+
+    `tolerance` is relative to the largest expected entry (to 1 where all are smaller).  Shape and dtype
+    must agree too.
+    """
+    if not isinstance(given, Tensor):
+        raise AssertionError(f"{case}: expected a tensor, given a {type(given).__name__}")
+    for what in ("shape", "dtype"):
+        if getattr(given, what) != getattr(expected, what):
+            raise AssertionError(f"{case}: expected {what} {_plain(getattr(expected, what))}, "
+                                 f"given {_plain(getattr(given, what))}")
+    scale = max(1.0, float(expected.abs().max()))
+    wrong = ~((given - expected).abs() <= tolerance * scale)  # also where given is nan
+    if wrong.any():
+        index = tuple(int(i) for i in wrong.nonzero()[0])
+        place = ", ".join(map(str, index))
+        raise AssertionError(f"{case}: entry [{place}] should be {float(expected[index]):.6g}, "
+                             f"given {float(given[index]):.6g}; {int(wrong.sum())} of {wrong.numel()} differ")
+
+
+def _plain(x: Any) -> str:
+    return str(tuple(x)) if isinstance(x, torch.Size) else str(x).removeprefix("torch.")

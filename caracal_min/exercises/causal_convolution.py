@@ -1,0 +1,120 @@
+"""Checkers for the exercises of chapter 4, causal convolution by FFT.
+
+Sequences are float64 and drawn from a fixed seed: a right answer by FFT agrees with the slow sum to about
+1e-14, a wrong one does not.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..convolution import (
+    causal_conv_direct,
+    causal_conv_fft,
+    causal_conv_right_angle,
+    circular_conv,
+    linear_conv,
+)
+from . import checker, expect_close, expect_equal
+
+__all__ = ["conv_by_squaring", "continue_sum", "is_causal", "minimal_length"]
+
+
+@checker
+def minimal_length(answer: Callable[[int, int, int], int]) -> str:
+    """Check `minimal_length(length, taps, first)`: the fewest points that leave outputs first..length-1 clean."""
+    cases = [(length, taps, first) for length in (1, 2, 3, 5, 8) for taps in range(1, length + 1)
+             for first in sorted({0, length // 2, length - 1})]
+    for case in cases:
+        expect_equal(f"minimal_length{case}", answer(*case), _fewest_points(*case))
+    return f"{len(cases)} cases"
+
+
+def _fewest_points(length: int, taps: int, first: int) -> int:
+    """Find the number by trying, on sequences of ones, where every wrapped-around term shows."""
+    v = torch.ones(length, dtype=torch.float64)
+    g = (torch.arange(length) < taps).to(v.dtype)
+    clean = causal_conv_direct(v, g)[first:]
+    return next(n for n in range(length, 2 * length)
+                if torch.allclose(circular_conv(v, g, n)[first:length], clean))
+
+
+@checker
+def is_causal(answer: Callable[[Callable[[Tensor, Tensor], Tensor], int], bool]) -> str:
+    """Check `is_causal(f, length)`: True for every causal mixer, rounding included, False for every leak."""
+    for mixers, verdict in ((_CAUSAL, True), (_LEAKY, False)):
+        for name, f in mixers.items():
+            for length in (4, 11, 32):
+                expect_equal(f"is_causal({name}, length={length})", bool(answer(f, length)), verdict)
+    return f"{len(_CAUSAL)} causal and {len(_LEAKY)} leaky mixers"
+
+
+_CAUSAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "the direct sum": causal_conv_direct,
+    "the padded FFT": causal_conv_fft,
+    "the right-angle route": causal_conv_right_angle,
+    "the direct sum, delayed by one token": lambda v, g: _shift(causal_conv_direct(v, g), 1),
+    "the content itself": lambda v, g: v.clone(),
+    "a million times the padded FFT": lambda v, g: 1e6 * causal_conv_fft(v, g),
+}
+_LEAKY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "the circular convolution": circular_conv,
+    "2L - 2 FFT points": lambda v, g: circular_conv(v, g, 2 * len(v) - 2)[:len(v)],
+    "the sum, one token early": lambda v, g: linear_conv(v, g)[1:len(v) + 1],
+    "the content reversed": lambda v, g: v.flip(-1) + g,
+    "the gate reversed": lambda v, g: v + g.flip(-1),
+    "the sum over the mean square of v": lambda v, g: causal_conv_direct(v, g) / v.pow(2).mean(),
+    "the sum and a faint look ahead": lambda v, g: causal_conv_direct(v, g) + 1e-5 * _shift(v, -1),
+}
+
+
+def _shift(x: Tensor, by: int) -> Tensor:
+    """Move x later (by > 0) or earlier (by < 0) in time, with zeros where nothing comes from."""
+    return torch.nn.functional.pad(x, (by, -by))
+
+
+@checker
+def conv_by_squaring(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+    """Check `conv_by_squaring(v, g)`: the causal convolution, `[..., L]`, one forward transform a pair."""
+    lengths = (1, 2, 3, 4, 5, 7, 8, 16, 31, 64, 97, 100)
+    source = torch.Generator().manual_seed(4)
+    for length in lengths:
+        v, g = torch.randn(2, 3, length, dtype=torch.float64, generator=source)
+        case = f"conv_by_squaring with v and g of shape (3, {length})"
+        with _CountTransforms() as counted:
+            given = answer(v, g)
+        expect_close(case, given, causal_conv_direct(v, g))
+        if counted.forward > len(v):
+            raise AssertionError(f"{case}: {counted.forward} sequences were transformed forward, "
+                                 f"expected {len(v)}, one for each pair")
+    return f"{len(lengths)} lengths"
+
+
+class _CountTransforms(TorchFunctionMode):
+    """Count the sequences that torch.fft.fft and torch.fft.rfft transform inside the `with` block."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.forward = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        if func in (torch.fft.fft, torch.fft.rfft):
+            self.forward += result[..., 0].numel()
+        return result
+
+
+@checker
+def continue_sum(answer: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
+    """Check `continue_sum(tail, v, g, new_v, new_g)`: the outputs of m <= L new tokens after a prompt of L."""
+    cases = ((1, 1), (2, 1), (2, 2), (5, 3), (8, 8), (16, 5), (31, 30), (64, 64))
+    source = torch.Generator().manual_seed(4)
+    for length, new in cases:
+        v, g = torch.randn(2, length + new, dtype=torch.float64, generator=source)
+        tail = linear_conv(v[:length], g[:length])[length:]
+        given = answer(tail, v[:length], g[:length], v[length:], g[length:])
+        expect_close(f"continue_sum after a prompt of {length}, with {new} new",
+                     given, causal_conv_direct(v, g)[length:])
+    return f"{len(cases)} prompts"

@@ -1,0 +1,11 @@
+"""The book's figures: a style for those that stand still, `Figure` and its modules for those that move.
+
+matplotlib and anywidget are imported only when they are needed.  Read next: `style`, `figure`, `poke`.
+"""
+
+from .figure import Figure
+from .poke import poke
+from .style import palette, use_style
+from .training_run import training_run
+
+__all__ = ["Figure", "palette", "poke", "training_run", "use_style"]

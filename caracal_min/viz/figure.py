@@ -1,0 +1,140 @@
+"""A figure that moves in a static page, in JupyterLab, in Colab and as an anywidget, from one JS module.
+
+The module is a file beside this one that exports `render({model, el})`, anywidget's contract: it reads
+its data with `model.get(name)` and draws into the element `el`.  `Figure` inlines the module, its data,
+its style and a still image into one piece of HTML that needs no kernel, no network and no other file.
+
+Read next: `poke`, the first such figure, and `poke.js` beside it.
+"""
+
+import base64
+import hashlib
+import html
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+__all__ = ["Figure"]
+
+_FRAME = """\
+<div class="caracal-figure" id="{id}">
+<style>
+{css}</style>
+<img class="caracal-still" src="{still}" alt="{alt}" style="max-width: 100%; height: auto;">
+<div class="caracal-live" role="group" aria-label="{alt}" hidden></div>
+<script type="module">
+{source}
+for (const host of document.querySelectorAll("#{id}:not([data-ready])")) {{
+  const state = {model}, heard = {{}};
+  const model = {{
+    get: (key) => state[key],
+    set: (key, value) => {{ state[key] = value; (heard["change:" + key] ?? []).forEach((f) => f()); }},
+    on: (event, f) => {{ (heard[event] ??= []).push(f); }},
+    save_changes: () => {{}},
+  }};
+  const still = host.querySelector(".caracal-still"), live = host.querySelector(".caracal-live");
+  live.hidden = false;
+  try {{
+    render({{ model, el: live }});
+    still.hidden = true;
+    host.dataset.ready = "true";
+  }} catch (error) {{
+    live.hidden = true;
+    console.error(error);
+  }}
+}}
+</script>
+</div>
+"""
+
+
+class Figure:
+    """An interactive figure with a still image for readers, and programs, that run no scripts.
+
+    Args:
+        module: name of the JavaScript file in this package, without `.js`.
+        model: the data that the module reads, keys to anything JSON can hold.
+        still: the first frame, as SVG text or PNG bytes.
+        alt: what the figure shows, in words.
+
+    Raises:
+        ValueError: no such module; no alt text; a still that is neither SVG nor PNG.
+        TypeError: the model holds something that JSON cannot.
+
+    A notebook shows the figure when it is the last value of a cell.  The same arguments give the same HTML.
+    """
+
+    def __init__(self, module: str, model: Mapping[str, Any], still: str | bytes, alt: str):
+        self.module = module
+        self.model = dict(model)
+        self.alt = alt
+        self._source = _module_source(module)
+        self._still = _data_uri(still)
+        if not isinstance(alt, str) or not alt.strip():
+            raise ValueError(f"alt is {alt!r}; say in words what the figure shows")
+        self._model_json = _script_json(self.model)
+
+    @property
+    def id(self) -> str:
+        """The host element's id: the module's name and a hash of everything the figure is made of."""
+        parts = (self._source, _css(), self._model_json, self._still, self.alt)
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return f"caracal-{self.module}-{digest[:12]}"
+
+    def to_html(self) -> str:
+        """Return the figure as one self-contained piece of HTML."""
+        return _FRAME.format(id=self.id, css=_css(), still=self._still, alt=html.escape(self.alt),
+                             source=self._source, model=self._model_json)
+
+    def widget(self) -> Any:
+        """Return the same figure as an anywidget, with one synchronised trait for each key of the model.
+
+        Raises:
+            ImportError: anywidget is not installed; the message says how to install it.
+        """
+        try:
+            import anywidget
+            import traitlets
+        except ImportError:
+            raise ImportError("Figure.widget() needs anywidget; install it: pip install anywidget") from None
+        traits = {key: traitlets.Any(value).tag(sync=True) for key, value in self.model.items()}
+        members = {"_esm": self._source, "_css": _css(), **traits}
+        return type("FigureWidget", (anywidget.AnyWidget,), members)()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": self.to_html(), "text/plain": repr(self)}
+
+    def __repr__(self) -> str:
+        return f"Figure({self.module!r}): {self.alt}"
+
+
+def _module_source(module: str) -> str:
+    folder = resources.files(__package__)
+    names = sorted(path.name.removesuffix(".js") for path in folder.iterdir() if path.name.endswith(".js"))
+    if module not in names:
+        raise ValueError(f"no figure module {module!r}; there are: {', '.join(names)}")
+    source = (folder / f"{module}.js").read_text(encoding="utf-8")
+    if "</script" in source.lower():
+        raise ValueError(f"{module}.js holds '</script', which would end the script; write '<\\/script'")
+    return source
+
+
+def _css() -> str:
+    return (resources.files(__package__) / "figure.css").read_text(encoding="utf-8")
+
+
+def _script_json(model: Mapping[str, Any]) -> str:
+    """Write JSON that is safe inside a script element: no character that HTML could read as markup."""
+    text = json.dumps(model, sort_keys=True, allow_nan=False)
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+def _data_uri(still: str | bytes) -> str:
+    if isinstance(still, bytes) and still.startswith(b"\x89PNG"):
+        kind, data = "image/png", still
+    elif isinstance(still, str) and still.lstrip().startswith("<svg"):
+        kind, data = "image/svg+xml", still.encode()
+    else:
+        raise ValueError(f"still starts with {still[:12]!r}; give SVG text ('<svg...') or the bytes of a PNG")
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"

@@ -1,0 +1,274 @@
+// Two short sequences v and g, their circular convolution on N points, and what one poke does to it.
+// The reader moves one bar; outputs before the poked token can move only through wrapped-around terms.
+// model: v, g (numbers, same length L), n (points at the start), stream, token, change (the first poke).
+
+const SVG = "http://www.w3.org/2000/svg";
+const LEFT = 30, RIGHT = 4;            // margins of a panel, in pixels
+const STEP = 0.1, LEAP = 0.5;          // one press of an arrow key, of a page key
+const SNAP = 0.05;                     // grid of a dragged value
+const PACE = 70;                       // milliseconds in which a bar covers two thirds of its way
+const NAME = { v: "content v", g: "gate g", r: "output r", d: "change of r since before the poke" };
+const COLOUR = { v: "content", g: "gate", r: "result", d: "result" };
+const CSS = `
+  .caracal-live .poke-help { margin: 0 0 0.6rem; color: var(--muted); }
+  .caracal-live .poke-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
+  .caracal-live .poke-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; }
+  .caracal-live .poke-grip:focus-visible + .poke-ring { visibility: visible; }
+  .caracal-live .poke-points { display: block; margin-top: 0.7rem; }
+  .caracal-live .poke-marks { position: relative; height: 1.6rem; color: var(--muted); }
+  .caracal-live .poke-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
+  .caracal-live .poke-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.4rem 0 0.6rem; }
+  .caracal-live .poke-key span::before {
+    content: ""; display: inline-block; width: 12px; height: var(--h, 12px); margin-right: 6px; border-radius: 2px;
+    background: var(--c); box-shadow: 0 0 0 1px var(--rule); vertical-align: calc((12px - var(--h, 12px)) / 2 - 1px); }
+  .caracal-live .poke-facts { margin: 0.6rem 0; }
+  .caracal-live .poke-facts div { display: flex; flex-wrap: wrap; justify-content: space-between; column-gap: 1rem; }
+  .caracal-live .poke-facts b { font-weight: 600; font-variant-numeric: tabular-nums; }`;
+
+const tidy = (x) => Math.round(x * 1000) / 1000;
+const peak = (values) => Math.max(0, ...values.map(Math.abs));
+const copy = (streams) => ({ v: [...streams.v], g: [...streams.g] });
+const niceLimit = (x) => [1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50].find((limit) => limit >= x) ?? Math.ceil(x);
+
+// The first L outputs on n points: the causal part (a + b < n), the total, how many receive a wrapped term.
+export function circular(v, g, n) {
+  const causal = v.map(() => 0), total = v.map(() => 0), wrapped = new Set();
+  for (let a = 0; a < v.length; a++) {
+    for (let b = 0; b < g.length; b++) {
+      const k = (a + b) % n;
+      if (k >= v.length) continue;
+      total[k] += v[a] * g[b];
+      if (a + b < n) causal[k] += v[a] * g[b];
+      else wrapped.add(k);
+    }
+  }
+  return { causal, total, contaminated: wrapped.size };
+}
+
+function move(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function make(parent, name, attributes = {}, text = "") {
+  const drawing = name === "svg" || parent.namespaceURI === SVG;
+  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
+  move(node, attributes);
+  node.textContent = text;
+  return parent.appendChild(node);
+}
+
+// One row of bars: title, zero line, scale, token numbers, a shaded past.
+class Panel {
+  constructor(svg, kind, length, top, height) {
+    const middle = top + 26 + height / 2;
+    Object.assign(this, { length, height, middle, top: top + 26, limit: 1 });
+    this.past = make(svg, "rect", { y: this.top, height, style: "fill: var(--shade)" });
+    make(svg, "rect", { y: top + 3, width: 11, height: 11, rx: 2, style: `fill: var(--${COLOUR[kind]})` });
+    make(svg, "text", { x: 17, y: top + 13, style: "font-weight: 600" }, NAME[kind]);
+    this.zero = make(svg, "line", { x1: LEFT, y1: middle, y2: middle, style: "stroke: var(--muted)" });
+    this.scale = [1, 0, -1].map((end) => make(svg, "text",
+      { x: LEFT - 7, y: middle - (end * height) / 2 + 4, "text-anchor": "end", class: "muted" }));
+    this.numbers = this.rows(svg, "text", { y: this.top + height + 16, "text-anchor": "middle" });
+    this.numbers.forEach((node, t) => { node.textContent = t; });
+    this.bars = make(svg, "g");
+  }
+  rows(parent, name, attributes) {
+    return Array.from({ length: this.length }, () => make(parent, name, attributes));
+  }
+  rects(colour) { return this.rows(this.bars, "rect", { style: `fill: var(--${colour})` }); }
+  x(t) { return LEFT + this.pitch * (t + 0.5); }
+  y(value) { return this.middle - (value / this.limit) * (this.height / 2); }
+  layout(width, limit, token) {
+    this.pitch = (width - LEFT - RIGHT) / this.length;
+    this.limit = limit;
+    this.zero.setAttribute("x2", width - RIGHT);
+    move(this.past, { x: LEFT, width: this.pitch * token });
+    [`${Math.round(limit)}`, "0", `−${Math.round(limit)}`].forEach((text, k) => { this.scale[k].textContent = text; });
+    this.numbers.forEach((node, t) => {
+      move(node, { x: this.x(t), style: t === token ? "font-weight: 700" : "fill: var(--muted)" });
+    });
+  }
+  bar(node, t, from, to, share) {
+    const ends = [this.y(from), this.y(to)], width = this.pitch * share;
+    move(node, { x: this.x(t) - width / 2, width, y: Math.min(...ends), height: Math.abs(ends[0] - ends[1]) });
+  }
+  column(t) {
+    return { x: this.x(t) - this.pitch / 2, width: this.pitch, y: this.top - 4, height: this.height + 8 };
+  }
+}
+
+export function render({ model, el }) {
+  const start = { v: model.get("v").map(tidy), g: model.get("g").map(tidy) }, length = start.v.length;
+  const first = start[model.get("stream")][model.get("token")] + model.get("change");
+  const limit = Math.max(2, Math.ceil(peak([...start.v, ...start.g, first])));
+  const clamp = (x) => Math.min(limit, Math.max(-limit, tidy(x)));
+  const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const host = el.closest(".caracal-figure") ?? el;
+  let now, before, n, stream, token;      // the streams as they stand, and as they were when a token was picked up
+  let goal, shown, reach, frame = 0, last = 0;   // what to draw, what is drawn on the way there
+
+  el.classList.add("caracal-live");
+  make(el, "style", {}, CSS);
+  make(el, "p", { class: "poke-help" },
+    "Drag a blue or an orange bar. By keyboard: Tab to the bars, ← → choose a token, ↑ ↓ change it.");
+  const inputs = make(el, "svg", { height: 266 });
+  const label = make(el, "label", { class: "poke-points" });
+  const caption = make(label, "span");
+  const slider = make(label, "input", { type: "range", min: length, max: 2 * length + 1, step: 1 });
+  const marks = make(el, "div", { class: "poke-marks", "aria-hidden": "true" });
+  const along = (points) => `calc(12px + (100% - 24px) * ${(points - length) / (length + 1)})`;
+  make(marks, "span", { style: `left: ${along(length)}` }, "L");
+  make(marks, "span", { style: `left: ${along(2 * length - 1)}` }, "2L − 1");
+  const key = make(el, "div", { class: "poke-key" });
+  make(key, "span", { style: "--c: var(--result)" }, "causal sum");
+  make(key, "span", { style: "--c: var(--wrapped)" }, "wrapped around");
+  make(key, "span", { style: "--c: var(--ink); --h: 3px" }, "what comes out");
+  make(key, "span", { style: "--c: var(--shade)" }, "before the poked token");
+  const outputs = make(el, "svg", { height: 316 });
+  const facts = make(el, "div", { class: "poke-facts", "aria-live": "polite" });
+  const [points, count, past] = [0, 1, 2].map(() => {
+    const row = make(facts, "div");
+    return { name: make(row, "span"), value: make(row, "b") };
+  });
+  const again = make(el, "button", { type: "button" }, "Start again");
+
+  const panels = {
+    v: new Panel(inputs, "v", length, 0, 84), g: new Panel(inputs, "g", length, 138, 84),
+    r: new Panel(outputs, "r", length, 0, 104), d: new Panel(outputs, "d", length, 160, 104),
+  };
+  const bars = {
+    v: panels.v.rects("content"), g: panels.g.rects("gate"),
+    causal: panels.r.rects("result"), wrapped: panels.r.rects("wrapped"),
+    kept: panels.d.rects("result"), leaked: panels.d.rects("wrapped"),
+    total: panels.r.rows(panels.r.bars, "line", { style: "stroke: var(--ink); stroke-width: 2.5" }),
+  };
+  const ghost = make(inputs, "rect", { style: "fill: none; stroke: var(--ink); stroke-dasharray: 3 2" });
+  const handle = make(inputs, "circle", { r: 6.5, style: "fill: var(--paper); stroke: var(--ink); stroke-width: 2" });
+  const grips = { v: start.v.map((_, t) => grip("v", t)), g: start.g.map((_, t) => grip("g", t)) };
+
+  function grip(s, t) {
+    const node = make(inputs, "rect", { class: "poke-grip", role: "slider", "aria-orientation": "vertical",
+      "aria-label": `${NAME[s]}, token ${t}`, "aria-valuemin": -limit, "aria-valuemax": limit, tabindex: -1 });
+    node.ring = make(inputs, "rect", { class: "poke-ring", rx: 3 });
+    node.addEventListener("focus", () => pick(s, t));
+    node.addEventListener("keydown", (event) => press(event, s, t));
+    node.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      node.focus({ preventScroll: true });
+      node.setPointerCapture(event.pointerId);
+      node.held = { y: event.clientY, value: now[s][t] };
+    });
+    node.addEventListener("pointermove", (event) => {
+      if (!node.held) return;
+      const moved = ((node.held.y - event.clientY) / (panels[s].height / 2)) * limit;
+      poke(Math.round((node.held.value + moved) / SNAP) * SNAP);
+    });
+    for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { node.held = null; });
+    return node;
+  }
+  function press(event, s, t) {
+    const raise = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: LEAP, PageDown: -LEAP }[event.key];
+    const go = { ArrowLeft: t - 1, ArrowRight: t + 1, Home: 0, End: length - 1 }[event.key];
+    if (raise === undefined && go === undefined) return;
+    event.preventDefault();
+    if (raise !== undefined) poke(now[s][t] + raise);
+    else grips[s][Math.min(length - 1, Math.max(0, go))].focus();
+  }
+  function pick(s, t) {
+    if (s === stream && t === token) return;
+    [before, stream, token] = [copy(now), s, t];
+    update();
+  }
+  function poke(value) {
+    now[stream][token] = clamp(value);
+    update();
+  }
+  function restart() {
+    [now, before, reach] = [copy(start), copy(start), { r: 1, d: 1 }];
+    [n, stream, token] = [model.get("n"), model.get("stream"), model.get("token")];
+    now[stream][token] = clamp(first);
+    update();
+  }
+
+  function update() {
+    const after = circular(now.v, now.g, n), prior = circular(before.v, before.g, n);
+    const kept = after.causal.map((x, t) => x - prior.causal[t]);
+    const change = after.total.map((x, t) => x - prior.total[t]);
+    const leak = peak(change.slice(0, token));
+    reach.r = Math.max(reach.r, niceLimit(peak([...after.total, ...after.causal])));
+    reach.d = Math.max(reach.d, niceLimit(peak([...change, ...kept])));
+    goal = { ...now, causal: after.causal, total: after.total, kept, change, reach: [reach.r, reach.d] };
+    tell(after, leak);
+    Object.assign(host.dataset, {
+      n, stream, token, v: JSON.stringify(now.v), g: JSON.stringify(now.g), values: JSON.stringify(after.total),
+      change: JSON.stringify(change), contaminated: after.contaminated, pastChange: leak,
+    });
+    if (calm.matches || !shown) shown = structuredClone(goal);
+    draw();
+    frame ||= requestAnimationFrame(ease);
+  }
+  function tell(after, leak) {
+    const known = { [length]: "L", [2 * length - 1]: "2L − 1", [2 * length]: "2L", [2 * length + 1]: "2L + 1" };
+    const highest = after.contaminated - 1;
+    const text = n in known ? `${n} = ${known[n]}` : `${n}`;
+    caption.textContent = `number of FFT points N = ${text}`;
+    [points.name.textContent, points.value.textContent] = ["FFT points N", text];
+    count.name.textContent = "outputs contaminated";
+    count.value.textContent = `${after.contaminated} of ${length}${highest >= 0 ? ` (0 to ${highest})` : ""}`;
+    past.name.textContent = `largest change before token ${token}`;
+    past.value.textContent = leak.toFixed(2);
+    past.value.style.color = leak > 0 ? "var(--wrapped)" : "";
+    slider.value = n;
+    slider.setAttribute("aria-valuetext", text);
+    const safe = along(2 * length - 1.5);
+    slider.style.setProperty("--track", `linear-gradient(to right, var(--wrapped) ${safe}, var(--result) ${safe})`);
+    for (const s of ["v", "g"]) {
+      const stop = s === stream ? token : Math.max(0, grips[s].findIndex((node) => node.tabIndex === 0));
+      grips[s].forEach((node, t) => move(node, { tabindex: t === stop ? 0 : -1, "aria-valuenow": now[s][t],
+        "aria-valuetext": `${now[s][t]}, before ${before[s][t]}` }));
+    }
+  }
+  function ease(time) {
+    const share = 1 - Math.exp(-Math.min(time - (last || time - 16), 50) / PACE);
+    let far = 0;
+    for (const [name, values] of Object.entries(goal)) {
+      shown[name] = shown[name].map((x, t) => x + (values[t] - x) * share);
+      far = Math.max(far, peak(values.map((x, t) => x - shown[name][t])));
+    }
+    last = time;
+    if (far < 0.005) [shown, last] = [structuredClone(goal), 0];
+    draw();
+    frame = last ? requestAnimationFrame(ease) : 0;
+  }
+  function draw() {
+    const width = inputs.clientWidth || 600;
+    const limits = { v: limit, g: limit, r: shown.reach[0], d: shown.reach[1] };
+    for (const [s, panel] of Object.entries(panels)) panel.layout(width, limits[s], token);
+    for (const s of ["v", "g"]) {
+      panels[s].past.style.display = s === stream ? "" : "none";
+      shown[s].forEach((value, t) => {
+        panels[s].bar(bars[s][t], t, 0, value, 0.6);
+        for (const node of [grips[s][t], grips[s][t].ring]) move(node, panels[s].column(t));
+      });
+    }
+    panels[stream].bar(ghost, token, 0, before[stream][token], 0.6);
+    move(handle, { cx: panels[stream].x(token), cy: panels[stream].y(shown[stream][token]) });
+    for (let t = 0; t < length; t++) {
+      const x = panels.r.x(t), y = panels.r.y(shown.total[t]), half = panels.r.pitch * 0.36;
+      panels.r.bar(bars.causal[t], t, 0, shown.causal[t], 0.6);
+      panels.r.bar(bars.wrapped[t], t, shown.causal[t], shown.total[t], 0.3);
+      move(bars.total[t], { x1: x - half, x2: x + half, y1: y, y2: y });
+      panels.d.bar(bars.kept[t], t, 0, shown.kept[t], 0.6);
+      panels.d.bar(bars.leaked[t], t, shown.kept[t], shown.change[t], 0.3);
+    }
+  }
+
+  slider.addEventListener("input", () => { n = Number(slider.value); update(); });
+  again.addEventListener("click", restart);
+  restart();
+  const watch = new ResizeObserver(draw);
+  watch.observe(el);
+  return () => { watch.disconnect(); cancelAnimationFrame(frame); };
+}
+
+export default { render };

@@ -1,0 +1,265 @@
+"""The figure of chapter 12: the loss of one training run, and the text that the model wrote along the way.
+
+Everything that is said or placed is worked out here, once; `training_run.js` draws it at the reader's width
+and `training_run_still` draws it as the first frame.
+"""
+
+import math
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .figure import Figure
+from .training_run_still import still
+
+__all__ = ["drawable", "thin", "training_run"]
+
+_COLUMNS = 350  # points of the training curve at most: the plot is 300 to 700 pixels wide
+_HEIGHT = 220  # of the plot, in pixels, on the page and in the still
+_LABEL = 16  # pixels between the labels of two baselines
+_LONGEST_NAME = 40  # characters that fit beside a value into the plot of a phone
+
+
+def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str, Any]],
+                 baselines: Mapping[str, float] | None = None, prompt: str = "",
+                 unit: str = "nats per token") -> Figure:
+    """Show loss against step, with baselines, and with a slider over the texts written during the run.
+
+    The training loss is thinned for drawing (see `thin`); the validation loss is drawn point by point.  For a
+    chosen step the figure quotes the validation loss measured there or last before it; where there is none
+    yet, the training loss.  Losses are compared with baselines as they are written, to two decimals.
+
+    Args:
+        log: what `Trainer.run` returns: one mapping for each step in rising order, with `step` and `loss`, and
+            with `validation_loss` on measured steps.
+        samples: `{"step": int, "text": str}`, the text that the model wrote after that many steps, without the
+            prompt; any characters.  Step 0 is before training.
+        baselines: loss by name, in the log's unit, e.g. `{"a bigram model": 2.71}`.
+        prompt: what each text continues.
+        unit: of the losses.
+
+    Raises:
+        ValueError: an empty log, one without validation loss, or steps that do not rise; a loss or a baseline
+            that is not finite; no samples, two at one step, or one beyond the log; a text that is no string.
+    """
+    losses, measured = _losses(log)
+    texts = _texts(samples, losses[-1][0])
+    rules = _rules(baselines or {})
+    if not isinstance(prompt, str):
+        raise ValueError(f"prompt is {prompt!r}; give a string, empty if there was none")
+    unit = _name(unit, "unit")
+    runs = thin(losses)
+    drawn = [(run.middle, run.mean) for run in runs]
+    heights = [y for _, y in drawn + measured] + [loss for _, loss in rules]
+    final = measured[-1][1]
+    room = 0.1 * (max(heights) - min(heights)) if rules and rules[-1][1] <= final else 0.0  # for a label below
+    y_ticks = _ticks(max(min(0.0, *heights), min(heights) - room), max(heights), 5)
+    readings = [_reading(step, runs, measured, unit) for step, _ in texts]
+    model = {
+        "training": [[x, round(y, 4)] for x, y in drawn],
+        "every": max(run.count for run in runs),
+        "validation": [list(point) for point in measured],
+        "baselines": _placed(rules, final, y_ticks),
+        "samples": [{"step": step, "text": drawable(text), "at": list(at), "measured": kind == "validation",
+                     "said": said + _compared(at[1], rules)}
+                    for (step, text), (kind, at, said) in zip(texts, readings, strict=True)],
+        "prompt": drawable(prompt),
+        "unit": unit,
+        "last": losses[-1][0],
+        "x_ticks": [[x, f"{x:,.0f}"] for x in _ticks(0, losses[-1][0], 5, whole=True) if x <= losses[-1][0]],
+        "y_ticks": [[y, f"{y:.{_decimals(y_ticks)}f}"] for y in y_ticks],
+        "plot_height": _HEIGHT,
+    }
+    alt = _alt(measured, texts, rules, losses[-1][0], unit)
+    return Figure("training_run", model, still(model), alt)
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring points of the log that are drawn as one."""
+
+    first: int
+    last: int
+    count: int
+    mean: float
+
+    @property
+    def middle(self) -> float:
+        return (self.first + self.last) / 2
+
+
+def thin(points: Sequence[tuple[int, float]], columns: int = _COLUMNS) -> list[Run]:
+    """Average neighbouring `(step, loss)` points so that at most `columns` remain.
+
+    The first point stays alone, for it is the loss before training; the others are averaged in runs of equal
+    length, the last run being shorter where they do not divide.  The mean of the runs, each weighted by its
+    count, is the mean of the points.  No more points than columns: each stays alone.
+    """
+    every = max(1, math.ceil((len(points) - 1) / (columns - 1)))
+    parts = [points[:1]] + [points[k:k + every] for k in range(1, len(points), every)]
+    return [Run(part[0][0], part[-1][0], len(part), math.fsum(loss for _, loss in part) / len(part))
+            for part in parts]
+
+
+def _losses(log: Sequence[Mapping[str, Any]]) -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
+    """Return the training and the validation points of a log, after checking it."""
+    if len(log) == 0:
+        raise ValueError("the log is empty; give what Trainer.run returns, after at least one step")
+    training, measured = [], []
+    for number, entry in enumerate(log):
+        for key in ("step", "loss"):
+            if key not in entry:
+                raise ValueError(f"log entry {number} has no {key!r}; each entry needs step and loss")
+        step = _step(entry["step"], f"log entry {number}")
+        if training and step <= training[-1][0]:
+            raise ValueError(f"log entry {number} is step {step} after step {training[-1][0]}; steps must rise")
+        training.append((step, _finite(entry["loss"], f"loss at step {step}")))
+        if entry.get("validation_loss") is not None:
+            measured.append((step, _finite(entry["validation_loss"], f"validation loss at step {step}")))
+    if not measured:
+        raise ValueError("no entry of the log has a validation_loss; train past the first eval_every steps")
+    if training[-1][0] < 1:
+        raise ValueError("the log ends at step 0; give the log of at least one step")
+    return training, measured
+
+
+def _texts(samples: Sequence[Mapping[str, Any]], last: int) -> list[tuple[int, str]]:
+    if len(samples) == 0:
+        raise ValueError("no samples; give at least one {'step': ..., 'text': ...}")
+    texts: dict[int, str] = {}
+    for number, sample in enumerate(samples):
+        if "step" not in sample or not isinstance(sample.get("text"), str):
+            raise ValueError(f"sample {number} is {dict(sample)!r:.60}; give {{'step': int, 'text': str}}")
+        step = _step(sample["step"], f"sample {number}")
+        if step > last:
+            raise ValueError(f"sample {number} is of step {step}; the log ends at step {last}")
+        if step in texts:
+            raise ValueError(f"two samples are of step {step}; give one for each step")
+        texts[step] = sample["text"]
+    return sorted(texts.items())
+
+
+def _rules(baselines: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Return the baselines from the highest loss to the lowest."""
+    found = [(_name(name, "baseline name"), _finite(loss, f"baseline {name!r}"))
+             for name, loss in baselines.items()]
+    return sorted(found, key=lambda rule: (-rule[1], rule[0]))
+
+
+def _step(step: Any, where: str) -> int:
+    if isinstance(step, bool) or not hasattr(step, "__index__") or step < 0:
+        raise ValueError(f"{where} has step {step!r}; give a whole number >= 0")
+    return int(step)
+
+
+def _finite(value: Any, what: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(f"{what} is {value!r}; give a finite number")
+    return number
+
+
+def _name(name: Any, what: str) -> str:
+    if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME:
+        raise ValueError(f"{what} is {name!r}; give a string of 1 to {_LONGEST_NAME} characters")
+    return " ".join(drawable(name).split())
+
+
+def drawable(text: str) -> str:
+    """Put visible signs for the characters of a text that draw nothing or turn the line around.
+
+    Line ends become newlines, other control characters of ASCII their pictures (U+2400 and on), and C1
+    controls, lone surrogates, direction marks and non-characters U+FFFD.  Newlines and tabs stay.
+    """
+    for end in ("\r\n", "\u2028", "\u2029"):
+        text = text.replace(end, "\n")
+    return "".join(map(_sign, text))
+
+
+def _sign(character: str) -> str:
+    code, kind = ord(character), unicodedata.category(character)
+    if character in "\n\t\u200c\u200d":  # the last two join letters and emoji
+        return character
+    if code < 0x20 or code == 0x7F:
+        return chr(0x2421 if code == 0x7F else 0x2400 + code)
+    return "\ufffd" if kind in ("Cc", "Cf", "Cs") or code & 0xFFFE == 0xFFFE else character
+
+
+def _ticks(low: float, high: float, most: int, whole: bool = False) -> list[float]:
+    """Return round values, at most `most` steps of 1, 2 or 5 times a power of ten, that enclose both ends."""
+    span = (high - low) or 1.0
+    power = 10.0 ** math.floor(math.log10(span / most))
+    sizes = [k * power for k in (1, 2, 5, 10, 20) if not whole or k * power >= 1]
+    for size in sizes:
+        first, last = math.floor(low / size + 1e-9), math.ceil(high / size - 1e-9)
+        if last - first <= most:
+            break
+    return [round(k * size, 9) for k in range(first, max(last, first + 1) + 1)]
+
+
+def _decimals(ticks: list[float]) -> int:
+    return max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
+
+
+def _reading(step: int, runs: list[Run], measured: list[tuple[int, float]],
+             unit: str) -> tuple[str, tuple[float, float], str]:
+    """Return which loss is quoted at `step`, where it lies on its curve, and what is said about it."""
+    when = f"step {step:,}" if step else "before training"
+    earlier = [point for point in measured if point[0] <= step]
+    if earlier:
+        at = earlier[-1]
+        behind = "" if at[0] == step else f" (measured at step {at[0]:,})"
+        return "validation", at, f"{when}: validation loss {at[1]:.2f} {unit}{behind}"
+    begun = [run for run in runs if run.first <= step]
+    run = begun[-1] if begun else runs[0]
+    what = "training loss" if begun and step else "first training loss"
+    if run.count > 1:
+        what, where = "mean training loss", f" (steps {run.first:,} to {run.last:,}; no validation loss yet)"
+    elif step:
+        where = f" (at step {run.first:,}; no validation loss yet)"
+    else:
+        where = "" if run.first <= 1 else f" (at step {run.first:,})"
+    return "training", (run.middle, run.mean), f"{when}: {what} {run.mean:.2f} {unit}{where}"
+
+
+def _compared(loss: float, rules: list[tuple[str, float]]) -> str:
+    """Say which baseline the loss has passed last and which comes next, judged by the two written decimals."""
+    here = round(loss, 2)
+    said = []
+    for word, found in (("below", [rule for rule in rules if round(rule[1], 2) > here][-1:]),
+                        ("level with", [rule for rule in rules if round(rule[1], 2) == here]),
+                        ("above", [rule for rule in rules if round(rule[1], 2) < here][:1])):
+        said += [f"{word} {name} ({value:.2f})" for name, value in found]
+    return "; " + ", ".join(said) if said else ""
+
+
+def _placed(rules: list[tuple[str, float]], final: float, y_ticks: list[float]) -> list[dict[str, Any]]:
+    """Give each baseline's label a height in pixels: on the side the run has left, and clear of the others."""
+    low, high = y_ticks[0], y_ticks[-1]
+    lines = [(high - loss) / (high - low) * _HEIGHT for _, loss in rules]
+    heights = [line - 5 if final < loss else line + 15 for line, (_, loss) in zip(lines, rules, strict=True)]
+    for k in range(len(heights)):  # downwards from the top edge, then upwards from the bottom edge
+        heights[k] = max(heights[k], heights[k - 1] + _LABEL if k else 12)
+    for k in reversed(range(len(heights))):
+        heights[k] = min(heights[k], heights[k + 1] - _LABEL if k + 1 < len(heights) else _HEIGHT - 5)
+    return [{"name": f"{name} {loss:.2f}", "loss": loss, "label": round(height, 1)}
+            for (name, loss), height in zip(rules, heights, strict=True)]
+
+
+def _alt(measured: list[tuple[int, float]], texts: list[tuple[int, str]], rules: list[tuple[str, float]],
+         last: int, unit: str) -> str:
+    (start, first), (end, final) = measured[0], measured[-1]
+    if len(measured) == 1:
+        course = f"is {final:.2f} at step {end:,}"
+    else:
+        verb = "falls" if final < first else "rises" if final > first else "goes"
+        course = f"{verb} from {first:.2f} at step {start:,} to {final:.2f} at step {end:,}"
+    steps = [f"step {step:,}" if step else "before training" for step, _ in (texts[0], texts[-1])]
+    choice = (f"A slider chooses one of {len(texts)} steps, from {steps[0]} to {steps[1]}, and shows the text"
+              if len(texts) > 1 else f"Below it, {steps[0]}, stands the text")
+    return (f"Loss in {unit} against training step, up to step {last:,}. The validation loss {course}"
+            f"{_compared(final, rules)}. {choice} that the model wrote there.")

@@ -1,0 +1,235 @@
+"""The figure of a training run in a real browser, from a file: slider, texts, quoted losses, hostile texts."""
+
+import math
+import random
+import re
+
+import pytest
+
+from caracal_min import viz
+
+PAGE = ('<!doctype html><html lang="en"><meta charset="utf-8"><title>training run</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><body>{}</body></html>')
+DRAW = random.Random(4)
+LOG = [{"step": step, "loss": 1.9 + 3.6 * math.exp(-step / 120) + DRAW.gauss(0, 0.05)} for step in range(1, 801)]
+for entry in LOG[49::50]:
+    entry["validation_loss"] = 2.0 + 3.6 * math.exp(-entry["step"] / 120)
+BASELINES = {"a uniform guess": math.log(256), "a bigram model": 2.71}
+PROMPT = "The king </script>"
+TEXTS = {0: "q]W\x00\x1b[31m</script><script>document.title = 'broken'</script><img src='http://192.0.2.1/x.png'>\u202e",
+         30: "", 100: "e ta oen " * 400, 233: "W" * 4000, 400: "line\n" * 500,
+         600: "\"it's\" &amp; <b>$x^2$</b> \\(y\\) é 王 🐈", 800: " said:\n  Come, and see the sea."}
+STEPS = list(TEXTS)
+
+
+def make(texts=None):
+    samples = [{"step": step, "text": text} for step, text in (texts or TEXTS).items()]
+    return viz.training_run(LOG, samples, BASELINES, prompt=PROMPT)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("training_run") / "training_run.html"
+    path.write_text(PAGE.format(make().to_html()), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(browser, address):
+    context = browser.new_context(viewport={"width": 360, "height": 900}, reduced_motion="reduce")
+    page = context.new_page()
+    problems, requests = [], []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address)
+    page.wait_for_selector(".caracal-figure[data-ready]")
+    yield page
+    assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    context.close()
+
+
+def data(page):
+    return page.eval_on_selector(".caracal-figure", "host => ({...host.dataset})")
+
+
+def written(page):
+    """The text that the model wrote, as the page shows it, without the prompt."""
+    return page.locator(".run-written").evaluate("node => node.textContent")
+
+
+def announced(page):
+    return page.locator("[aria-live=polite]").inner_text()
+
+
+def measured_by(step):
+    """The validation entry of the log at a step or last before it."""
+    found = [entry for entry in LOG if "validation_loss" in entry and entry["step"] <= step]
+    return found[-1] if found else None
+
+
+def test_without_scripts_the_still_is_shown(browser, address):
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 360, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    still = page.get_by_role("img")
+    box = still.bounding_box()
+    first, last = LOG[49]["validation_loss"], LOG[-1]["validation_loss"]
+    assert f"falls from {first:.2f} at step 50 to {last:.2f} at step 800" in still.get_attribute("alt")
+    assert still.evaluate("image => image.decode().then(() => image.naturalWidth)") == 420  # valid SVG
+    assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 300
+    assert page.locator("input").count() == 0 and page.locator(".caracal-live").bounding_box() is None
+    context.close()
+
+
+def test_first_frame_is_before_training(page):
+    assert data(page)["step"] == "0" and "validation" not in data(page)
+    assert float(data(page)["loss"]) == LOG[0]["loss"]
+    assert announced(page) == (f"before training: first training loss {LOG[0]['loss']:.2f} nats per token; "
+                               f"below a uniform guess (5.55), above a bigram model (2.71)")
+    assert page.locator(".run-prompt").evaluate("node => node.textContent") == PROMPT
+    assert not page.locator(".caracal-still").is_visible()
+
+
+def test_keys_step_through_texts_and_the_announced_loss_is_the_logs(page):
+    slider = page.get_by_role("slider")
+    slider.focus()
+    for key, place in [("End", 6), ("ArrowLeft", 5), ("ArrowDown", 4), ("Home", 0), ("ArrowLeft", 0),
+                       ("ArrowRight", 1), ("ArrowUp", 2), ("ArrowRight", 3), ("ArrowRight", 4)]:
+        page.keyboard.press(key)
+        step, entry = STEPS[place], measured_by(STEPS[place])
+        assert data(page)["step"] == str(step)
+        assert slider.get_attribute("aria-valuetext") == (f"step {step}" if step else "before training")
+        if TEXTS[step]:
+            assert written(page) == make().model["samples"][place]["text"]
+        else:
+            assert page.locator(".run-text").inner_text().endswith("(nothing)")
+        if entry:
+            assert float(data(page)["validation"]) == entry["validation_loss"]
+            late = "" if entry["step"] == step else f" (measured at step {entry['step']})"
+            side = "below a bigram model" if entry["validation_loss"] < 2.705 else "above a bigram model"
+            assert announced(page).startswith(
+                f"step {step}: validation loss {entry['validation_loss']:.2f} nats per token{late}; ")
+            assert side in announced(page)
+        else:
+            assert "validation" not in data(page) and not re.search(r"validation loss \d", announced(page))
+            assert step < 50 and "training loss" in announced(page)
+
+
+def test_hostile_texts_are_shown_and_break_nothing(page):
+    assert page.title() == "training run" and page.locator(".run-text img, .run-text script").count() == 0
+    assert "</script><script>document.title = 'broken'" in written(page) and "\u202e" not in written(page)
+    assert "␀␛[31m" in written(page)
+    slider, sizes = page.get_by_role("slider"), set()
+    slider.focus()
+    for width in (360, 900):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_function(f"Math.abs(document.querySelector('.run-plot').clientWidth - {min(width, 736)}) < 60")
+        page.keyboard.press("Home")
+        sizes.clear()
+        for _ in STEPS:
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.eval_on_selector(".run-text", "node => node.scrollWidth <= node.clientWidth")
+            sizes.add(page.locator(".caracal-live").bounding_box()["height"])
+            page.keyboard.press("ArrowRight")
+        assert len(sizes) == 1 and max(sizes) < 900  # the page below stands still
+    page.keyboard.press("ArrowLeft")
+    assert written(page) == TEXTS[600]  # no markup, no entities, no mathematics read into it
+    assert page.locator(".caracal-live.tex2jax_ignore.mathjax_ignore[translate=no]").count() == 1
+
+
+def test_a_long_text_scrolls_by_keyboard_and_a_short_one_is_no_stop(page):
+    page.get_by_role("slider").fill(str(STEPS.index(400)))
+    page.get_by_role("slider").focus()
+    page.keyboard.press("Tab")
+    region = page.get_by_role("region", name="text written, step 400")
+    assert region.evaluate("node => node === document.activeElement")
+    assert region.evaluate("node => getComputedStyle(node).outlineWidth") == "3px"
+    page.keyboard.press("End")
+    page.wait_for_function("document.querySelector('.run-text').scrollTop > 1000")
+    page.get_by_role("slider").fill(str(STEPS.index(800)))
+    assert page.locator(".run-text").evaluate("node => node.scrollTop") == 0
+    assert page.locator(".run-text").get_attribute("tabindex") is None
+
+
+def place_of(page, selector):
+    box = page.locator(selector).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def test_the_marker_lies_on_the_curve_at_the_quoted_point(page):
+    left, _, right, _ = corners = page.eval_on_selector(".run-plot", """svg => {
+      const box = svg.getBoundingClientRect();
+      const points = (path) => path.getAttribute("d").slice(1).split("L").map((p) => p.split(" ").map(Number));
+      const [validation] = [...svg.querySelectorAll("path")].filter((p) => points(p).length === 16);
+      const all = points(validation);
+      return [box.x + all[0][0], box.y + all[0][1], box.x + all[15][0], box.y + all[15][1]];
+    }""")
+    for step in (100, 233, 800):
+        page.get_by_role("slider").fill(str(STEPS.index(step)))
+        x, y = place_of(page, ".run-plot circle")
+        entry = measured_by(step)
+        share = (entry["step"] - 50) / 750
+        fall = (LOG[49]["validation_loss"] - entry["validation_loss"]) / (
+            LOG[49]["validation_loss"] - LOG[-1]["validation_loss"])
+        assert x == pytest.approx(left + share * (right - left), abs=0.6)
+        assert y == pytest.approx(corners[1] + fall * (corners[3] - corners[1]), abs=0.6)
+
+
+def test_a_click_on_the_curve_chooses_the_nearest_text(page):
+    box = page.locator(".run-plot").bounding_box()
+    for share, step in ((0.99, 800), (0.55, 400), (0.12, 0)):
+        page.mouse.click(box["x"] + share * box["width"], box["y"] + 100)
+        assert data(page)["step"] == str(step)
+        assert page.get_by_role("slider").input_value() == str(STEPS.index(step))
+
+
+def test_one_text_needs_no_slider(browser, tmp_path):
+    path = tmp_path / "one.html"
+    path.write_text(PAGE.format(make({800: "the end"}).to_html()), encoding="utf-8")
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector(".caracal-figure[data-ready]")
+    assert not page.locator("input").is_visible() and written(page) == "the end"
+    page.close()
+
+
+@pytest.mark.parametrize("motion, moves", [("reduce", False), ("no-preference", True)])
+def test_reduced_motion(browser, address, motion, moves):
+    context = browser.new_context(reduced_motion=motion)
+    page = context.new_page()
+    page.goto(address)
+    page.get_by_role("slider").fill("3")
+    seconds = page.locator(".run-plot circle").evaluate("node => getComputedStyle(node).transitionDuration")
+    assert (seconds != "0s") == moves
+    context.close()
+
+
+@pytest.mark.parametrize("scheme, theme", [("light", ""), ("dark", ""), ("light", ' data-theme="dark"')])
+def test_text_and_curves_stand_out_in_every_theme(browser, tmp_path, scheme, theme):
+    path = tmp_path / "theme.html"
+    path.write_text(PAGE.replace("<html", f"<html{theme}").format(make().to_html()), encoding="utf-8")
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector(".caracal-figure[data-ready]")
+    css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
+    paper, shade, ink, words, help_, curve, rule = (page.evaluate(css, list(pair)) for pair in [
+        (".caracal-live", "backgroundColor"), (".run-text", "backgroundColor"), (".run-text", "color"),
+        (".run-said", "color"), (".run-help", "color"), ('.run-plot path[style*="--ink"]', "stroke"),
+        ('.run-plot path[style*="dasharray"]', "stroke")])
+    assert (luminance(paper) < 0.1) == (scheme == "dark" or "dark" in theme)
+    assert contrast(ink, shade) > 7 and contrast(words, paper) > 7 and contrast(curve, paper) > 7
+    assert contrast(help_, paper) > 4.5 and contrast(rule, paper) > 4.5
+    context.close()
+
+
+def luminance(rgb):
+    channels = [int(part) / 255 for part in re.findall(r"\d+", rgb)[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)

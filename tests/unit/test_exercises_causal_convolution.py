@@ -1,0 +1,142 @@
+"""The checkers of chapter 4: right answers pass, named wrong ones fail with the case, blank ones are reported."""
+
+import pytest
+import torch
+from torch.fft import fft, ifft
+
+from caracal_min.convolution import causal_conv_direct, causal_conv_fft, circular_conv
+from caracal_min.exercises import causal_convolution as check
+
+
+def squaring(v, g):
+    length = v.shape[-1]
+    return ifft(fft(v + 1j * g, n=2 * length - 1) ** 2)[..., :length].imag / 2
+
+
+def by_jacobian(f, length, threshold=1e-10, dtype=torch.float64):
+    v, g = torch.randn(2, length, dtype=dtype)
+    jacobians = torch.stack(torch.autograd.functional.jacobian(f, (v, g)))
+    return bool(jacobians.triu(1).abs().max() <= threshold * jacobians.abs().max())
+
+
+def poke_at(token, threshold=1e-10, arguments=(0, 1)):
+    """A test of causality that pokes one token (a share of the length) of v, of g or of both."""
+
+    def is_causal(f, length):
+        k = min(length - 1, int(token * length))
+        pair = torch.randn(2, length, dtype=torch.float64)
+        for argument in arguments:
+            other = pair.clone()
+            other[argument, k] += 1
+            moved = (f(*other) - f(*pair)).abs()
+            if k and moved[:k].max() > threshold * moved.max():
+                return False
+        return True
+
+    return is_causal
+
+
+def continued(tail, v, g, new_v, new_g):
+    return causal_conv_direct(torch.cat([v, new_v]), torch.cat([g, new_g]))[len(v):]
+
+
+def padded_tail(tail, m):
+    return torch.nn.functional.pad(tail, (0, m))[:m]
+
+
+RIGHT = {
+    check.minimal_length: [lambda length, taps, first: max(length, length + taps - 1 - first)],
+    check.is_causal: [by_jacobian],
+    check.conv_by_squaring: [squaring],
+    check.continue_sum: [continued],
+}
+WRONG = {
+    check.minimal_length: {
+        "always twice the length": lambda length, taps, first: 2 * length,
+        "forgets that the content must fit": lambda length, taps, first: length + taps - 1 - first,
+        "ignores which outputs are needed": lambda length, taps, first: length + taps - 1,
+        "one too many": lambda length, taps, first: max(length, length + taps - first),
+        "returns a float": lambda length, taps, first: float(max(length, length + taps - 1 - first)),
+    },
+    check.is_causal: {
+        "says yes": lambda f, length: True,
+        "says no": lambda f, length: False,
+        "asks for exact zeros": lambda f, length: by_jacobian(f, length, threshold=0.0),
+        "too lax for a faint leak": lambda f, length: by_jacobian(f, length, threshold=1e-3),
+        "float32, too coarse for a faint leak": lambda f, length: by_jacobian(f, length, 1e-4, torch.float32),
+        "pokes the middle only": poke_at(0.5),
+        "pokes the content only": poke_at(1.0, arguments=[0]),
+        "pokes the gate only": poke_at(1.0, arguments=[1]),
+        "forgets to return": lambda f, length: None,
+    },
+    check.conv_by_squaring: {
+        "two transforms": causal_conv_fft,
+        "two transforms in one call": lambda v, g: torch.fft.irfft(
+            torch.fft.rfft(torch.stack([v, g]), n=2 * v.shape[-1]).prod(0), n=2 * v.shape[-1])[..., :v.shape[-1]],
+        "no padding": lambda v, g: ifft(fft(v + 1j * g) ** 2).imag / 2,
+        "forgets the half": lambda v, g: 2 * squaring(v, g),
+        "takes the real part": lambda v, g: ifft(
+            fft(v + 1j * g, n=2 * v.shape[-1]) ** 2)[..., :v.shape[-1]].real / 2,
+        "forgets to truncate": lambda v, g: ifft(fft(v + 1j * g, n=2 * v.shape[-1]) ** 2).imag / 2,
+        "answers in float32": lambda v, g: squaring(v, g).float(),
+        "first entry right, others not": lambda v, g: squaring(v, g) * (torch.arange(v.shape[-1]) == 0),
+        "nan": lambda v, g: squaring(v, g) * float("nan"),
+        "numpy": lambda v, g: squaring(v, g).numpy(),
+    },
+    check.continue_sum: {
+        "the tail alone": lambda tail, v, g, new_v, new_g: padded_tail(tail, len(new_v)),
+        "the last old tokens": lambda tail, v, g, new_v, new_g: padded_tail(tail, len(new_v))
+        + causal_conv_direct(v[-len(new_v):], new_g) + causal_conv_direct(new_v, g[-len(new_v):]),
+        "forgets the tail": lambda tail, v, g, new_v, new_g: causal_conv_direct(v[:len(new_v)], new_g)
+        + causal_conv_direct(new_v, g[:len(new_v)]),
+        "pairs new with new": lambda tail, v, g, new_v, new_g: continued(tail, v, g, new_v, new_g)
+        + causal_conv_direct(new_v, new_g),
+        "starts afresh": lambda tail, v, g, new_v, new_g: causal_conv_direct(new_v, new_g),
+        "wraps around": lambda tail, v, g, new_v, new_g: circular_conv(
+            torch.cat([v, new_v]), torch.cat([g, new_g]))[len(v):],
+    },
+}
+CHECKERS = list(RIGHT)
+WRONG_ANSWERS = [pytest.param(checker, answer, id=f"{checker.__name__}: {name}")
+                 for checker, answers in WRONG.items() for name, answer in answers.items()]
+
+
+def test_every_exercise_is_covered():
+    assert {c.__name__ for c in CHECKERS} == set(check.__all__) and set(WRONG) == set(CHECKERS)
+
+
+@pytest.mark.parametrize("checker", CHECKERS, ids=lambda c: c.__name__)
+def test_right_answer_is_accepted(checker, capsys):
+    for answer in RIGHT[checker]:
+        assert checker(answer) is None
+        assert capsys.readouterr().out.startswith(f"{checker.__name__}: correct for ")
+
+
+@pytest.mark.parametrize("checker, answer", WRONG_ANSWERS)
+def test_wrong_answer_is_rejected_and_its_case_named(checker, answer, capsys):
+    with pytest.raises(AssertionError, match=rf"^{checker.__name__}.*expected|^{checker.__name__}.*should be"):
+        checker(answer)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("checker", CHECKERS, ids=lambda c: c.__name__)
+def test_blank_answer_is_reported(checker, capsys):
+    def blank(*args):
+        raise NotImplementedError
+
+    checker(blank)
+    assert capsys.readouterr().out == f"{checker.__name__}: not answered yet\n"
+
+
+@pytest.mark.parametrize("checker", CHECKERS, ids=lambda c: c.__name__)
+def test_an_error_inside_the_answer_is_not_hidden(checker):
+    def unsupported(*args):
+        raise NotImplementedError("no kernel for this dtype")
+
+    with pytest.raises(NotImplementedError, match="no kernel"):
+        checker(unsupported)
+
+
+def test_a_called_function_is_not_a_function():
+    with pytest.raises(TypeError, match=r"give the function itself.*check.minimal_length\(minimal_length\)"):
+        check.minimal_length(3)

@@ -1,0 +1,188 @@
+"""Figures: self-contained, reproducible, with a still and words, safe against markup in their data, also a widget."""
+
+import base64
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import pytest
+import torch
+
+from caracal_min import viz
+from caracal_min.convolution import causal_conv_direct, circular_conv
+
+V = torch.tensor([1.0, -0.5, 0.25, 2.0])
+G = torch.tensor([0.5, 1.0, -1.0, 0.3])
+SVG = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+
+
+class Elements(HTMLParser):
+    """Collect the start tags, and the text of scripts, the way a browser splits them."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.scripts, self._open = [], [], None
+        self.feed(html)
+        self.close()
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self._open = tag
+
+    def handle_data(self, data):
+        if self._open == "script":
+            self.scripts.append(data)
+
+    def handle_endtag(self, tag):
+        self._open = None
+
+    def first(self, tag):
+        return next(attrs for name, attrs in self.tags if name == tag)
+
+
+def still_of(figure):
+    kind, data = Elements(figure.to_html()).first("img")["src"].split(";base64,")
+    return kind, base64.b64decode(data)
+
+
+def test_html_needs_nothing_from_elsewhere():
+    html = viz.poke(V, G).to_html()
+    text = html.replace("http://www.w3.org/2000/svg", "")  # a name, not an address
+    assert not re.search(r"https?:|//[a-z]+\.|@import|url\(|fetch\(|XMLHttpRequest|import\(|^import ", text, re.M)
+    elements = Elements(html)
+    assert [tag for tag, attrs in elements.tags if tag in ("link", "iframe")] == []
+    assert elements.first("script") == {"type": "module"}
+    assert elements.first("img")["src"].startswith("data:")
+
+
+def test_html_is_reproducible_and_the_id_follows_the_content():
+    figure, same = viz.poke(V, G), viz.poke(V.clone(), G.double())
+    assert figure.to_html() == same.to_html()
+    others = [viz.poke(V, G, n=5), viz.poke(V + 0.1, G), viz.poke(V, G, token=1), viz.poke(V, G, change=0.5)]
+    ids = {f.id for f in [figure, *others]}
+    assert len(ids) == 5
+    host = Elements(figure.to_html()).first("div")
+    assert host == {"class": "caracal-figure", "id": figure.id}
+    assert re.fullmatch(r"caracal-poke-[0-9a-f]{12}", figure.id)
+
+
+def test_still_and_alt_text():
+    figure = viz.poke(V, G)
+    image = Elements(figure.to_html()).first("img")
+    assert image["alt"] == figure.alt and len(image["alt"]) > 60
+    assert "hidden" not in image
+    kind, data = still_of(figure)
+    assert kind == "data:image/svg+xml" and data.startswith(b"<svg") and b"<script" not in data
+
+
+@pytest.mark.parametrize("n, contaminated", [(4, 3), (5, 2), (6, 1), (7, 0), (8, 0), (9, 0)])
+def test_still_tells_the_facts_of_its_own_frame(n, contaminated):
+    text = still_of(viz.poke(V, G, n=n, token=2))[1].decode()
+    assert f"outputs contaminated: {contaminated} of 4" in text
+    after = V.clone()
+    after[2] += 1
+    moved = (circular_conv(after, G, n) - circular_conv(V, G, n))[:2].abs().max()
+    assert f"largest change before token 2: {moved:.2f}" in text.replace("-0.00", "0.00")
+    assert f"{contaminated} of the 4 outputs" in viz.poke(V, G, n=n).alt or contaminated == 0
+
+
+def test_still_draws_the_causal_sum_and_what_wraps():
+    text = still_of(viz.poke(V, G, n=4, token=2, change=0.0))[1].decode()
+    green = [rect for rect in re.findall(r"<rect[^>]*>", text) if viz.palette.result in rect]
+    heights = torch.tensor([float(re.search(r'height="([\d.]+)"', rect)[1]) for rect in green[:4]])
+    causal = causal_conv_direct(V, G).abs()
+    reach = max(1.0, float(causal.max()), float(circular_conv(V, G).abs().max()))
+    assert torch.allclose(heights, causal / reach * 38, atol=0.06)
+
+
+def test_data_cannot_break_out_of_its_script():
+    evil = "</script><script>alert(1)</script><!--&\u2028"
+    figure = viz.Figure("poke", {"v": [1.0], "note": evil}, SVG, alt='a "quoted" <b>alt</b>')
+    elements = Elements(figure.to_html())
+    assert len(elements.scripts) == 1
+    assert [attrs["alt"] for tag, attrs in elements.tags if tag == "img"] == ['a "quoted" <b>alt</b>']
+    assert "b" not in {tag for tag, _ in elements.tags}
+    literal = re.search(r"const state = (\{.*?\}), heard", elements.scripts[0])[1]
+    assert json.loads(literal) == {"v": [1.0], "note": evil}
+    assert not set("<>&\u2028") & set(literal)
+
+
+def test_mime_bundle():
+    figure = viz.poke(V, G)
+    bundle = figure._repr_mimebundle_()
+    assert bundle == {"text/html": figure.to_html(), "text/plain": f"Figure('poke'): {figure.alt}"}
+
+
+def test_png_still():
+    png = b"\x89PNG\r\n\x1a\n" + bytes(8)
+    assert still_of(viz.Figure("poke", {}, png, "x")) == ("data:image/png", png)
+
+
+def test_widget_carries_the_same_module_and_data():
+    pytest.importorskip("anywidget")
+    figure = viz.poke(V, G)
+    widget = figure.widget()
+    assert {key: getattr(widget, key) for key in figure.model} == figure.model
+    assert "export function render" in str(widget._esm) and "export default" in str(widget._esm)
+    assert ".caracal-live" in str(widget._css)
+    assert set(figure.model) <= set(widget.trait_names(sync=True))
+
+
+def test_widget_without_anywidget_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    with pytest.raises(ImportError, match="pip install anywidget"):
+        viz.poke(V, G).widget()
+
+
+def test_style_without_matplotlib_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match="pip install matplotlib"):
+        viz.use_style()
+
+
+def test_importing_viz_needs_neither_matplotlib_nor_anywidget():
+    code = ("import sys; from caracal_min import viz; import torch; viz.poke(torch.ones(4), torch.ones(4)).to_html();"
+            "print([m for m in ('matplotlib', 'anywidget', 'IPython') if m in sys.modules])")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_style_sets_the_palette_and_repeats_its_files():
+    matplotlib = pytest.importorskip("matplotlib")
+    with matplotlib.rc_context():
+        viz.use_style()
+        assert matplotlib.rcParams["axes.prop_cycle"].by_key()["color"][:4] == [
+            viz.palette.content, viz.palette.gate, viz.palette.result, viz.palette.wrapped]
+        assert matplotlib.rcParams["svg.hashsalt"] and matplotlib.rcParams["figure.facecolor"] == "white"
+
+
+@pytest.mark.parametrize("given, message", [
+    ({"module": "pokes"}, "no figure module 'pokes'; there are: .*poke"),
+    ({"alt": " "}, "say in words"),
+    ({"still": "<p>no image</p>"}, "give SVG text"),
+    ({"still": b"GIF89a"}, "give SVG text"),
+    ({"model": {"v": [float("nan")]}}, "not JSON compliant"),
+])
+def test_bad_figures_are_refused(given, message):
+    with pytest.raises(ValueError, match=message):
+        viz.Figure(**{"module": "poke", "model": {}, "still": SVG, "alt": "x", **given})
+
+
+@pytest.mark.parametrize("arguments, message", [
+    ((V, G[:3]), r"v has shape \(4,\) and g has shape \(3,\)"),
+    ((V[:2], G[:2]), "between 3 and 16"),
+    ((torch.ones(17), torch.ones(17)), "between 3 and 16"),
+    ((V[None], G[None]), "between 3 and 16"),
+    ((V, G, 3), "n=3 FFT points; for length 4 give 4 to 9"),
+    ((V, G, 10), "n=10 FFT points"),
+])
+def test_bad_pokes_are_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        viz.poke(*arguments)
+
+
+def test_poke_refuses_a_token_outside_the_text():
+    with pytest.raises(ValueError, match="token=4; for length 4 give 0 to 3"):
+        viz.poke(V, G, token=4)
