@@ -171,6 +171,7 @@ export function render({ model, el }) {
     const go = { ArrowLeft: t - 1, ArrowRight: t + 1, Home: 0, End: length - 1 }[event.key];
     if (raise === undefined && go === undefined) return;
     event.preventDefault();
+    event.stopPropagation();               // notebooks have shortcuts of their own on the arrow keys
     if (raise !== undefined) poke(now[s][t] + raise);
     else grips[s][Math.min(length - 1, Math.max(0, go))].focus();
   }

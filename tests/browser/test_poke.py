@@ -1,0 +1,253 @@
+"""The poke figure in a real browser, from a file: its still, its keys and pointer, and its arithmetic."""
+
+import json
+
+import pytest
+import torch
+
+from caracal_min import viz
+from caracal_min.convolution import causal_conv_direct, circular_conv
+
+L = 12
+V, G = torch.randn(2, L, generator=torch.Generator().manual_seed(4)).clamp(-2, 2).round(decimals=1).double()
+PAGE = ('<!doctype html><html lang="en"><meta charset="utf-8"><title>poke</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><body>{}</body></html>')
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("poke") / "poke.html"
+    path.write_text(PAGE.format(viz.poke(V, G, n=L, token=8).to_html()), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture
+def page(browser, address):
+    context = browser.new_context(viewport={"width": 360, "height": 900}, reduced_motion="reduce")
+    page = context.new_page()
+    problems, requests = [], []
+    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda request: requests.append(request.url))
+    page.goto(address)
+    page.wait_for_selector(".caracal-figure[data-ready]")
+    yield page
+    assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    context.close()
+
+
+def data(page):
+    raw = page.eval_on_selector(".caracal-figure", "host => ({...host.dataset})")
+    return {key: raw[key] if key in ("stream", "ready") else json.loads(raw[key]) for key in raw}
+
+
+def tensor(numbers):
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def bar(page, name, token):
+    return page.get_by_role("slider", name=f"{name}, token {token}", exact=True)
+
+
+def set_points(page, n):
+    page.locator("input[type=range]").fill(str(n))
+
+
+def assert_agrees_with_the_package(shown, before_v=V, before_g=G):
+    """Compare what the figure shows with circular_conv of its own bars, and of the bars before the poke."""
+    v, g, values, shown_change = (tensor(shown[name]) for name in ("v", "g", "values", "change"))
+    now = circular_conv(v, g, shown["n"])[:L]
+    change = now - circular_conv(before_v, before_g, shown["n"])[:L]
+    wrong = (values - causal_conv_direct(v, g)).abs() > 1e-6
+    past = change[:shown["token"]].abs().max().item() if shown["token"] else 0.0
+    assert torch.allclose(values, now, atol=1e-6)
+    assert torch.allclose(shown_change, change, atol=1e-6)
+    assert shown["contaminated"] == max(0, 2 * L - 1 - shown["n"])
+    assert not wrong[shown["contaminated"]:].any() and wrong.any() == (shown["contaminated"] > 0)
+    assert shown["pastChange"] == pytest.approx(past, abs=1e-6)
+
+
+def test_without_scripts_the_still_is_shown(browser, address):
+    context = browser.new_context(java_script_enabled=False, viewport={"width": 360, "height": 900})
+    page = context.new_page()
+    page.goto(address)
+    still = page.get_by_role("img")
+    box = still.bounding_box()
+    assert still.get_attribute("alt").startswith("Bars of content v and gate g")
+    assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 300
+    assert page.locator("[role=slider], input").count() == 0
+    assert page.locator(".caracal-live").bounding_box() is None
+    context.close()
+
+
+def test_first_frame_is_the_poke_that_python_asked_for(page):
+    shown = data(page)
+    expected = V.clone()
+    expected[8] += 1
+    assert torch.allclose(tensor(shown["v"]), expected, atol=1e-9)
+    assert torch.allclose(tensor(shown["g"]), G, atol=1e-9)
+    assert (shown["n"], shown["stream"], shown["token"], shown["contaminated"]) == (L, "v", 8, L - 1)
+    assert_agrees_with_the_package(shown)
+    assert not page.locator(".caracal-still").is_visible()
+
+
+@pytest.mark.parametrize("n", [12, 13, 17, 22, 23, 24, 25])
+def test_outputs_equal_the_package_for_every_number_of_points(page, n):
+    set_points(page, n)
+    page.get_by_role("slider", name="content v, token 8").focus()
+    for key in ("ArrowDown", "PageDown", "ArrowDown"):
+        page.keyboard.press(key)
+    shown = data(page)
+    assert shown["v"][8] == pytest.approx(V[8].item() + 0.3)
+    assert shown["n"] == n
+    assert_agrees_with_the_package(shown)
+
+
+def test_no_poke_of_any_token_moves_the_past_once_n_is_large_enough(page):
+    for n, leaks in ((2 * L - 2, True), (2 * L - 1, False)):
+        set_points(page, n)
+        worst = 0.0
+        for name in ("content v", "gate g"):
+            for token in (1, 6, L - 1):
+                bar(page, name, token).focus()
+                before = data(page)
+                page.keyboard.press("PageUp" if before[name[-1]][token] < 1 else "PageDown")
+                shown = data(page)
+                assert (shown["stream"], shown["token"]) == (name[-1], token)
+                assert_agrees_with_the_package(shown, *(tensor(before[s]) for s in "vg"))
+                worst = max(worst, shown["pastChange"])
+        assert (worst > 0.01) if leaks else (worst == 0)
+
+
+def test_arrow_keys_choose_the_token_and_change_its_value(page):
+    bar(page, "content v", 8).focus()
+    page.keyboard.press("ArrowRight")
+    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "content v, token 9"
+    start = data(page)
+    assert start["pastChange"] == 0 and start["token"] == 9  # a new token: nothing has been poked yet
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowUp")
+    page.keyboard.press("ArrowDown")
+    assert data(page)["v"][9] == pytest.approx(start["v"][9] + 0.1)
+    assert float(bar(page, "content v", 9).get_attribute("aria-valuenow")) == data(page)["v"][9]
+    for key, token in (("Home", 0), ("ArrowLeft", 0), ("End", 11), ("ArrowRight", 11), ("ArrowLeft", 10)):
+        page.keyboard.press(key)
+        assert data(page)["token"] == token
+    page.keyboard.press("Tab")
+    assert data(page)["stream"] == "g"
+
+
+def test_values_stay_within_the_scale(page):
+    bar(page, "gate g", 3).focus()
+    before = data(page)
+    for _ in range(12):
+        page.keyboard.press("PageUp")
+    assert data(page)["g"][3] == 2
+    assert_agrees_with_the_package(data(page), tensor(before["v"]))
+
+
+def test_number_of_points_by_keyboard_and_in_words(page):
+    page.locator("input[type=range]").focus()
+    for _ in range(11):
+        page.keyboard.press("ArrowRight")
+    assert data(page)["n"] == 2 * L - 1
+    words = page.locator("[aria-live]").inner_text()
+    assert "23 = 2L − 1" in words and "0 of 12" in words and "0.00" in words
+    assert "N = 23 = 2L − 1" in page.locator("label").inner_text()
+    page.keyboard.press("ArrowLeft")
+    assert "1 of 12 (0 to 0)" in page.locator("[aria-live]").inner_text()
+
+
+def test_dragging_a_bar(page):
+    box = bar(page, "gate g", 3).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    start = data(page)
+    page.mouse.move(x, y)
+    page.mouse.down()
+    assert data(page)["g"] == start["g"]  # touching a bar does not move it
+    page.mouse.move(x, y - 21, steps=4)
+    page.mouse.up()
+    page.mouse.move(x, y + 30)  # released
+    shown = data(page)
+    assert (shown["stream"], shown["token"]) == ("g", 3)
+    assert shown["g"][3] == pytest.approx(start["g"][3] + 1.0, abs=0.06)
+    assert_agrees_with_the_package(shown, tensor(start["v"]))
+
+
+def test_start_again(page):
+    first = data(page)
+    set_points(page, 25)
+    bar(page, "gate g", 5).focus()
+    page.keyboard.press("PageDown")
+    assert data(page) != first
+    page.get_by_role("button", name="Start again").click()
+    assert data(page) == first
+
+
+def test_the_drawing_shows_the_numbers(page):
+    """The black marks of the output panel stand at the height of the values in the data."""
+    marks = page.eval_on_selector_all("svg:nth-of-type(2) g line", "nodes => nodes.map(n => n.getAttribute('y1'))")
+    heights, values = tensor([float(mark) for mark in marks]), tensor(data(page)["values"])
+    design = torch.stack([values, torch.ones_like(values)], 1)
+    slope, offset = torch.linalg.lstsq(design, heights[:, None])[0].flatten()
+    assert slope < -5
+    assert torch.allclose(slope * values + offset, heights, atol=0.01)
+
+
+def test_it_fits_a_phone_and_follows_the_width(page):
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    narrow = bar(page, "content v", 0).bounding_box()["width"]
+    assert narrow >= 22  # wide enough for a finger, more so in height
+    page.set_viewport_size({"width": 900, "height": 900})
+    page.wait_for_function("w => document.querySelector('[role=slider]').getBoundingClientRect().width > 1.5 * w",
+                           arg=narrow)
+
+
+def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
+    """Colab shows outputs in a frame with an opaque origin; a page may show one figure twice."""
+    figure = viz.poke(V, G).to_html()
+    inner = PAGE.format(figure + figure).replace("&", "&amp;").replace('"', "&quot;")
+    path = tmp_path / "frame.html"
+    path.write_text('<!doctype html><iframe sandbox="allow-scripts" width="700" height="2000" '
+                    f'srcdoc="{inner}"></iframe>', encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(path.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
+    first, second = (frame.get_by_role("slider", name="gate g, token 1", exact=True).nth(k) for k in (0, 1))
+    before = first.get_attribute("aria-valuenow")
+    second.focus()
+    second.press("ArrowUp")
+    assert float(second.get_attribute("aria-valuenow")) == pytest.approx(float(before) + 0.1)
+    assert first.get_attribute("aria-valuenow") == before
+    context.close()
+
+
+@pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_every_theme(browser, tmp_path, theme, dark, scheme):
+    path = tmp_path / "poke.html"
+    path.write_text(PAGE.replace("<html", f"<html {theme}").format(viz.poke(V, G).to_html()), encoding="utf-8")
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_selector(".caracal-figure[data-ready]")
+    ink, muted, paper = page.evaluate("""() => {
+      const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s));
+      return [css('svg text:not(.muted)').fill, css('.poke-help').color, getComputedStyle(live).backgroundColor];
+    }""")
+    assert (luminance(paper) < 0.1) == (dark or (not theme and scheme == "dark"))
+    assert contrast(ink, paper) > 7 and contrast(muted, paper) > 4.5
+    context.close()
+
+
+def luminance(rgb):
+    channels = [int(part) / 255 for part in rgb[rgb.index("(") + 1:rgb.index(")")].split(",")[:3]]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
