@@ -1,5 +1,5 @@
 // Loss against training step, baselines, and a slider over the texts that the model wrote along the way.
-// model: training, validation ([step, loss] pairs), every (training steps averaged into one point),
+// model: training, validation ([step, loss] pairs), training_name (as the key says it),
 // baselines ({name, loss, label: height of the name}), samples ({step, text, at: the point that is quoted,
 // measured, said}), prompt, unit, last (step), x_ticks, y_ticks ([value, name] pairs), plot_height.
 
@@ -51,13 +51,13 @@ function entry(key, name, ...strokes) {
 
 export function render({ model, el }) {
   const get = (name) => model.get(name);
-  const samples = get("samples"), prompt = get("prompt"), height = get("plot_height"), every = get("every");
+  const samples = get("samples"), prompt = get("prompt"), height = get("plot_height");
   const [low, high] = [get("y_ticks")[0][0], get("y_ticks").at(-1)[0]];
   const host = el.closest(".caracal-figure") ?? el;
   const floor = TOP + height;
   let seen = -1, width = 0, chosen = 0;   // the width of the plot on the page, and the one drawn at
   const x = (step) => LEFT + (step / get("last")) * (width - LEFT - RIGHT);
-  const y = (loss) => TOP + ((high - loss) / (high - low)) * height;
+  const y = (loss) => TOP + ((high - Math.min(loss, high)) / (high - low)) * height;
   const name = (step) => (step ? `step ${step.toLocaleString("en")}` : "before training");
 
   // Sample texts may hold anything: no script of the page shall read TeX into them or translate them.
@@ -86,7 +86,7 @@ export function render({ model, el }) {
   const ring = make(plot, "circle", { r: 7, style: "fill: var(--mark); stroke: var(--ink); stroke-width: 2" });
 
   const key = make(el, "div", { class: "run-key" });
-  entry(key, every > 1 ? `training loss, mean of ${every} steps` : "training loss", ["M1 6H23", THIN]);
+  entry(key, get("training_name"), ["M1 6H23", THIN]);
   entry(key, "validation loss", ["M1 6H23", DARK], ["M12 6h0", DOTS]);
   entry(key, samples.length > 1 ? "steps with a text" : "step with a text", ["M12 2V10", MARK]);
   const slider = make(el, "input", { type: "range", min: 0, max: samples.length - 1, step: 1, value: 0,

@@ -18,6 +18,7 @@ __all__ = ["drawable", "thin", "training_run"]
 _COLUMNS = 350  # points of the training curve at most: the plot is 300 to 700 pixels wide
 _HEIGHT = 220  # of the plot, in pixels, on the page and in the still
 _LABEL = 16  # pixels between the labels of two baselines
+_OPENING = 0.05  # of the steps: untrained weights may lose far more than anything that follows
 _LONGEST_NAME = 40  # characters that fit beside a value into the plot of a phone
 
 
@@ -28,7 +29,8 @@ def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str
 
     The training loss is thinned for drawing (see `thin`); the validation loss is drawn point by point.  For a
     chosen step the figure quotes the validation loss measured there or last before it; where there is none
-    yet, the training loss.  Losses are compared with baselines as they are written, to two decimals.
+    yet, the training loss.  The axis holds baselines, validation losses and the training loss after the opening
+    twentieth of the run; what was above it before is drawn at the top edge.  Losses are compared with baselines as they are written, to two decimals.
 
     Args:
         log: what `Trainer.run` returns: one mapping for each step in rising order, with `step` and `loss`, and
@@ -51,14 +53,15 @@ def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str
     unit = _name(unit, "unit")
     runs = thin(losses)
     drawn = [(run.middle, run.mean) for run in runs]
-    heights = [y for _, y in drawn + measured] + [loss for _, loss in rules]
+    later = [point for point in drawn if point[0] >= _OPENING * losses[-1][0]]
+    heights = [y for _, y in later + measured] + [loss for _, loss in rules]
     final = measured[-1][1]
     room = 0.1 * (max(heights) - min(heights)) if rules and rules[-1][1] <= final else 0.0  # for a label below
     y_ticks = _ticks(max(min(0.0, *heights), min(heights) - room), max(heights), 5)
     readings = [_reading(step, runs, measured, unit) for step, _ in texts]
     model = {
         "training": [[x, round(y, 4)] for x, y in drawn],
-        "every": max(run.count for run in runs),
+        "training_name": _training_name(max(run.count for run in runs), max(y for _, y in drawn) > y_ticks[-1]),
         "validation": [list(point) for point in measured],
         "baselines": _placed(rules, final, y_ticks),
         "samples": [{"step": step, "text": drawable(text), "at": list(at), "measured": kind == "validation",
@@ -203,6 +206,11 @@ def _ticks(low: float, high: float, most: int, whole: bool = False) -> list[floa
 
 def _decimals(ticks: list[float]) -> int:
     return max(0, -math.floor(math.log10(ticks[1] - ticks[0]) + 1e-9))
+
+
+def _training_name(every: int, beyond: bool) -> str:
+    return ("training loss" + (f", mean of {every} steps" if every > 1 else "")
+            + (", at first off the scale" if beyond else ""))
 
 
 def _reading(step: int, runs: list[Run], measured: list[tuple[int, float]],

@@ -21,7 +21,7 @@ def still(model: dict[str, Any]) -> str:
              _text(40, height, "validation loss"),
              _stroke(f"M170 {height - 8}v8", palette.others[1], 3), _text(180, height, "steps with a text"),
              _stroke(f"M12 {height + 14}h22", palette.muted, 1, 'stroke-opacity="0.6"'),
-             _text(40, height + 18, _training_name(model["every"]))]
+             _text(40, height + 18, model["training_name"])]
     height += 22
     if model["prompt"]:
         height += _LINE + 4
@@ -44,10 +44,6 @@ def still(model: dict[str, Any]) -> str:
             f'{"".join(_plot(model))}{"".join(words)}</svg>')
 
 
-def _training_name(every: int) -> str:
-    return "training loss" if every == 1 else f"training loss, mean of {every} steps"
-
-
 def _plot(model: dict[str, Any]) -> list[str]:
     """Draw axes, curves, baselines, the steps that have a text, and a ring at the first of them."""
     high, low = model["y_ticks"][-1][0], model["y_ticks"][0][0]
@@ -57,7 +53,7 @@ def _plot(model: dict[str, Any]) -> list[str]:
         return f"{_LEFT + step / model['last'] * (right - _LEFT):.1f}"
 
     def y(loss: float) -> str:
-        return f"{_TOP + (high - loss) / (high - low) * model['plot_height']:.1f}"
+        return f"{_TOP + (high - min(loss, high)) / (high - low) * model['plot_height']:.1f}"
 
     def curve(points: list[list[float]]) -> str:
         return "M" + "L".join(f"{x(step)} {y(loss)}" for step, loss in points)

@@ -65,7 +65,7 @@ def test_validation_points_are_never_thinned_or_rounded():
     figure = make(log, {0: "a"})
     measured = [[entry["step"], entry["validation_loss"]] for entry in log if "validation_loss" in entry]
     assert figure.model["validation"] == measured and len(measured) == 1000
-    assert len(figure.model["training"]) <= 350 and figure.model["every"] == 6
+    assert len(figure.model["training"]) <= 350 and figure.model["training_name"].endswith("mean of 6 steps")
 
 
 def test_quotes_the_validation_loss_at_the_step_or_last_before_it():
@@ -247,3 +247,15 @@ def test_errors_in_one_line(arguments, message):
 def test_two_samples_of_one_step():
     with pytest.raises(ValueError, match="two samples are of step 3; give one for each step"):
         training_run(LOG, [{"step": 3, "text": "a"}, {"step": 3, "text": "b"}])
+
+
+def test_a_wild_opening_does_not_flatten_the_curve():
+    log = make_log(100)
+    log[0]["loss"] = 900.0
+    figure = make(log, {0: "a", 100: "b"})
+    assert figure.model["y_ticks"][-1][0] < 10
+    assert figure.model["training_name"] == "training loss, at first off the scale"
+    assert figure.model["samples"][0]["at"] == [1, 900.0]
+    assert "first training loss 900.00" in said(figure)[0]
+    level = [{"step": k, "loss": 3.0, "validation_loss": 3.1} for k in range(1, 100)]
+    assert make(level, {0: "a"}).model["training_name"] == "training loss"
