@@ -1,0 +1,37 @@
+# make book   build the pages: every chapter is executed
+# make test   build the pages, then run every test
+# make clean  remove what was built, keep the virtual environment
+#
+# Needs Python >= 3.10 and nothing else.  Another interpreter: make book PYTHON=python3.12
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+# A kernel that the user installed elsewhere must not run the chapters.
+export JUPYTER_PREFER_ENV_PATH := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PYTHONPATH :=
+
+.PHONY: book test clean
+
+book: $(STAMP)
+	@rm -rf _build/html
+	@$(BIN)/jupyter-book build . --all -W -n --keep-going -q
+	@echo "The book is built. Open $(CURDIR)/_build/html/index.html in a browser."
+
+test: book
+	@$(BIN)/python -m pytest -n 2 --dist loadfile
+
+clean:
+	rm -rf _build build dist *.egg-info
+
+$(STAMP): requirements.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
+		"Python %d.%d found; the book needs 3.10 or newer: make book PYTHON=python3.12" % sys.version_info[:2])'
+	@echo "Installing the pinned requirements into $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,168 @@
+"""The claims ledger in the build: the table, the ids of the asserting cells, and links both ways.
+
+The directive `claims-ledger` of book/claims.md shows a YAML file as a table whose rows have the ids
+`ledger-8`.  The code cell tagged `claim-8` gets the id `claim-8` and a line that leads to its row, and a
+link written `[claim 8](../book/claims.md)` is made to point at the row.
+"""
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxDirective
+
+from .ledger import VERDICTS, Claim, check_claims, claim_tags, read_ledger
+from .measured import executed_notebook
+
+logger = logging.getLogger(__name__)
+
+HEADS = ("", "The paper says", "Verdict", "We found")
+_CLAIM_LINK = re.compile(r"claim\s+(\d+)", re.IGNORECASE)
+
+
+class LedgerPage(NamedTuple):
+    """A page that shows a ledger, as kept in the environment."""
+
+    docname: str
+    claims: list[Claim]
+
+
+def setup(app):
+    app.add_directive("claims-ledger", ClaimsLedger)
+    app.add_node(claim_link)
+    app.add_post_transform(ResolveClaimLinks)
+    app.connect("doctree-read", mark_asserting_cells)
+    app.connect("env-purge-doc", purge)
+    app.connect("env-merge-info", merge)
+    app.connect("env-check-consistency", check_consistency)
+
+
+def ledger_pages(env) -> dict[str, LedgerPage]:
+    if not hasattr(env, "claims_ledgers"):
+        env.claims_ledgers = {}
+    return env.claims_ledgers
+
+
+def purge(app, env, docname):
+    ledger_pages(env).pop(docname, None)
+
+
+def merge(app, env, docnames, other):
+    ledger_pages(env).update({name: page for name, page in ledger_pages(other).items() if name in docnames})
+
+
+class claim_link(nodes.Inline, nodes.TextElement):
+    """A link to the row (`to="ledger"`) or to the asserting cell (`to="cell"`) of the claim `number`."""
+
+
+class ClaimsLedger(SphinxDirective):
+    """The ledger as a table; the argument is a YAML file beside the page."""
+
+    required_arguments = 1
+
+    def run(self):
+        path = Path(self.env.doc2path(self.env.docname)).parent / self.arguments[0]
+        self.env.note_dependency(str(path))
+        try:
+            claims = read_ledger(path)
+        except (OSError, ValueError) as error:
+            raise self.error(f"{self.arguments[0]}: {error}") from error
+        ledger_pages(self.env)[self.env.docname] = LedgerPage(self.env.docname, claims)
+        return [self.summary(claims), self.table(claims)]
+
+    def summary(self, claims: list[Claim]) -> nodes.Node:
+        paragraph = nodes.paragraph(classes=["ledger-summary"])
+        for verdict in VERDICTS:
+            count = sum(claim.verdict == verdict for claim in claims)
+            if count:
+                paragraph += [badge(verdict, f"{count} "), nodes.Text(" ")]
+        return paragraph
+
+    def table(self, claims: list[Claim]) -> nodes.Node:
+        group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (6, 38, 16, 40)), cols=len(HEADS))
+        group += nodes.thead("", nodes.row("", *(nodes.entry("", nodes.paragraph("", head)) for head in HEADS)))
+        group += nodes.tbody("", *(self.row(claim) for claim in claims))
+        return nodes.table("", group, classes=["claims-ledger"])
+
+    def row(self, claim: Claim) -> nodes.Node:
+        number = nodes.paragraph("", "", nodes.reference(
+            "", str(claim.id), internal=True, refuri=f"#ledger-{claim.id}", classes=["ledger-number"]))
+        source = nodes.paragraph("", claim.paper, classes=["ledger-source"])
+        link = nodes.paragraph("", "", claim_link(number=claim.id, to="cell"), classes=["ledger-source"])
+        columns = ([number], [*self.markdown(claim.says), source],
+                   [nodes.paragraph("", "", badge(claim.verdict))], [*self.markdown(claim.found), link])
+        return nodes.row("", *(nodes.entry("", *column) for column in columns), ids=[f"ledger-{claim.id}"])
+
+    def markdown(self, text: str) -> list[nodes.Node]:
+        box = nodes.Element()
+        self.state.nested_parse(text.splitlines(), 0, box)
+        return box.children
+
+
+def badge(verdict: str, prefix: str = "") -> nodes.Node:
+    return nodes.inline("", prefix + verdict, classes=["verdict", "verdict-" + verdict.replace(" ", "-")])
+
+
+def mark_asserting_cells(app, doctree):
+    """Give the cell tagged claim-8 the id claim-8 and, below it, a link to the row of the ledger."""
+    for cell in list(doctree.findall(nodes.container)):
+        if cell.get("nb_element") == "cell_code":
+            for number in claim_tags({"metadata": cell["cell_metadata"]}):
+                cell["ids"].append(f"claim-{number}")
+                cell["classes"].append("asserts-claim")
+                line = nodes.paragraph("", "", claim_link(number=number, to="ledger"), classes=["claim-backlink"])
+                cell.parent.insert(cell.parent.index(cell) + 1, line)
+
+
+class ResolveClaimLinks(SphinxPostTransform):
+    """Turn claim_link nodes, and links written `[claim 8](../book/claims.md)`, into addresses."""
+
+    default_priority = 900
+
+    def run(self, **kwargs):
+        places = {claim.id: (page.docname, claim) for page in ledger_pages(self.env).values()
+                  for claim in page.claims}
+        for node in list(self.document.findall(claim_link)):
+            if node["number"] in places:
+                node.replace_self(self.link(node, *places[node["number"]]))
+            else:
+                node.parent.parent.remove(node.parent)
+        for docname in {docname for docname, _ in places.values()}:
+            self.point_at_rows(self.uri(docname))
+
+    def link(self, node: claim_link, ledger: str, claim: Claim) -> nodes.Node:
+        if node["to"] == "ledger":
+            return nodes.reference("", "", nodes.Text(f"Claim {claim.id} in the ledger: {claim.verdict}"),
+                                   internal=True, refuri=f"{self.uri(ledger)}#ledger-{claim.id}")
+        docname = notebook_docname(self.env, claim.notebook)
+        title = self.env.titles[docname].astext() if docname else claim.notebook
+        return nodes.reference("", "", nodes.Text(f"The cell that asserts it, in {title}"), internal=True,
+                               refuri=f"{self.uri(docname)}#claim-{claim.id}" if docname else "#")
+
+    def uri(self, docname: str) -> str:
+        return self.app.builder.get_relative_uri(self.env.docname, docname)
+
+    def point_at_rows(self, ledger_uri: str):
+        for reference in self.document.findall(nodes.reference):
+            words = _CLAIM_LINK.fullmatch(reference.astext().strip())
+            if words and reference.get("refuri") == ledger_uri:
+                reference["refuri"] = f"{ledger_uri}#ledger-{words[1]}"
+
+
+def notebook_docname(env, stem: str) -> str | None:
+    return next((name for name in sorted(env.found_docs) if name.rsplit("/", 1)[-1] == stem
+                 and env.doc2path(name).endswith(".ipynb")), None)
+
+
+def check_consistency(app, env):
+    """Warn of claims without a cell and cells without a claim, once every page has been read."""
+    claims = [claim for page in ledger_pages(env).values() for claim in page.claims]
+    notebooks = {name.rsplit("/", 1)[-1]: (name, notebook) for name in sorted(env.found_docs)
+                 if (notebook := executed_notebook(env, name)) is not None}
+    for stem, problem in check_claims(claims, {stem: notebook for stem, (_, notebook) in notebooks.items()}):
+        place = f"cell {problem.cell}: " if problem.cell >= 0 else ""
+        location = notebooks[stem][0] if stem in notebooks else None
+        logger.warning("%s%s", place, problem.message, location=location, type="claims")

@@ -1,0 +1,19 @@
+"""A kernel that is the same for everybody: the reader's own IPython profile does not reach the chapters."""
+
+import os
+from pathlib import Path
+
+# Kernels here talk to nothing but the build; 40 is logging.ERROR.
+_CONFIG = "c.IPKernelApp.log_level = 40\n"
+
+
+def setup(app):
+    app.connect("builder-inited", use_fresh_profile)
+
+
+def use_fresh_profile(app):
+    folder = Path(app.outdir).parent / ".ipython"
+    config = folder / "profile_default" / "ipython_kernel_config.py"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(_CONFIG, encoding="utf-8")
+    os.environ["IPYTHONDIR"] = str(folder)

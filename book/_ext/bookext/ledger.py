@@ -1,0 +1,95 @@
+"""The claims of the paper and what we found: book/claims.yml, read and checked.
+
+Nothing in this module needs Sphinx.  `claims` turns the ledger into a table with links.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+import yaml
+
+from .printed_values import Problem, cell_tags, cell_text
+
+VERDICTS = ("holds", "holds with a caveat", "does not hold", "not tested at this scale")
+_TAG = re.compile(r"claim-(\d+)")
+_STEM = re.compile(r"\d\d_[a-z0-9_]+")
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One row of the ledger: where the paper says what, our verdict, what we found, in which notebook."""
+
+    id: int
+    paper: str
+    says: str
+    verdict: str
+    found: str
+    notebook: str
+
+    def __post_init__(self):
+        if type(self.id) is not int or self.id < 1:
+            raise ValueError(f"claim id {self.id!r}: give a whole number from 1 on")
+        for field in fields(self)[1:]:
+            text = getattr(self, field.name)
+            if not isinstance(text, str) or not text.strip():
+                raise ValueError(f"claim {self.id}: {field.name} is {text!r}; give a text")
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"claim {self.id}: verdict '{self.verdict}' is not one of: {', '.join(VERDICTS)}")
+        if not _STEM.fullmatch(self.notebook):
+            raise ValueError(f"claim {self.id}: notebook '{self.notebook}'; give a name like 04_causal_convolution")
+
+
+def read_ledger(path: Path) -> list[Claim]:
+    """Read claims.yml, in the order of the ids; ValueError in one line for anything that does not fit."""
+    return parse_ledger(yaml.safe_load(path.read_text(encoding="utf-8")))
+
+
+def parse_ledger(entries: object) -> list[Claim]:
+    if not isinstance(entries, list):
+        raise ValueError(f"the ledger is a {type(entries).__name__}; give a list of claims")
+    names = [field.name for field in fields(Claim)]
+    claims: dict[int, Claim] = {}
+    for entry in entries:
+        if not isinstance(entry, dict) or sorted(entry) != sorted(names):
+            raise ValueError(f"a claim has the keys {', '.join(names)}; given: {entry!r}")
+        claim = Claim(**entry)
+        if claim.id in claims:
+            raise ValueError(f"claim {claim.id} is entered twice; give each claim an id of its own")
+        claims[claim.id] = claim
+    return [claims[number] for number in sorted(claims)]
+
+
+def claim_tags(cell: dict) -> list[int]:
+    """Return the ids of the claims that a cell asserts, from its tags `claim-8`."""
+    return [int(match[1]) for tag in cell_tags(cell) if (match := _TAG.fullmatch(tag))]
+
+
+def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
+    """Compare ledger and notebooks (by stem): each claim has one asserting cell, each tag names a claim.
+
+    Returns pairs of a notebook's stem and a problem; the cell is -1 where a whole notebook is meant.
+    """
+    problems = []
+    cells: dict[int, list[tuple[str, int]]] = {}
+    for stem, notebook in notebooks.items():
+        for index, cell in enumerate(notebook["cells"]):
+            for number in claim_tags(cell):
+                cells.setdefault(number, []).append((stem, index))
+                if not re.search(r"^\s*assert\b", cell_text(cell), re.MULTILINE):
+                    problems.append((stem, Problem(index, f"the cell tagged claim-{number} asserts nothing")))
+    known = {claim.id: claim for claim in claims}
+    for number, places in cells.items():
+        for stem, index in places:
+            if number not in known:
+                problems.append((stem, Problem(index, f"the tag claim-{number} names no claim of claims.yml")))
+            elif known[number].notebook != stem:
+                problems.append((stem, Problem(
+                    index, f"the tag claim-{number} belongs in the notebook '{known[number].notebook}'")))
+    for claim in claims:
+        here = [place for place in cells.get(claim.id, []) if place[0] == claim.notebook]
+        if len(here) != 1:
+            problems.append((claim.notebook, Problem(
+                -1, f"claim {claim.id} needs exactly one cell tagged claim-{claim.id} here; there are {len(here)}")))
+    return problems

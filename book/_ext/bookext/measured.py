@@ -1,0 +1,123 @@
+"""Printed values in the build: collect them, check the prose against them, show them in other pages.
+
+While a notebook is read its printed values go into `env.measured_values[docname][name]`, and every
+number of its prose that disagrees becomes a warning.  In a page, the role
+
+    {measured}`04_causal_convolution: leak in float32`
+
+stands for the number that the notebook printed.
+"""
+
+import json
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
+from sphinx.util.docutils import SphinxRole
+
+from .printed_values import PrintedValue, printed_values
+from .prose_numbers import check_notebook
+
+logger = logging.getLogger(__name__)
+
+
+def setup(app):
+    app.add_node(measured_number, html=(visit_html, None), latex=(visit_text, None), text=(visit_text, None))
+    app.add_role("measured", MeasuredRole())
+    app.add_post_transform(FillInMeasured)
+    app.connect("doctree-read", collect_and_check)
+    app.connect("env-purge-doc", purge)
+    app.connect("env-merge-info", merge)
+
+
+def measured_in(env) -> dict[str, dict[str, PrintedValue]]:
+    """Return the printed values by document and name."""
+    if not hasattr(env, "measured_values"):
+        env.measured_values = {}
+    return env.measured_values
+
+
+def executed_notebook(env, docname: str) -> dict | None:
+    """Load the notebook with its outputs as the build has just executed it; None for other pages."""
+    if not env.doc2path(docname).endswith(".ipynb"):
+        return None
+    path = Path(env.mystnb_config.output_folder, f"{docname}.ipynb")
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def collect_and_check(app, doctree):
+    docname = app.env.docname
+    notebook = executed_notebook(app.env, docname)
+    if notebook is None:
+        return
+    measured_in(app.env)[docname], _ = printed_values(notebook)
+    for problem in check_notebook(notebook):
+        logger.warning("cell %d: %s", problem.cell, problem.message, location=docname, type="measured")
+
+
+def purge(app, env, docname):
+    measured_in(env).pop(docname, None)
+
+
+def merge(app, env, docnames, other):
+    measured_in(env).update({name: values for name, values in measured_in(other).items() if name in docnames})
+
+
+class measured_number(nodes.General, nodes.Inline, nodes.Element):
+    """A number that a notebook prints; attributes `notebook`, `name` and, once filled in, `number`."""
+
+
+class MeasuredRole(SphinxRole):
+    def run(self):
+        notebook, colon, name = self.text.partition(":")
+        if not colon or not name.strip():
+            logger.warning("the role measured was given '%s'; write {measured}`notebook: name`", self.text,
+                           location=self.get_location(), type="measured")
+        node = measured_number(notebook=notebook.strip(), name=name.strip())
+        self.set_source_info(node)
+        return [node], []
+
+
+class FillInMeasured(SphinxPostTransform):
+    """Give every measured_number its value, once all notebooks have been read."""
+
+    default_priority = 5
+
+    def run(self, **kwargs):
+        for node in list(self.document.findall(measured_number)):
+            value = self.find(node["notebook"], node["name"])
+            if value is None:
+                logger.warning("no cell of the notebook '%s' prints a value named '%s'",
+                               node["notebook"], node["name"], location=node, type="measured")
+                node.replace_self(nodes.problematic(node["name"], node["name"]))
+            else:
+                node["number"] = value.number + ("%" if value.percent else "")
+
+    def find(self, notebook: str, name: str) -> PrintedValue | None:
+        for docname, values in measured_in(self.env).items():
+            if docname.rsplit("/", 1)[-1] == notebook:
+                return values.get(name)
+        return None
+
+
+def number_html(number: str) -> str:
+    """Write 3.1e-06 as 3.1 × 10⁻⁶ with a superscript; leave other numbers as they are printed."""
+    mantissa, e, exponent = number.lower().partition("e")
+    minus = mantissa.replace("-", "−")
+    if not e:
+        return escape(minus)
+    return f"{escape(minus)} × 10<sup>{str(int(exponent)).replace('-', '−')}</sup>"
+
+
+def visit_html(translator, node):
+    translator.body.append(
+        f'<span class="measured" data-notebook="{escape(node["notebook"])}" data-name="{escape(node["name"])}" '
+        f'data-value="{escape(node["number"])}">{number_html(node["number"])}</span>')
+    raise nodes.SkipNode
+
+
+def visit_text(translator, node):
+    translator.body.append(node["number"])
+    raise nodes.SkipNode

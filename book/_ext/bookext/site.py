@@ -1,0 +1,77 @@
+"""What the site needs that _config.yml cannot know: the cache's key, the repository, pages that load cleanly."""
+
+import hashlib
+import os
+import platform
+import re
+from importlib.metadata import version
+from pathlib import Path
+
+from sphinx.util import logging
+
+logger = logging.getLogger(__name__)
+
+PACKAGE = "caracal_min"
+CACHED_WITH = ("torch", "numpy", "matplotlib")
+COLAB_BRANCH = "colab"
+_FONT_PRELOAD = re.compile(r'[ \t]*<link rel="preload" as="font"[^>]*>\n?')
+
+
+def setup(app):
+    app.connect("config-inited", key_the_cache)
+    app.connect("config-inited", name_the_repository)
+    app.connect("html-page-context", drop_thebe, priority=900)
+    app.connect("build-finished", drop_font_preloads)
+
+
+def package_hash(folder: Path, versions: tuple[str, ...] = ()) -> str:
+    """Hash every file of a package, with its path, and the versions given."""
+    digest = hashlib.sha256("\n".join(versions).encode())
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and "__pycache__" not in path.parts:
+            digest.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def key_the_cache(app, config):
+    """Keep executed notebooks in a folder named by the package's hash.
+
+    jupyter-cache looks at the code cells alone and would serve old outputs after an edit to the package.
+    """
+    versions = (platform.python_version(), *(f"{name} {version(name)}" for name in CACHED_WITH))
+    key = package_hash(Path(app.srcdir, PACKAGE), versions)
+    config.nb_execution_cache_path = str(Path(app.outdir).parent / ".jupyter_cache" / key)
+
+
+def name_the_repository(app, config):
+    """Point the launch buttons at the repository the build runs for, or take them away where none is known."""
+    slug = os.environ.get("GITHUB_REPOSITORY", "")
+    options = config.html_theme_options
+    if re.fullmatch(r"[\w.-]+/[\w.-]+", slug):
+        options["repository_url"] = f"https://github.com/{slug}"
+        options["repository_branch"] = COLAB_BRANCH
+        options["use_repository_button"] = True
+    else:
+        if slug:
+            logger.warning("GITHUB_REPOSITORY is '%s'; give owner/name, or leave it unset", slug)
+        options.pop("repository_url", None)
+        options["launch_buttons"] = {}
+
+
+def drop_thebe(app, pagename, templatename, context, doctree):
+    """Remove the scripts of sphinx-thebe, which nobody uses here and which fail on every page."""
+    def unwanted(script) -> bool:
+        return "thebe" in str(getattr(script, "filename", "") or "") or \
+            "thebe" in str(getattr(script, "attributes", {}).get("body", ""))
+
+    context["script_files"] = [script for script in context["script_files"] if not unwanted(script)]
+
+
+def drop_font_preloads(app, exception):
+    """Remove the theme's font preloads, which fail with an error in a page opened from a file."""
+    if exception is None and app.builder.format == "html":
+        for page in Path(app.outdir).rglob("*.html"):
+            text = page.read_text(encoding="utf-8")
+            if _FONT_PRELOAD.search(text):
+                page.write_text(_FONT_PRELOAD.sub("", text), encoding="utf-8")

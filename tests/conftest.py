@@ -1,0 +1,38 @@
+"""What all tests share: where the checkout is, and when a missing thing is a skip and when a failure."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def unavailable(what: str) -> NoReturn:
+    """Skip the test, with the reason; under CI=true fail it, since there nothing may be missing."""
+    if os.environ.get("CI", "").lower() in ("1", "true"):
+        pytest.fail(f"{what} (CI=true: nothing may be missing)", pytrace=False)
+    pytest.skip(what)
+
+
+@pytest.fixture(scope="session")
+def report_missing() -> Callable[[str], NoReturn]:
+    """The function `unavailable`, for the fixtures of other folders."""
+    return unavailable
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The top folder of the checkout."""
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real data beside the checkout, `../shared/data`: corpora, the GPT-2 tokenizer, evaluation sets."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        unavailable("no ../shared/data beside the checkout: tests on real text need it")
+    return folder

@@ -1,0 +1,141 @@
+"""The book's Sphinx extension: small books built with it, and its parts that need no build."""
+
+import io
+import json
+from types import SimpleNamespace
+
+import pytest
+from bookext import docstrings, progress, site
+from bookext.measured import number_html
+from sphinx.application import Sphinx
+
+STEM = "04_causal_convolution"
+LEDGER = """
+- id: 1
+  paper: Section 1
+  says: It is $N=2L$.
+  verdict: holds
+  found: "It is {measured}`04_causal_convolution: points`, with {measured}`04_causal_convolution: leak`."
+  notebook: 04_causal_convolution
+"""
+CLAIMS_PAGE = "# Ledger\n\n```{claims-ledger} claims.yml\n```\n"
+
+
+@pytest.fixture
+def build(tmp_path, make_notebook, make_code):
+    """A function that builds a book of one executed notebook and one ledger; returns warnings and pages by name."""
+
+    def run(text="2047<!-- = points -->, see [claim 1](claims.md)", ledger=LEDGER, tags=("claim-1",),
+            page=CLAIMS_PAGE):
+        cell = make_code("assert points", tags=list(tags), prints="points = 2047\nleak = 3.1e-06\n")
+        source = tmp_path / "source"
+        source.mkdir()
+        (source / "index.md").write_text(f"# Book\n\n```{{toctree}}\n{STEM}\nclaims\n```\n", encoding="utf-8")
+        (source / f"{STEM}.ipynb").write_text(json.dumps(make_notebook(text, cell)), encoding="utf-8")
+        (source / "claims.yml").write_text(ledger, encoding="utf-8")
+        (source / "claims.md").write_text(page, encoding="utf-8")
+        warnings = io.StringIO()
+        extensions = ["myst_nb", "bookext.measured", "bookext.claims"]
+        app = Sphinx(source, None, tmp_path / "build" / "html", tmp_path / "doctrees", "html", status=None,
+                     warning=warnings, confoverrides={
+                         "extensions": extensions, "nb_execution_mode": "off", "project": "p", "language": "en",
+                         "myst_enable_extensions": ["dollarmath"], "mathjax_path": "x.js"})
+        app.build()
+        pages = {name: (tmp_path / "build" / "html" / f"{name}.html").read_text(encoding="utf-8")
+                 for name in (STEM, "claims")}
+        return warnings.getvalue(), pages
+
+    return run
+
+
+def test_a_sound_book_builds_without_a_warning(build):
+    warnings, pages = build()
+    assert warnings == ""
+    chapter, claims = pages[STEM], pages["claims"]
+    assert f'data-notebook="{STEM}" data-name="points" data-value="2047">2047</span>' in claims
+    assert 'data-value="3.1e-06">3.1 × 10<sup>−6</sup></span>' in claims
+    assert 'id="ledger-1"' in claims and f'href="{STEM}.html#claim-1"' in claims
+    assert "verdict-holds" in claims and "1 holds" in claims
+    assert 'id="claim-1"' in chapter
+    assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"text": "2048<!-- = points -->"}, "the text says 2048, the cell prints 'points = 2047'"),
+    ({"text": "3<!-- = nothing -->"}, "names a value 'nothing' that no cell prints"),
+    ({"ledger": LEDGER.replace("leak", "lake")}, "prints a value named 'lake'"),
+    ({"ledger": LEDGER.replace("holds", "is true")}, "verdict 'is true' is not one of"),
+    ({"tags": ()}, "claim 1 needs exactly one cell tagged claim-1"),
+    ({"tags": ("claim-1", "claim-2")}, "the tag claim-2 names no claim"),
+    ({"page": CLAIMS_PAGE + "\n{measured}`points`\n"}, "write {measured}`notebook: name`"),
+    ({"page": CLAIMS_PAGE + "\n{measured}`05_other: points`\n"}, "no cell of the notebook '05_other'"),
+])
+def test_a_book_that_contradicts_itself_warns(change, says, build):
+    warnings, _ = build(**change)
+    assert says in warnings
+
+
+def test_the_hash_follows_every_file_and_version(tmp_path):
+    package = tmp_path / "package"
+    (package / "__pycache__").mkdir(parents=True)
+    (package / "a.py").write_text("x = 1\n")
+    seen = [site.package_hash(package, ("torch 2",))]
+    (package / "__pycache__" / "a.pyc").write_text("compiled")
+    assert site.package_hash(package, ("torch 2",)) == seen[0]
+    for change in (lambda: (package / "a.py").write_text("x = 2\n"), lambda: (package / "f.js").write_text("draw()"),
+                   lambda: (package / "a.py").rename(package / "b.py")):
+        change()
+        seen.append(site.package_hash(package, ("torch 2",)))
+    seen.append(site.package_hash(package, ("torch 3",)))
+    assert len(set(seen)) == len(seen)
+
+
+@pytest.mark.parametrize("slug, address", [
+    ("owner/some.name", "https://github.com/owner/some.name"), ("", None), ("not a slug", None),
+])
+def test_launch_buttons_need_a_repository(slug, address, monkeypatch):
+    monkeypatch.setenv("GITHUB_REPOSITORY", slug)
+    buttons = {"colab_url": "https://colab.research.google.com"}
+    config = SimpleNamespace(html_theme_options={"repository_url": "https://github.com/", "launch_buttons": buttons})
+    site.name_the_repository(None, config)
+    assert config.html_theme_options.get("repository_url") == address
+    assert config.html_theme_options.get("repository_branch") == ("colab" if address else None)
+    assert config.html_theme_options["launch_buttons"] == (buttons if address else {})
+
+
+def test_scripts_of_thebe_are_dropped_and_others_stay():
+    def script(filename=None, body=""):
+        return SimpleNamespace(filename=filename, attributes={"body": body})
+
+    kept = [script("_static/doctools.js"), script(None, "window.MathJax = {}")]
+    context = {"script_files": [*kept, script("_static/sphinx-thebe.js"), script(None, "const thebe_selector = 1")]}
+    site.drop_thebe(None, "page", "page.html", context, None)
+    assert context["script_files"] == kept
+
+
+@pytest.mark.parametrize("number, shown", [
+    ("3.1e-06", "3.1 × 10<sup>−6</sup>"), ("2E+10", "2 × 10<sup>10</sup>"), ("-1.5", "−1.5"),
+    ("2,047", "2,047"), ("86%", "86%"),
+])
+def test_numbers_are_shown_as_people_write_them(number, shown):
+    assert number_html(number) == shown
+
+
+@pytest.mark.parametrize("data, says", [
+    (None, "not executed"), ({"mtime": 200, "runtime": 12.4, "succeeded": True}, "executed in 12 s"),
+    ({"mtime": 50, "runtime": 12.4, "succeeded": True}, "unchanged, outputs from the cache (they took 12 s)"),
+    ({"mtime": 200, "runtime": 3.0, "succeeded": False}, "failed after 3 s"),
+])
+def test_progress_says_what_happened(data, says):
+    assert progress.outcome(data, started=100) == says
+
+
+def test_docstrings_are_repaired():
+    lines = ["The symbols:", "", "    v   content", "    g   gate", "", "Args: none."]
+    docstrings.keep_tables_literal(None, "module", "m", None, None, lines)
+    assert lines[0] == "The symbols::" and lines[1:] == ["", "    v   content", "    g   gate", "", "Args: none."]
+    attribute = ["Hash: 16 hex digits."]
+    docstrings.hide_colons(None, "attribute", "a", None, None, attribute)
+    assert ":" not in attribute[0]
+    docstrings.show_colons(None, "attribute", "a", None, None, attribute)
+    assert attribute == ["Hash: 16 hex digits."]

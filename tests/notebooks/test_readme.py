@@ -1,0 +1,27 @@
+"""The README keeps its word: its Python runs, its files exist, its commands are there."""
+
+import re
+
+import torch
+
+
+def test_the_example_runs(root):
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
+    names = {}
+    exec(example, names)
+    assert names["r"].shape == (8, 512, 1000)
+    assert torch.allclose(names["r"][..., 0], names["v"][..., 0] * names["g"][..., 0], atol=1e-4)
+    assert names["logits"].shape == (1, 64, 256) and names["loss"] is None
+    assert names["text"].shape == (1, 24)
+
+
+def test_files_and_commands_exist(root):
+    readme = (root / "README.md").read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!https?:)([^)]+)\)", readme)
+    assert "LICENSE" in links
+    assert [link for link in links if not (root / link).exists()] == []
+    makefile = (root / "Makefile").read_text(encoding="utf-8")
+    commands = re.findall(r"^make (\w+)", readme, re.MULTILINE)
+    assert commands == ["book", "test"]
+    assert all(f"\n{command}:" in makefile for command in commands)

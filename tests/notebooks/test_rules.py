@@ -1,0 +1,135 @@
+"""The rules for notebooks: the book's own keep them, and each rule rejects a notebook that breaks it."""
+
+import json
+
+import check_notebooks
+import notebook_rules as rules
+import pytest
+import strip_notebooks
+
+ASSERT = "assert 1 + 1 == 2"
+EXERCISES = [part for number in (1, 2, 3) for part in (
+    f"### Exercise {number}: Something (easy, 10 minutes)\n\nDo it.",
+    ("code", f'def task_{number}(x):\n    """Return x, (L,)."""\n    raise NotImplementedError\n\n'
+             f"check.task_{number}(task_{number})"))]
+
+
+@pytest.fixture
+def good(make_notebook, make_code):
+    """A notebook that keeps every rule."""
+    cells = [make_code(part[1]) if isinstance(part, tuple) else part for part in EXERCISES]
+    return make_notebook("## A section", make_code(ASSERT), "## Exercises", *cells)
+
+
+def test_the_book_keeps_the_rules(root):
+    paths = sorted((root / "notebooks").glob("*.ipynb"))
+    assert paths, "no notebooks found"
+    assert check_notebooks.problems_of(paths, root / "book" / "claims.yml") == []
+
+
+def test_the_book_is_stripped(notebooks):
+    """No outputs, and no metadata that an editor left: tools/strip_notebooks.py mends it."""
+    unstripped = [stem for stem, notebook in notebooks.items()
+                  if strip_notebooks.strip(notebook)["cells"] != _with_lines(notebook)]
+    assert unstripped == []
+
+
+def _with_lines(notebook):
+    """The cells with their sources as lists of lines, as they are written."""
+    return [{**cell, "source": "".join(cell["source"]).splitlines(keepends=True)} for cell in notebook["cells"]]
+
+
+def test_every_notebook_is_in_the_table_of_contents_and_has_solutions(root):
+    contents = (root / "_toc.yml").read_text(encoding="utf-8")
+    for path in (root / "notebooks").glob("*.ipynb"):
+        assert f"file: notebooks/{path.stem}\n" in contents
+        assert f"file: book/solutions/{path.stem}\n" in contents
+
+
+def test_a_good_notebook_has_no_problems(good):
+    assert rules.check(good) == []
+
+
+def broken(rule, index, says, *cells, **kwargs):
+    return pytest.param(rule, index, says, cells, kwargs, id=f"{rule.__name__}: {says}")
+
+
+@pytest.mark.parametrize("rule, index, says, cells, kwargs", [
+    broken(rules.outputs_are_stripped, 2, "outputs", ("x", {"prints": "x = 1"})),
+    broken(rules.outputs_are_stripped, 2, "execution count", ("x", {"count": 1})),
+    broken(rules.cells_are_short, 2, "41 lines", ("x\n" * 41, {})),
+    broken(rules.setup_comes_first, 1, "must be the set-up cell", (rules.SETUP + "\nimport torch", {"tags": ["setup"]}),
+           setup=False),
+    broken(rules.setup_comes_first, 1, "lacks the tag", (rules.SETUP, {}), setup=False),
+    broken(rules.setup_comes_first, 0, "must be the set-up cell", setup=False),
+    broken(rules.markdown_is_plain, 2, "role", "See {ref}`here`."),
+    broken(rules.markdown_is_plain, 2, "directive", "```{note}\nhello\n```"),
+    broken(rules.markdown_is_plain, 2, "directive", "text\n\n:::{tip}\nhello\n:::"),
+    broken(rules.markdown_is_plain, 2, "target", "(a-label)=\n## Title"),
+    broken(rules.images_have_alt_text, 2, "mystnb.image.alt", ("plt.plot(x)", {})),
+    broken(rules.images_have_alt_text, 2, "mystnb.image.alt", ("fig, ax = plt.subplots()", {"alt": "plot"})),
+    broken(rules.images_have_alt_text, 3, "mystnb.image.alt", ("def draw():\n    plt.plot(x)", {}), ("draw()", {})),
+    broken(rules.images_have_alt_text, 2, "without alt", "![](picture.png)"),
+    broken(rules.images_have_alt_text, 2, "without alt", '<img src="picture.png">'),
+    broken(rules.something_is_asserted, -1, "asserts nothing", ("x = 'assert'", {})),
+    broken(rules.headings_nest, 2, "only title", "# Another title"),
+    broken(rules.headings_nest, 2, "skips", "### Too deep"),
+    broken(rules.headings_nest, 0, "only title", title="## A chapter"),
+    broken(rules.headings_nest, -1, "no title", title="A chapter"),
+    broken(rules.numbers_are_named_well, 2, "no number", "many<!-- = x -->"),
+    broken(rules.exercises_can_be_checked, -1, "0 exercises"),
+])
+def test_each_rule_rejects_a_notebook_that_breaks_it(rule, index, says, cells, kwargs, make_notebook, make_code):
+    notebook = make_notebook(*(make_code(cell[0], **cell[1]) if isinstance(cell, tuple) else cell for cell in cells),
+                             **kwargs)
+    (problem,) = rule(notebook)
+    assert problem.cell == index
+    assert says in problem.message
+
+
+@pytest.mark.parametrize("old, new, says", [
+    ("Exercise 2", "Exercise 7", "Exercise 2: title"),
+    ("(easy, 10", "(trivial, 10", "easy|medium|hard"),
+    ("10 minutes", "a while", "M minutes"),
+    ("Something", "", "title"),
+    ("raise NotImplementedError", "return x", "raise NotImplementedError"),
+    ("    raise NotImplementedError", "    y = x\n    raise NotImplementedError", "raise NotImplementedError"),
+    ('    """Return x, (L,)."""\n', "", "docstring"),
+    ("check.task_2(task_2)", "check.task_2(task_1)", "check.name(name)"),
+    ("check.task_1(task_1)", "", "check.name(name)"),
+])
+def test_exercises_that_break_the_form(good, old, new, says):
+    for cell in good["cells"][4:]:
+        cell["source"] = cell["source"].replace(old, new)
+    problems = list(rules.exercises_can_be_checked(good))
+    assert problems
+    assert all(says in problem.message for problem in problems)
+
+
+@pytest.mark.parametrize("text", [
+    "Maths: $\\mathcal{F}$ and `{}` and `f(x)`.", "```python\nprint('{x}')\n# no heading\n```", "Set {a, b} of `c`.",
+    "![A curve](c.png) and <img src='c.png' alt=\"A curve\">", "Half (of) it = 2", "#hashtag",
+])
+def test_ordinary_text_breaks_no_rule(text, good):
+    good["cells"].insert(3, {"cell_type": "markdown", "metadata": {}, "source": text})
+    assert rules.check(good) == []
+
+
+@pytest.mark.parametrize("source", [
+    "plt.rcParams['figure.dpi'] = 100", "plt.style.use('x')", "import matplotlib.pyplot as plt",
+    "def draw():\n    plt.plot(x)", "%matplotlib inline", "viz.poke(v, g)", "plt.close()",
+])
+def test_cells_that_draw_nothing_need_no_alt_text(source, make_notebook, make_code):
+    assert list(rules.images_have_alt_text(make_notebook(make_code(source)))) == []
+
+
+def test_the_command_line_names_file_and_cell(good, tmp_path, capsys):
+    path = tmp_path / "01_bad.ipynb"
+    good["cells"][3]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "x"}]
+    path.write_text(json.dumps(good), encoding="utf-8")
+    assert check_notebooks.main([str(path)]) == 1
+    assert capsys.readouterr().out.startswith("01_bad, cell 3: carries outputs")
+    assert strip_notebooks.main(["--check", str(path)]) == 1
+    assert strip_notebooks.main([str(path)]) == 0
+    assert check_notebooks.main([str(path)]) == 0
+    assert strip_notebooks.main(["--check", str(path)]) == 0

@@ -1,0 +1,102 @@
+"""The maintainers' scripts that rewrite notebooks and draw the cover."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+
+import draw_cover
+import pytest
+import set_source
+import strip_notebooks
+from notebook_rules import SETUP
+
+
+def text(notebook, index):
+    source = notebook["cells"][index]["source"]
+    return source if isinstance(source, str) else "".join(source)
+
+
+@pytest.mark.parametrize("source", [
+    "caracal-min[train] @ git+https://github.com/owner/name@main", r"C:\wheels\caracal_min-0.1.0.whl", 'odd "name"',
+])
+def test_the_source_is_set_and_nothing_else(source, make_notebook):
+    before = make_notebook("Text.")
+    after = set_source.set_source(before, source)
+    first, *rest = text(after, 1).splitlines()
+    namespace = {}
+    exec(first, namespace)
+    assert namespace["SOURCE"] == source
+    assert rest == SETUP.splitlines()[1:]
+    assert after["cells"][0] == before["cells"][0] and after["cells"][2:] == before["cells"][2:]
+    again = set_source.set_source(after, "..")
+    assert text(again, 1) == SETUP
+
+
+@pytest.mark.parametrize("tags, first, says", [
+    ([], SETUP, "0 cells carry the tag"), (["setup"], "import caracal_min", "must begin with SOURCE"),
+])
+def test_a_notebook_without_a_set_up_cell_is_refused(tags, first, says, make_notebook, make_code, tmp_path, capsys):
+    notebook = make_notebook(make_code(first, tags=tags), setup=False)
+    with pytest.raises(ValueError, match=says):
+        set_source.set_source(notebook, "x")
+    path = tmp_path / "n.ipynb"
+    path.write_text(json.dumps(notebook), encoding="utf-8")
+    with pytest.raises(SystemExit):
+        set_source.main(["x", str(path)])
+    assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("link, target", [
+    ("[claim 1](../book/claims.md)", "[claim 1](https://o.github.io/n/book/claims.html)"),
+    ("[row](../book/claims.md#ledger-1)", "[row](https://o.github.io/n/book/claims.html#ledger-1)"),
+    ("[next](12_training.ipynb)", "[next](https://o.github.io/n/notebooks/12_training.html)"),
+    ("[paper](https://arxiv.org/abs/1.md)", "[paper](https://arxiv.org/abs/1.md)"),
+    ("[above](#a-section)", "[above](#a-section)"),
+])
+def test_links_point_into_the_published_book(link, target, make_notebook):
+    notebook = set_source.set_site(make_notebook(f"See {link}."), "https://o.github.io/n/")
+    assert text(notebook, 2) == f"See {target}."
+
+
+def test_set_source_rewrites_files_in_place(make_notebook, tmp_path):
+    paths = [tmp_path / "a.ipynb", tmp_path / "b.ipynb"]
+    for path in paths:
+        path.write_text(json.dumps(make_notebook("[c](../book/claims.md)")), encoding="utf-8")
+    set_source.main(["some.whl", *map(str, paths), "--site", "https://o.github.io/n"])
+    for path in paths:
+        notebook = json.loads(path.read_text(encoding="utf-8"))
+        assert text(notebook, 1).startswith('SOURCE = "some.whl"')
+        assert text(notebook, 2) == "[c](https://o.github.io/n/book/claims.html)"
+
+
+def test_links_of_the_chapters_lead_to_pages_of_the_book(root, notebooks):
+    pages = set()
+    for notebook in notebooks.values():
+        for cell in set_source.set_site(notebook, "https://o.github.io/n")["cells"]:
+            pages.update(re.findall(r"\]\(https://o\.github\.io/n/([\w/]+)\.html", "".join(cell["source"])))
+    assert "book/claims" in pages
+    contents = (root / "_toc.yml").read_text(encoding="utf-8")
+    assert [page for page in sorted(pages) if f"file: {page}\n" not in contents and page != "book/preface"] == []
+
+
+def test_stripping_keeps_tags_and_alt_text_only(make_notebook, make_code):
+    notebook = make_notebook(make_code("a\nb", tags=["claim-1"], alt="A curve", prints="x = 1", count=3))
+    notebook["cells"][2]["metadata"]["collapsed"] = True
+    notebook["metadata"] = {"widgets": {}, "kernelspec": {"name": "py312"}}
+    cell = strip_notebooks.strip(notebook)["cells"][2]
+    assert cell == {"cell_type": "code", "source": ["a\n", "b"], "execution_count": None, "outputs": [],
+                    "metadata": {"tags": ["claim-1"], "mystnb": {"image": {"alt": "A curve"}}}}
+    stripped = strip_notebooks.strip(notebook)
+    assert stripped["metadata"]["kernelspec"]["name"] == "python3" and "widgets" not in stripped["metadata"]
+    assert strip_notebooks.strip(stripped) == stripped
+
+
+def test_the_cover_is_drawn_as_committed(root, tmp_path):
+    drawn = tmp_path / "cover.svg"
+    draw_cover.main([str(drawn)])
+    assert drawn.read_text(encoding="utf-8") == (root / "book/_static/anti_diagonals.svg").read_text(encoding="utf-8")
+    picture = ET.parse(drawn).getroot()
+    texts = ["".join(node.itertext()) for node in picture.iter("{http://www.w3.org/2000/svg}text")]
+    products = [(a, b) for a in range(draw_cover.LENGTH) for b in range(draw_cover.LENGTH)]
+    assert all(f"v{j}g{i}" in texts for i, j in products)
+    assert all(f"r{t}" in texts for t in range(2 * draw_cover.LENGTH - 1))

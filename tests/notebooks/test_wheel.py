@@ -1,0 +1,102 @@
+"""Notebooks run as Colab runs them: an empty folder, no checkout, the package installed by the set-up cell.
+
+The environment has everything that the build's has but caracal_min, which comes from a wheel.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import nbformat
+import pytest
+import set_source
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).resolve().parents[2]
+# Each chapter is executed twice by `make test`, here and by the build; all that exist are quick enough.
+CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    """The wheel, built from a copy that holds only what a wheel is made of."""
+    copy = tmp_path_factory.mktemp("source")
+    shutil.copytree(ROOT / "caracal_min", copy / "caracal_min", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+                    "--wheel-dir", copy / "dist", copy], check=True)
+    (built,) = (copy / "dist").glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def bare_python(tmp_path_factory) -> Path:
+    """A Python with all installed packages except caracal_min."""
+    folder = tmp_path_factory.mktemp("bare")
+    packages = folder / "packages"
+    packages.mkdir()
+    for entry in Path(sysconfig.get_path("purelib")).iterdir():
+        hidden = entry.name.startswith(("caracal_min", "__editable__")) or entry.suffix == ".pth"
+        if not hidden:
+            (packages / entry.name).symlink_to(entry)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
+    python = folder / "venv" / "bin" / "python"
+    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                          check=True, capture_output=True, text=True).stdout.strip()
+    Path(site, "parent.pth").write_text(f"{packages}\n", encoding="utf-8")
+    return python
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel):
+    names = set(zipfile.ZipFile(wheel).namelist())
+    shipped = {path.relative_to(ROOT).as_posix() for path in (ROOT / "caracal_min").rglob("*")
+               if path.suffix in (".py", ".js", ".css", ".json")}
+    assert {name for name in names if not name.startswith("caracal_min-")} == shipped
+    assert any(name.endswith(".js") for name in shipped)
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):
+    run = subprocess.run([bare_python, "-c", "import torch, caracal_min"], cwd=tmp_path, env=_environment(),
+                         capture_output=True, text=True)
+    assert "No module named 'caracal_min'" in run.stderr
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, bare_python, tmp_path, monkeypatch):
+    kernel = tmp_path / "jupyter" / "kernels" / "bare"
+    kernel.mkdir(parents=True)
+    (kernel / "kernel.json").write_text(json.dumps({
+        "argv": [str(bare_python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "display_name": "bare", "language": "python"}), encoding="utf-8")
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    notebook = json.loads((ROOT / "notebooks" / f"{chapter}.ipynb").read_text(encoding="utf-8"))
+    notebook = nbformat.from_dict(set_source.set_source(notebook, str(wheel)))
+    notebook = nbformat.reads(nbformat.writes(notebook), as_version=4)
+    notebook.cells.append(nbformat.v4.new_code_cell("print(caracal_min.__file__)"))
+    client = NotebookClient(notebook, kernel_name="bare", timeout=600, resources={"metadata": {"path": str(empty)}})
+    client.execute(env=_environment())
+    where = notebook.cells[-1].outputs[0].text.strip()
+    assert Path(where).is_relative_to(bare_python.parent.parent), where
+    assert list(empty.iterdir()) == []
+    _uninstall(bare_python)
+
+
+def _uninstall(python: Path) -> None:
+    """Take caracal_min away again, so that the next chapter has to install it."""
+    subprocess.run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "caracal-min"], check=True,
+                   env=_environment())
+
+
+def _environment() -> dict[str, str]:
+    """The environment without what would lead a Python to the checkout or to another kernel's settings."""
+    hidden = ("PYTHONPATH", "VIRTUAL_ENV", "IPYTHONDIR")
+    return {key: value for key, value in os.environ.items() if key not in hidden}

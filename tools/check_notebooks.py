@@ -1,0 +1,44 @@
+"""Check the book's notebooks against its rules, and their claim tags against the ledger.
+
+    python tools/check_notebooks.py                 all of notebooks/
+    python tools/check_notebooks.py FILE.ipynb ...
+
+Exit status 1, and one line a problem, when a rule is broken.
+"""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+import notebook_rules
+from bookext.ledger import check_claims, read_ledger
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def problems_of(paths: list[Path], ledger: Path | None) -> list[str]:
+    """Return a line for each broken rule; claims are checked where a ledger is given."""
+    notebooks = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    found = [(stem, problem) for stem, notebook in notebooks.items() for problem in notebook_rules.check(notebook)]
+    if ledger is not None:
+        found += check_claims(read_ledger(ledger), notebooks)
+    return [f"{stem}{f', cell {problem.cell}' if problem.cell >= 0 else ''}: {problem.message}"
+            for stem, problem in found]
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Check notebooks against the rules of the book.")
+    parser.add_argument("notebooks", nargs="*", type=Path, help="default: all of notebooks/, and their claims")
+    given = parser.parse_args(argv).notebooks
+    paths = given or sorted((ROOT / "notebooks").glob("*.ipynb"))
+    try:
+        lines = problems_of(paths, None if given else ROOT / "book" / "claims.yml")
+    except ValueError as error:
+        lines = [f"claims.yml: {error}"]
+    print("\n".join(lines) if lines else f"{len(paths)} notebooks keep the rules")
+    return 1 if lines else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Draw the picture of the README and the preface: all products v_j g_i, their anti-diagonals, and two halves.
+
+    python tools/draw_cover.py book/_static/anti_diagonals.svg
+
+The square of products stands on its corner, so that every anti-diagonal (i + j = t) is a column, which
+falls into r_t below it.
+"""
+
+import argparse
+from pathlib import Path
+
+LENGTH = 6
+HALF = 31  # half the diagonal of one product's diamond, and the width of one coefficient below
+WIDTH, HEIGHT = 760, 566
+LEFT, MIDDLE, STRIP = 222, 240, 474
+
+STYLE = """
+  svg { --paper: #fdfcf9; --ink: #26282b; --soft: #5d6166; --line: #d9d6cd; --on: #ffffff;
+        --v: #0072B2; --g: #E69F00; --r: #009E73; --w: #D55E00; }
+  @media (prefers-color-scheme: dark) {
+    svg { --paper: #17191c; --ink: #eceae4; --soft: #a9adb3; --line: #3a3e44; } }
+  .paper { fill: var(--paper); stroke: var(--line); }
+  text { font: 15px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); text-anchor: middle; }
+  .small { font-size: 12px; }
+  .sub { font-size: 10px; }
+  .note { font-size: 14px; fill: var(--soft); }
+  .head { font-size: 15px; font-weight: 600; }
+  .v { fill: var(--v); } .g { fill: var(--g); } .r { fill: var(--r); } .w { fill: var(--w); }
+  .cell { stroke: var(--paper); stroke-width: 2; }
+  .product { fill-opacity: 0.26; }
+  .kept { stroke: var(--r); } .cut { stroke: var(--w); stroke-dasharray: 4 4; }
+  .fall { stroke-width: 1.4; fill: none; }
+  .bound { stroke: var(--soft); stroke-width: 1.4; stroke-dasharray: 2 5; }
+  .white { fill: var(--on); font-weight: 600; } .dark { fill: #26282b; font-weight: 600; }
+"""
+
+
+def symbol(x: float, y: float, letter: str, index: str, css: str = "") -> str:
+    """Return a letter with a subscript, centred on x."""
+    return (f'<text class="{css}" x="{x}" y="{y}"><tspan font-style="italic">{letter}</tspan>'
+            f'<tspan class="sub" dy="4">{index}</tspan></text>')
+
+
+def diamond(x: float, y: float, css: str, half: float = HALF) -> str:
+    points = f"{x - half},{y} {x},{y - half} {x + half},{y} {x},{y + half}"
+    return f'<polygon class="cell {css}" points="{points}"/>'
+
+
+def centre(i: int, j: int) -> tuple[int, int]:
+    """Return the centre of the product v_j g_i: column i + j, higher for larger i, lower for larger j."""
+    return LEFT + (i + j) * HALF, MIDDLE + (j - i) * HALF
+
+
+def streams() -> list[str]:
+    """Draw g along the upper left edge and v along the lower left edge."""
+    parts = []
+    for k in range(LENGTH):
+        for letter, sign, ink in (("g", -1, "dark"), ("v", 1, "white")):
+            x, y = LEFT + k * HALF - HALF - 6, MIDDLE + sign * (k * HALF + HALF + 6)
+            parts += [diamond(x, y, letter), symbol(x, y + 4, letter, str(k), ink)]
+    return parts
+
+
+def products() -> list[str]:
+    parts = []
+    for i in range(LENGTH):
+        for j in range(LENGTH):
+            x, y = centre(i, j)
+            parts += [diamond(x, y, f"product {'r' if i + j < LENGTH else 'w'}"),
+                      f'<text class="small" x="{x}" y="{y + 4}"><tspan font-style="italic">v</tspan>'
+                      f'<tspan class="sub" dy="3">{j}</tspan><tspan font-style="italic" dy="-3">g</tspan>'
+                      f'<tspan class="sub" dy="3">{i}</tspan></text>']
+    return parts
+
+
+def coefficients() -> list[str]:
+    """Draw the columns' sums r_t, and the line that each anti-diagonal falls along."""
+    parts = []
+    for t in range(2 * LENGTH - 1):
+        x = LEFT + t * HALF
+        lowest = MIDDLE + (LENGTH - 1 - abs(t - LENGTH + 1)) * HALF + HALF
+        kept = t < LENGTH
+        parts.append(f'<path class="fall {"kept" if kept else "cut"}" d="M{x} {lowest + 3}V{STRIP - 3}"/>')
+        parts.append(f'<rect class="cell {"r" if kept else "w"}" x="{x - HALF / 2}" y="{STRIP}" '
+                     f'width="{HALF}" height="34" rx="3"/>')
+        parts.append(symbol(x, STRIP + 21, "r", str(t), "white"))
+    return parts
+
+
+def words() -> list[str]:
+    border = LEFT + (LENGTH - 0.5) * HALF
+    left, right = border - 270, border + 184
+    return [
+        f'<path class="bound" d="M{border} 30V{HEIGHT - 24}"/>',
+        f'<text class="head" x="{left}" y="58">causal half</text>',
+        f'<text class="note" x="{left}" y="79">i + j = t: tokens up to t</text>',
+        f'<text class="head" x="{right}" y="58">truncated half</text>',
+        f'<text class="note" x="{right}" y="79">positions after the text</text>',
+        f'<text class="note" x="{border - 104}" y="{STRIP + 62}">what the layer returns</text>',
+        f'<text class="note" x="{border + 134}" y="{STRIP + 62}">what this text adds to later tokens</text>',
+    ]
+
+
+def draw() -> str:
+    """Return the picture as SVG."""
+    title = ("All products of content v and gate g. Each anti-diagonal sums to one coefficient r. "
+             "The first half is causal, the second half is cut off.")
+    body = "\n".join([*coefficients(), *products(), *streams(), *words()])
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img">\n'
+            f"<title>{title}</title>\n<style>{STYLE}</style>\n"
+            f'<rect class="paper" x="1" y="1" width="{WIDTH - 2}" height="{HEIGHT - 2}" rx="14"/>\n{body}\n</svg>\n')
+
+
+def main(argv: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description="Draw the anti-diagonals of v and g as an SVG file.")
+    parser.add_argument("target", type=Path, help="file to write")
+    parser.parse_args(argv).target.write_text(draw(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""The rules that every notebook of the book keeps, as functions from a notebook to the problems in it.
+
+A notebook is the JSON of an .ipynb file as a dict.  `check_notebooks.py` runs all rules from the command
+line; the rule on claims is `bookext.ledger.check_claims`.
+"""
+
+import ast
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book" / "_ext"))
+
+from bookext.printed_values import Problem, cell_tags, cell_text
+from bookext.prose_numbers import quotes
+
+LONGEST_CELL = 40
+SETUP = '''\
+SOURCE = ".."  # the repository around this notebook; in the published notebooks, its address
+try:
+    import caracal_min
+except ModuleNotFoundError:
+    %pip install -q "{SOURCE}"
+    import caracal_min'''
+
+_ROLE = re.compile(r"(?<!`)\{[a-z][a-z:-]*\}`[^`]+`")
+_DIRECTIVE = re.compile(r"^\s*(`{3,}|:{3,})\s*\{[a-z][a-z:-]*\}", re.MULTILINE)
+_TARGET = re.compile(r"^\([\w-]+\)=\s*$", re.MULTILINE)
+_HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$", re.MULTILINE)
+_EXERCISE = re.compile(r"Exercise (\d+): \S.* \((easy|medium|hard), (\d+) minutes\)")
+_IMAGE = re.compile(r"!\[(.*?)\]\(|<img\b(?![^>]*\balt=\"([^\"]+)\")")
+_QUIET = {"rcParams", "style", "close", "switch_backend", "rc"}
+
+Rule = Callable[[dict], Iterator[Problem]]
+
+
+def outputs_are_stripped(notebook: dict) -> Iterator[Problem]:
+    """The repository holds no outputs and no execution counts: the build makes them."""
+    for index, cell in _code(notebook):
+        if cell.get("outputs"):
+            yield Problem(index, "carries outputs; run tools/strip_notebooks.py")
+        if cell.get("execution_count") is not None:
+            yield Problem(index, "carries an execution count; run tools/strip_notebooks.py")
+
+
+def cells_are_short(notebook: dict) -> Iterator[Problem]:
+    for index, cell in _code(notebook):
+        lines = len(cell_text(cell).splitlines())
+        if lines > LONGEST_CELL:
+            yield Problem(index, f"has {lines} lines; a cell has at most {LONGEST_CELL}, better 3 to 7")
+
+
+def setup_comes_first(notebook: dict) -> Iterator[Problem]:
+    """The first code cell is the set-up cell, letter for letter the same in every notebook."""
+    index, cell = next(_code(notebook), (0, None))
+    if cell is None or cell_text(cell).strip() != SETUP:
+        yield Problem(index, "the first code cell must be the set-up cell as in tools/notebook_rules.py")
+    elif "setup" not in cell_tags(cell):
+        yield Problem(index, "the set-up cell lacks the tag 'setup'")
+
+
+def markdown_is_plain(notebook: dict) -> Iterator[Problem]:
+    """MyST roles, directives and targets show as raw text in Colab and JupyterLab."""
+    for index, text in _markdown(notebook):
+        for pattern, name in ((_ROLE, "role"), (_DIRECTIVE, "directive"), (_TARGET, "target")):
+            found = pattern.search(text)
+            if found:
+                yield Problem(index, f"the MyST {name} '{found[0].strip()}' shows raw outside the pages")
+
+
+def images_have_alt_text(notebook: dict) -> Iterator[Problem]:
+    """A cell that draws says in its metadata, in words, what the picture shows."""
+    drawing = _drawing_functions(notebook)
+    for index, cell in _code(notebook):
+        alt = cell.get("metadata", {}).get("mystnb", {}).get("image", {}).get("alt", "")
+        if _draws(cell_text(cell), drawing) and len(alt.split()) < 3:
+            yield Problem(index, "draws a picture; say in its metadata, mystnb.image.alt, what it shows")
+    for index, text in _markdown(notebook):
+        if any(not (found[1] or found[2]) for found in _IMAGE.finditer(text)):
+            yield Problem(index, "shows an image without alt text")
+
+
+def something_is_asserted(notebook: dict) -> Iterator[Problem]:
+    if not any(re.search(r"^\s*assert\b", cell_text(cell), re.MULTILINE) for _, cell in _code(notebook)):
+        yield Problem(-1, "asserts nothing; every chapter checks what it says")
+
+
+def headings_nest(notebook: dict) -> Iterator[Problem]:
+    """One title, in the first cell, and no level skipped below it."""
+    level = 0
+    for index, text in _markdown(notebook):
+        for mark, title in _HEADING.findall(_without_fences(text)):
+            if (len(mark) == 1) != (level == 0):
+                yield Problem(index, f"'{title}': a notebook begins with its only title, '# ...'")
+            elif len(mark) > level + 1:
+                yield Problem(index, f"'{title}' skips a heading level")
+            level = len(mark)
+    if level == 0:
+        yield Problem(-1, "has no title")
+
+
+def exercises_can_be_checked(notebook: dict) -> Iterator[Problem]:
+    """Exercises are numbered from 1, say how hard and how long, and hand an unwritten function to a checker."""
+    sections = list(exercise_sections(notebook))
+    if not 3 <= len(sections) <= 5:
+        yield Problem(-1, f"has {len(sections)} exercises; a chapter has 3 to 5")
+    for number, (index, title, code) in enumerate(sections, start=1):
+        match = _EXERCISE.fullmatch(title)
+        if match is None or int(match[1]) != number:
+            yield Problem(index, f"'{title}' should read 'Exercise {number}: title (easy|medium|hard, M minutes)'")
+        name = _exercise_name(code)
+        if name is None:
+            yield Problem(index, f"'{title}' needs a function with a docstring whose body is "
+                                 "'raise NotImplementedError', followed by check.name(name)")
+
+
+def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
+    """Each comment behind a number in the text follows the protocol of bookext.prose_numbers."""
+    for index, text in _markdown(notebook):
+        yield from (Problem(index, quote) for quote in quotes(text) if isinstance(quote, str))
+
+
+RULES: tuple[Rule, ...] = (
+    outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, images_have_alt_text,
+    something_is_asserted, headings_nest, exercises_can_be_checked, numbers_are_named_well,
+)
+
+
+def check(notebook: dict) -> list[Problem]:
+    """Apply every rule."""
+    return [problem for rule in RULES for problem in rule(notebook)]
+
+
+def exercise_sections(notebook: dict) -> Iterator[tuple[int, str, str]]:
+    """Yield (cell index, heading, all code up to the next heading) of each exercise."""
+    section: tuple[int, str] | None = None
+    code: list[str] = []
+    for index, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] == "code":
+            code.append(cell_text(cell))
+            continue
+        for mark, title in _HEADING.findall(_without_fences(cell_text(cell))):
+            if section is not None:
+                yield *section, "\n".join(code)
+            section, code = ((index, title) if mark == "###" and title.startswith("Exercise") else None), []
+    if section is not None:
+        yield *section, "\n".join(code)
+
+
+def exercise_names(notebook: dict) -> list[str]:
+    """Return the names of the functions that the exercises ask for."""
+    return [name for _, _, code in exercise_sections(notebook) if (name := _exercise_name(code))]
+
+
+def _exercise_name(code: str) -> str | None:
+    tree = _parse(code)
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for function in functions:
+        last = function.body[-1]
+        unwritten = isinstance(last, ast.Raise) and ast.unparse(last) == "raise NotImplementedError"
+        checked = f"check.{function.name}({function.name})" in ast.unparse(tree)
+        if unwritten and checked and len(function.body) == 2 and ast.get_docstring(function):
+            return function.name
+    return None
+
+
+def _code(notebook: dict) -> Iterator[tuple[int, dict]]:
+    return ((index, cell) for index, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "code")
+
+
+def _markdown(notebook: dict) -> Iterator[tuple[int, str]]:
+    return ((i, cell_text(cell)) for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "markdown")
+
+
+def _without_fences(text: str) -> str:
+    return re.sub(r"^(`{3,}|~{3,}).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
+
+
+def _parse(code: str) -> ast.Module:
+    """Parse the code of a cell, with IPython's magics taken out."""
+    return ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", code, flags=re.MULTILINE))
+
+
+def _calls(nodes: list[ast.AST]) -> Iterator[ast.Call]:
+    return (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Call))
+
+
+def _uses_pyplot(nodes: list[ast.AST]) -> bool:
+    for call in _calls(nodes):
+        root, *path = ast.unparse(call.func).split(".")
+        if root == "plt" and path and path[0] not in _QUIET:
+            return True
+    return False
+
+
+def _drawing_functions(notebook: dict) -> set[str]:
+    """Return the names of functions, defined in the notebook, that draw when they are called."""
+    return {node.name for _, cell in _code(notebook) for node in ast.walk(_parse(cell_text(cell)))
+            if isinstance(node, ast.FunctionDef) and _uses_pyplot(node.body)}
+
+
+def _draws(code: str, drawing: set[str]) -> bool:
+    """Whether running the code draws with pyplot, itself or through a function of the notebook."""
+    run = [node for node in _parse(code).body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return _uses_pyplot(run) or any(ast.unparse(call.func) in drawing for call in _calls(run))
