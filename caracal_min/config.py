@@ -76,7 +76,7 @@ class CaracalConfig:
 _GPT2_VOCABULARY = 50_257
 
 PRESETS: dict[str, CaracalConfig] = {
-    # Bytes, and small enough to train on a CPU in about a minute; the paper has no such size.
+    # Bytes, and small enough to train on a laptop in minutes; the paper has no such size.
     "nano": CaracalConfig(256, 128, 6, 4, window_size=64),
     # Table 1 of the paper, with the GPT-2 vocabulary.
     "tiny": CaracalConfig(_GPT2_VOCABULARY, 512, 12, 8),

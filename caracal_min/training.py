@@ -113,7 +113,7 @@ class TrainConfig:
         """
         recipe = {"preset": preset}
         if preset == "nano":
-            recipe |= dict(data="embedded", tokenizer="byte", tokens=1_048_576, corpus_tokens=10_000_000, context=256,
+            recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, corpus_tokens=10_000_000, context=256,
                            batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
         return replace(cls(), **(recipe | changes))
 

@@ -71,8 +71,8 @@ def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.nd
     loss = -np.mean([math.log(predict(a, b)[c]) for a, b, c in history])
     floor = -np.mean([math.log(source[a, b, c]) for a, b, c in history])
     if loss > floor + 0.15:
-        raise AssertionError(f"held-out loss {loss:.3f} nats; the source itself has {floor:.3f}, and counting triples with "
-                             f"a smoothing that fades as counts grow gets within 0.15 of it")
+        raise AssertionError(f"held-out loss {loss:.3f} nats; the source itself has {floor:.3f}, and counting triples "
+                             "with a smoothing that fades as counts grow gets within 0.15 of it")
     return f"{vocabulary**2} contexts, held-out loss {loss:.3f} nats (the source itself: {floor:.3f})"
 
 

@@ -30,7 +30,8 @@ def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str
     The training loss is thinned for drawing (see `thin`); the validation loss is drawn point by point.  For a
     chosen step the figure quotes the validation loss measured there or last before it; where there is none
     yet, the training loss.  The axis holds baselines, validation losses and the training loss after the opening
-    twentieth of the run; what was above it before is drawn at the top edge.  Losses are compared with baselines as they are written, to two decimals.
+    twentieth of the run; what was above it before is drawn at the top edge.  Losses are compared with baselines
+    as they are written, to two decimals.
 
     Args:
         log: what `Trainer.run` returns: one mapping for each step in rising order, with `step` and `loss`, and

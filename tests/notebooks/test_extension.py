@@ -7,6 +7,8 @@ from types import SimpleNamespace
 import pytest
 from bookext import docstrings, progress, site
 from bookext.measured import number_html
+from bookext.typography import touching
+from docutils import nodes
 from sphinx.application import Sphinx
 
 STEM = "04_causal_convolution"
@@ -139,3 +141,12 @@ def test_docstrings_are_repaired():
     assert ":" not in attribute[0]
     docstrings.show_colons(None, "attribute", "a", None, None, attribute)
     assert attribute == ["Hash: 16 hex digits."]
+
+
+@pytest.mark.parametrize("left, right, before, after", [
+    ("is (", ").", "(", ")."), ("so ", " and", "", ""), ("", "", "", ""), ("a (b) ", ", c", "", ","),
+])
+def test_punctuation_that_touches_a_formula(left, right, before, after):
+    paragraph = nodes.paragraph("", "", nodes.Text(left), nodes.math("", "x"), nodes.Text(right))
+    assert touching(paragraph[1]) == (before, after)
+    assert left == paragraph[0].astext() + before and right == after + paragraph[2].astext()

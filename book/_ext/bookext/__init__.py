@@ -1,13 +1,14 @@
 """The book's own Sphinx extension: measured numbers, the claims ledger, and a site without outside requests.
 
 `printed_values`, `prose_numbers` and `ledger` know nothing of Sphinx and are tested by themselves;
-`measured`, `claims`, `docstrings`, `kernel`, `mathjax`, `progress` and `site` connect them to the build.
+`measured`, `claims`, `docstrings`, `kernel`, `mathjax`, `progress`, `site`
+and `typography` connect them to the build.
 """
 
-from . import claims, docstrings, kernel, mathjax, measured, progress, site
+from . import claims, docstrings, kernel, mathjax, measured, progress, site, typography
 
 
 def setup(app):
-    for part in (site, kernel, mathjax, progress, docstrings, measured, claims):
+    for part in (site, kernel, mathjax, progress, docstrings, measured, claims, typography):
         part.setup(app)
     return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
