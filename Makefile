@@ -11,6 +11,8 @@ STAMP := $(VENV)/.installed
 
 # A kernel that the user installed elsewhere must not run the chapters.
 export JUPYTER_PREFER_ENV_PATH := 1
+# PyTorch's threads wait for each other by spinning, which on a busy machine makes training ten times slower.
+export OMP_WAIT_POLICY := PASSIVE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
 

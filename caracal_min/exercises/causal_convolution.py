@@ -47,7 +47,10 @@ def is_causal(answer: Callable[[Callable[[Tensor, Tensor], Tensor], int], bool])
     for mixers, verdict in ((_CAUSAL, True), (_LEAKY, False)):
         for name, f in mixers.items():
             for length in (4, 11, 32):
-                expect_equal(f"is_causal({name}, length={length})", bool(answer(f, length)), verdict)
+                case, given = f"is_causal({name}, length={length})", answer(f, length)
+                if given is None:
+                    raise AssertionError(f"{case}: expected {verdict}, given None; is a return missing?")
+                expect_equal(case, bool(given), verdict)
     return f"{len(_CAUSAL)} causal and {len(_LEAKY)} leaky mixers"
 
 
@@ -67,12 +70,21 @@ _LEAKY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "the gate reversed": lambda v, g: v + g.flip(-1),
     "the sum over the mean square of v": lambda v, g: causal_conv_direct(v, g) / v.pow(2).mean(),
     "the sum and a faint look ahead": lambda v, g: causal_conv_direct(v, g) + 1e-5 * _shift(v, -1),
+    "the sum, output 0 with a faint look at v[1]": lambda v, g: causal_conv_direct(v, g) + _peek(v, 0),
+    "the sum, output 0 with a faint look at g[1]": lambda v, g: causal_conv_direct(v, g) + _peek(g, 0),
+    "the sum, output 2 with a faint look at v[3]": lambda v, g: causal_conv_direct(v, g) + _peek(v, 2),
+    "the sum, output 2 with a faint look at g[3]": lambda v, g: causal_conv_direct(v, g) + _peek(g, 2),
 }
 
 
 def _shift(x: Tensor, by: int) -> Tensor:
     """Move x later (by > 0) or earlier (by < 0) in time, with zeros where nothing comes from."""
     return torch.nn.functional.pad(x, (by, -by))
+
+
+def _peek(x: Tensor, output: int) -> Tensor:
+    """Return a leak into one output: 1e-5 times the next entry of x there, zero elsewhere."""
+    return 1e-5 * _shift(x, -1) * (torch.arange(len(x)) == output)
 
 
 @checker
@@ -86,8 +98,8 @@ def conv_by_squaring(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
         with _CountTransforms() as counted:
             given = answer(v, g)
         expect_close(case, given, causal_conv_direct(v, g))
-        if counted.forward > len(v):
-            raise AssertionError(f"{case}: {counted.forward} sequences were transformed forward, "
+        if counted.forward != len(v):
+            raise AssertionError(f"{case}: torch.fft.fft and torch.fft.rfft transformed {counted.forward} sequences, "
                                  f"expected {len(v)}, one for each pair")
     return f"{len(lengths)} lengths"
 
@@ -108,13 +120,20 @@ class _CountTransforms(TorchFunctionMode):
 
 @checker
 def continue_sum(answer: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
-    """Check `continue_sum(tail, v, g, new_v, new_g)`: the outputs of m <= L new tokens after a prompt of L."""
+    """Check `continue_sum(tail, v, g, new_v, new_g)`: the outputs of m <= L new tokens after a prompt of L.
+
+    A second run adds random numbers to the tail and expects them in the outputs: an answer that computes
+    the products of two prompt tokens again does not return them.
+    """
     cases = ((1, 1), (2, 1), (2, 2), (5, 3), (8, 8), (16, 5), (31, 30), (64, 64))
     source = torch.Generator().manual_seed(4)
     for length, new in cases:
         v, g = torch.randn(2, length + new, dtype=torch.float64, generator=source)
         tail = linear_conv(v[:length], g[:length])[length:]
-        given = answer(tail, v[:length], g[:length], v[length:], g[length:])
-        expect_close(f"continue_sum after a prompt of {length}, with {new} new",
-                     given, causal_conv_direct(v, g)[length:])
+        added = torch.randn(length - 1, dtype=torch.float64, generator=source)
+        outputs = causal_conv_direct(v, g)[length:]
+        case = f"continue_sum after a prompt of {length}, with {new} new"
+        for name, extra in ((case, 0 * added), (f"{case} and random numbers added to the tail", added)):
+            given = answer(tail + extra, v[:length], g[:length], v[length:], g[length:])
+            expect_close(name, given, outputs + torch.nn.functional.pad(extra, (0, new))[:new])
     return f"{len(cases)} prompts"

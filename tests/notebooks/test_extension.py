@@ -10,6 +10,7 @@ from bookext.measured import number_html
 from bookext.typography import touching
 from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 STEM = "04_causal_convolution"
 LEDGER = """
@@ -23,26 +24,32 @@ LEDGER = """
 CLAIMS_PAGE = "# Ledger\n\n```{claims-ledger} claims.yml\n```\n"
 
 
+SOURCE = 'points = 2047\nprint(f"points = {points}\\nleak = 3.1e-06")\nassert points'
+
+
 @pytest.fixture
-def build(tmp_path, make_notebook, make_code):
-    """A function that builds a book of one executed notebook and one ledger; returns warnings and pages by name."""
+def build(tmp_path, make_notebook, make_code, monkeypatch):
+    """A function that builds a book of one notebook and one ledger; returns warnings and pages by name."""
+    monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
 
     def run(text="2047<!-- = points -->, see [claim 1](claims.md)", ledger=LEDGER, tags=("claim-1",),
-            page=CLAIMS_PAGE):
-        cell = make_code("assert points", tags=list(tags), prints="points = 2047\nleak = 3.1e-06\n")
+            page=CLAIMS_PAGE, mode="off"):
+        prints = "points = 2047\nleak = 3.1e-06\n" if mode == "off" else None
+        notebook = make_notebook(text, make_code(SOURCE, tags=list(tags), prints=prints), setup=False)
+        notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
         source = tmp_path / "source"
-        source.mkdir()
+        source.mkdir(exist_ok=True)
         (source / "index.md").write_text(f"# Book\n\n```{{toctree}}\n{STEM}\nclaims\n```\n", encoding="utf-8")
-        (source / f"{STEM}.ipynb").write_text(json.dumps(make_notebook(text, cell)), encoding="utf-8")
+        (source / f"{STEM}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
         (source / "claims.yml").write_text(ledger, encoding="utf-8")
         (source / "claims.md").write_text(page, encoding="utf-8")
         warnings = io.StringIO()
-        extensions = ["myst_nb", "bookext.measured", "bookext.claims"]
-        app = Sphinx(source, None, tmp_path / "build" / "html", tmp_path / "doctrees", "html", status=None,
-                     warning=warnings, confoverrides={
-                         "extensions": extensions, "nb_execution_mode": "off", "project": "p", "language": "en",
-                         "myst_enable_extensions": ["dollarmath"], "mathjax_path": "x.js"})
-        app.build()
+        extensions = ["myst_nb", *(f"bookext.{part}" for part in ("kernel", "measured", "claims", "progress"))]
+        settings = {"extensions": extensions, "nb_execution_mode": mode, "language": "en", "mathjax_path": "x.js",
+                    "nb_execution_cache_path": str(tmp_path / "cache"), "myst_enable_extensions": ["dollarmath"]}
+        with docutils_namespace():
+            Sphinx(source, None, tmp_path / "build" / "html", tmp_path / "doctrees", "html", settings, status=None,
+                   warning=warnings, freshenv=True).build()
         pages = {name: (tmp_path / "build" / "html" / f"{name}.html").read_text(encoding="utf-8")
                  for name in (STEM, "claims")}
         return warnings.getvalue(), pages
@@ -60,6 +67,15 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert "verdict-holds" in claims and "1 holds" in claims
     assert 'id="claim-1"' in chapter
     assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
+
+
+def test_outputs_from_the_cache_count_as_well(build, capfd):
+    first, second = build(mode="cache"), build(mode="cache")
+    assert [warnings for warnings, _ in (first, second)] == ["", ""]
+    assert [page.count("points = 2047") for page in (first[1][STEM], second[1][STEM])] == [1, 1]
+    lines = capfd.readouterr().err.splitlines()
+    assert f"{STEM} ... executed in" in lines[0]
+    assert f"{STEM} ... unchanged, outputs from the cache" in lines[1]
 
 
 @pytest.mark.parametrize("change, says", [

@@ -1,5 +1,7 @@
 """The checkers of chapter 4: right answers pass, named wrong ones fail with the case, blank ones are reported."""
 
+import re
+
 import pytest
 import torch
 from torch.fft import fft, ifft
@@ -36,7 +38,33 @@ def poke_at(token, threshold=1e-10, arguments=(0, 1)):
     return is_causal
 
 
+def by_random_inputs(start):
+    """A test of causality that draws all tokens from one on (a share of the length) anew and looks before it."""
+
+    def is_causal(f, length):
+        k = int(start * length)
+        pair = torch.randn(2, length, dtype=torch.float64)
+        other = torch.cat([pair[:, :k], torch.randn(2, length - k, dtype=torch.float64)], dim=1)
+        moved = (f(*other) - f(*pair))[:k].abs().max()
+        return bool(moved <= 1e-10 * f(*pair).abs().max())
+
+    return is_causal
+
+
+def squaring_without_fft(v, g):
+    length = v.shape[-1]
+    points = torch.arange(2 * length)
+    powers = torch.exp(-1j * torch.pi / length * (points[:length, None] * points).double())
+    values = ((v + 1j * g) @ powers) ** 2
+    return (values @ powers.mH).imag / (4 * length)
+
+
 def continued(tail, v, g, new_v, new_g):
+    m = len(new_v)
+    return padded_tail(tail, m) + causal_conv_direct(v[:m], new_g) + causal_conv_direct(new_v, g[:m])
+
+
+def recomputed(tail, v, g, new_v, new_g):
     return causal_conv_direct(torch.cat([v, new_v]), torch.cat([g, new_g]))[len(v):]
 
 
@@ -67,9 +95,14 @@ WRONG = {
         "pokes the middle only": poke_at(0.5),
         "pokes the content only": poke_at(1.0, arguments=[0]),
         "pokes the gate only": poke_at(1.0, arguments=[1]),
+        "pokes the last token only": poke_at(1.0),
+        "randomises the second half only": by_random_inputs(0.5),
+        "randomises from a quarter on only": by_random_inputs(0.25),
         "forgets to return": lambda f, length: None,
     },
     check.conv_by_squaring: {
+        "no transform, the direct sum": causal_conv_direct,
+        "no transform, a table of powers": squaring_without_fft,
         "two transforms": causal_conv_fft,
         "two transforms in one call": lambda v, g: torch.fft.irfft(
             torch.fft.rfft(torch.stack([v, g]), n=2 * v.shape[-1]).prod(0), n=2 * v.shape[-1])[..., :v.shape[-1]],
@@ -84,6 +117,7 @@ WRONG = {
         "numpy": lambda v, g: squaring(v, g).numpy(),
     },
     check.continue_sum: {
+        "recomputes everything": recomputed,
         "the tail alone": lambda tail, v, g, new_v, new_g: padded_tail(tail, len(new_v)),
         "the last old tokens": lambda tail, v, g, new_v, new_g: padded_tail(tail, len(new_v))
         + causal_conv_direct(v[-len(new_v):], new_g) + causal_conv_direct(new_v, g[-len(new_v):]),
@@ -117,6 +151,19 @@ def test_wrong_answer_is_rejected_and_its_case_named(checker, answer, capsys):
     with pytest.raises(AssertionError, match=rf"^{checker.__name__}.*expected|^{checker.__name__}.*should be"):
         checker(answer)
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("checker, name, says", [
+    (check.is_causal, "forgets to return", "given None; is a return missing"),
+    (check.is_causal, "pokes the last token only", "a faint look at v[1], length=4): expected False, given True"),
+    (check.conv_by_squaring, "no transform, the direct sum", "transformed 0 sequences, expected 3"),
+    (check.conv_by_squaring, "no transform, a table of powers", "transformed 0 sequences, expected 3"),
+    (check.conv_by_squaring, "two transforms", "transformed 6 sequences, expected 3"),
+    (check.continue_sum, "recomputes everything", "and random numbers added to the tail: entry [0] should be"),
+])
+def test_the_reason_is_named(checker, name, says):
+    with pytest.raises(AssertionError, match=re.escape(says)):
+        checker(WRONG[checker][name])
 
 
 @pytest.mark.parametrize("checker", CHECKERS, ids=lambda c: c.__name__)

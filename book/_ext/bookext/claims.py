@@ -15,7 +15,7 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from .ledger import VERDICTS, Claim, check_claims, claim_tags, read_ledger
-from .measured import executed_notebook
+from .measured import notebook_of
 
 logger = logging.getLogger(__name__)
 
@@ -161,7 +161,7 @@ def check_consistency(app, env):
     """Warn of claims without a cell and cells without a claim, once every page has been read."""
     claims = [claim for page in ledger_pages(env).values() for claim in page.claims]
     notebooks = {name.rsplit("/", 1)[-1]: (name, notebook) for name in sorted(env.found_docs)
-                 if (notebook := executed_notebook(env, name)) is not None}
+                 if (notebook := notebook_of(env, name)) is not None}
     for stem, problem in check_claims(claims, {stem: notebook for stem, (_, notebook) in notebooks.items()}):
         place = f"cell {problem.cell}: " if problem.cell >= 0 else ""
         location = notebooks[stem][0] if stem in notebooks else None

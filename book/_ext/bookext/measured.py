@@ -39,19 +39,32 @@ def measured_in(env) -> dict[str, dict[str, PrintedValue]]:
     return env.measured_values
 
 
-def executed_notebook(env, docname: str) -> dict | None:
-    """Load the notebook with its outputs as the build has just executed it; None for other pages."""
-    if not env.doc2path(docname).endswith(".ipynb"):
-        return None
-    path = Path(env.mystnb_config.output_folder, f"{docname}.ipynb")
-    return json.loads(path.read_text(encoding="utf-8"))
+def notebook_of(env, docname: str) -> dict | None:
+    """Load the notebook behind a page, as it stands in the repository; None for other pages."""
+    path = Path(env.doc2path(docname))
+    return json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".ipynb" else None
+
+
+def with_output(notebook: dict, doctree: nodes.document) -> dict:
+    """Return the notebook with what its cells wrote to stdout, read from the page that shows it.
+
+    The file that myst-nb writes beside the pages has no outputs where they came from the cache.
+    """
+    cells = [dict(cell) for cell in notebook["cells"]]
+    for cell in doctree.findall(nodes.container):
+        if cell.get("nb_element") == "cell_code":
+            cells[cell["cell_index"]]["outputs"] = [
+                {"output_type": "stream", "name": "stdout", "text": block.astext()}
+                for block in cell.findall(nodes.literal_block) if "stream" in block["classes"]]
+    return {**notebook, "cells": cells}
 
 
 def collect_and_check(app, doctree):
     docname = app.env.docname
-    notebook = executed_notebook(app.env, docname)
+    notebook = notebook_of(app.env, docname)
     if notebook is None:
         return
+    notebook = with_output(notebook, doctree)
     measured_in(app.env)[docname], _ = printed_values(notebook)
     for problem in check_notebook(notebook):
         logger.warning("cell %d: %s", problem.cell, problem.message, location=docname, type="measured")

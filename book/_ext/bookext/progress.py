@@ -2,15 +2,14 @@
 
 import sys
 import time
+from functools import partial
 
 from myst_nb.sphinx_ import NbMetadataCollector
-
-_started = time.time()
 
 
 def setup(app):
     app.connect("source-read", announce)
-    app.connect("doctree-read", report)
+    app.connect("doctree-read", partial(report, time.time()))
 
 
 def announce(app, docname, source):
@@ -18,10 +17,10 @@ def announce(app, docname, source):
         print(f"{docname} ... ", end="", file=sys.stderr, flush=True)
 
 
-def report(app, doctree):
+def report(started, app, doctree):
     if app.env.doc2path(app.env.docname).endswith(".ipynb"):
         data = NbMetadataCollector.get_exec_data(app.env, app.env.docname)
-        print(outcome(data, _started), file=sys.stderr)
+        print(outcome(data, started), file=sys.stderr)
 
 
 def outcome(data: dict | None, started: float) -> str:
