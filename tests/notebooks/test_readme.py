@@ -13,7 +13,7 @@ def test_the_example_runs(root):
     assert names["r"].shape == (8, 512, 1000)
     assert torch.allclose(names["r"][..., 0], names["v"][..., 0] * names["g"][..., 0], atol=1e-4)
     assert names["logits"].shape == (1, 64, 256) and names["loss"] is None
-    assert names["text"].shape == (1, 24)
+    assert names["tokens"].shape == (1, 24)
 
 
 def test_files_and_commands_exist(root):
