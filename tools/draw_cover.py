@@ -20,11 +20,11 @@ STYLE = """
   @media (prefers-color-scheme: dark) {
     svg { --paper: #17191c; --ink: #eceae4; --soft: #a9adb3; --line: #3a3e44; } }
   .paper { fill: var(--paper); stroke: var(--line); }
-  text { font: 15px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); text-anchor: middle; }
-  .small { font-size: 12px; }
-  .sub { font-size: 10px; }
-  .note { font-size: 14px; fill: var(--soft); }
-  .head { font-size: 15px; font-weight: 600; }
+  text { font: 17px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); text-anchor: middle; }
+  .small { font-size: 13.5px; }
+  .sub { font-size: 11px; }
+  .note { font-size: 16px; fill: var(--soft); }
+  .head { font-size: 18px; font-weight: 600; }
   .v { fill: var(--v); } .g { fill: var(--g); } .r { fill: var(--r); } .w { fill: var(--w); }
   .cell { stroke: var(--paper); stroke-width: 2; }
   .product { fill-opacity: 0.26; }
@@ -93,11 +93,11 @@ def words() -> list[str]:
     return [
         f'<path class="bound" d="M{border} 30V{HEIGHT - 24}"/>',
         f'<text class="head" x="{left}" y="58">causal half</text>',
-        f'<text class="note" x="{left}" y="79">i + j = t: tokens up to t</text>',
+        f'<text class="note" x="{left}" y="82">i + j = t: tokens up to t</text>',
         f'<text class="head" x="{right}" y="58">truncated half</text>',
-        f'<text class="note" x="{right}" y="79">positions after the text</text>',
-        f'<text class="note" x="{border - 104}" y="{STRIP + 62}">what the layer returns</text>',
-        f'<text class="note" x="{border + 134}" y="{STRIP + 62}">what this text adds to later tokens</text>',
+        f'<text class="note" x="{right}" y="82">positions after the text</text>',
+        f'<text class="note" x="{border - 108}" y="{STRIP + 62}">what the layer returns</text>',
+        f'<text class="note" x="{border + 146}" y="{STRIP + 62}">what this text adds to later tokens</text>',
     ]
 
 

@@ -139,7 +139,7 @@ class ResolveClaimLinks(SphinxPostTransform):
                                    internal=True, refuri=f"{self.uri(ledger)}#ledger-{claim.id}")
         docname = notebook_docname(self.env, claim.notebook)
         title = self.env.titles[docname].astext() if docname else claim.notebook
-        return nodes.reference("", "", nodes.Text(f"The cell that asserts it, in {title}"), internal=True,
+        return nodes.reference("", "", nodes.Text(f"Cell in {title}"), internal=True,
                                refuri=f"{self.uri(docname)}#claim-{claim.id}" if docname else "#")
 
     def uri(self, docname: str) -> str:
