@@ -48,6 +48,29 @@ def page(browser):
     context.close()
 
 
+@pytest.fixture
+def open_figure(browser):
+    """A function that opens a page with a figure on a phone; the page must load nothing and report no error."""
+    contexts, problems, requests = [], [], []
+
+    def start(address: str, *, scripts: bool = True, **options):
+        options = {"viewport": {"width": 360, "height": 900}, "reduced_motion": "reduce"} | options
+        contexts.append(browser.new_context(java_script_enabled=scripts, **options))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(address)
+        if scripts:
+            page.wait_for_selector(".caracal-figure[data-ready]")
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
+
+
 @pytest.fixture(scope="session")
 def book(root, report_missing) -> Path:
     """The folder of the built pages."""

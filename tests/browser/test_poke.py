@@ -4,36 +4,23 @@ import json
 
 import pytest
 import torch
+from figure_pages import PAGE, contrast, luminance, write_page
 
 from caracal_min import viz
 from caracal_min.convolution import causal_conv_direct, circular_conv
 
 L = 12
 V, G = torch.randn(2, L, generator=torch.Generator().manual_seed(4)).clamp(-2, 2).round(decimals=1).double()
-PAGE = ('<!doctype html><html lang="en"><meta charset="utf-8"><title>poke</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><body>{}</body></html>')
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("poke") / "poke.html"
-    path.write_text(PAGE.format(viz.poke(V, G, n=L, token=8).to_html()), encoding="utf-8")
-    return path.as_uri()
+    return write_page(tmp_path_factory.mktemp("poke"), viz.poke(V, G, n=L, token=8).to_html())
 
 
 @pytest.fixture
-def page(browser, address):
-    context = browser.new_context(viewport={"width": 360, "height": 900}, reduced_motion="reduce")
-    page = context.new_page()
-    problems, requests = [], []
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(address)
-    page.wait_for_selector(".caracal-figure[data-ready]")
-    yield page
-    assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
-    context.close()
+def page(open_figure, address):
+    return open_figure(address)
 
 
 def data(page):
@@ -67,17 +54,14 @@ def assert_agrees_with_the_package(shown, before_v=V, before_g=G):
     assert shown["pastChange"] == pytest.approx(past, abs=1e-6)
 
 
-def test_without_scripts_the_still_is_shown(browser, address):
-    context = browser.new_context(java_script_enabled=False, viewport={"width": 360, "height": 900})
-    page = context.new_page()
-    page.goto(address)
+def test_without_scripts_the_still_is_shown(open_figure, address):
+    page = open_figure(address, scripts=False)
     still = page.get_by_role("img")
     box = still.bounding_box()
     assert still.get_attribute("alt").startswith("Bars of content v and gate g")
     assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 300
     assert page.locator("[role=slider], input").count() == 0
     assert page.locator(".caracal-live").bounding_box() is None
-    context.close()
 
 
 def test_first_frame_is_the_poke_that_python_asked_for(page):
@@ -206,7 +190,7 @@ def test_it_fits_a_phone_and_follows_the_width(page):
 def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
     """Colab shows outputs in a frame with an opaque origin; a page may show one figure twice."""
     figure = viz.poke(V, G).to_html()
-    inner = PAGE.format(figure + figure).replace("&", "&amp;").replace('"', "&quot;")
+    inner = PAGE.format(theme="", body=figure + figure).replace("&", "&amp;").replace('"', "&quot;")
     path = tmp_path / "frame.html"
     path.write_text('<!doctype html><iframe sandbox="allow-scripts" width="700" height="2000" '
                     f'srcdoc="{inner}"></iframe>', encoding="utf-8")
@@ -226,28 +210,11 @@ def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
 
 @pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_in_every_theme(browser, tmp_path, theme, dark, scheme):
-    path = tmp_path / "poke.html"
-    path.write_text(PAGE.replace("<html", f"<html {theme}").format(viz.poke(V, G).to_html()), encoding="utf-8")
-    context = browser.new_context(color_scheme=scheme)
-    page = context.new_page()
-    page.goto(path.as_uri())
-    page.wait_for_selector(".caracal-figure[data-ready]")
+def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark, scheme):
+    page = open_figure(write_page(tmp_path, viz.poke(V, G).to_html(), theme), color_scheme=scheme)
     ink, muted, paper = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s));
       return [css('svg text:not(.muted)').fill, css('.poke-help').color, getComputedStyle(live).backgroundColor];
     }""")
     assert (luminance(paper) < 0.1) == (dark or (not theme and scheme == "dark"))
     assert contrast(ink, paper) > 7 and contrast(muted, paper) > 4.5
-    context.close()
-
-
-def luminance(rgb):
-    channels = [int(part) / 255 for part in rgb[rgb.index("(") + 1:rgb.index(")")].split(",")[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)

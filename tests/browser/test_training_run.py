@@ -5,11 +5,10 @@ import random
 import re
 
 import pytest
+from figure_pages import contrast, luminance, write_page
 
 from caracal_min import viz
 
-PAGE = ('<!doctype html><html lang="en"><meta charset="utf-8"><title>training run</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1"><body>{}</body></html>')
 DRAW = random.Random(4)
 LOG = [{"step": step, "loss": 1.9 + 3.6 * math.exp(-step / 120) + DRAW.gauss(0, 0.05)} for step in range(1, 801)]
 for entry in LOG[49::50]:
@@ -29,24 +28,12 @@ def make(texts=None):
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
-    path = tmp_path_factory.mktemp("training_run") / "training_run.html"
-    path.write_text(PAGE.format(make().to_html()), encoding="utf-8")
-    return path.as_uri()
+    return write_page(tmp_path_factory.mktemp("training_run"), make().to_html())
 
 
 @pytest.fixture
-def page(browser, address):
-    context = browser.new_context(viewport={"width": 360, "height": 900}, reduced_motion="reduce")
-    page = context.new_page()
-    problems, requests = [], []
-    page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: problems.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
-    page.goto(address)
-    page.wait_for_selector(".caracal-figure[data-ready]")
-    yield page
-    assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
-    context.close()
+def page(open_figure, address):
+    return open_figure(address)
 
 
 def data(page):
@@ -68,10 +55,8 @@ def measured_by(step):
     return found[-1] if found else None
 
 
-def test_without_scripts_the_still_is_shown(browser, address):
-    context = browser.new_context(java_script_enabled=False, viewport={"width": 360, "height": 900})
-    page = context.new_page()
-    page.goto(address)
+def test_without_scripts_the_still_is_shown(open_figure, address):
+    page = open_figure(address, scripts=False)
     still = page.get_by_role("img")
     box = still.bounding_box()
     first, last = LOG[49]["validation_loss"], LOG[-1]["validation_loss"]
@@ -79,7 +64,6 @@ def test_without_scripts_the_still_is_shown(browser, address):
     assert still.evaluate("image => image.decode().then(() => image.naturalWidth)") == 420  # valid SVG
     assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 300
     assert page.locator("input").count() == 0 and page.locator(".caracal-live").bounding_box() is None
-    context.close()
 
 
 def test_first_frame_is_before_training(page):
@@ -117,7 +101,7 @@ def test_keys_step_through_texts_and_the_announced_loss_is_the_logs(page):
 
 
 def test_hostile_texts_are_shown_and_break_nothing(page):
-    assert page.title() == "training run" and page.locator(".run-text img, .run-text script").count() == 0
+    assert page.title() == "a figure" and page.locator(".run-text img, .run-text script").count() == 0
     assert "</script><script>document.title = 'broken'" in written(page) and "\u202e" not in written(page)
     assert "␀␛[31m" in written(page)
     slider, sizes = page.get_by_role("slider"), set()
@@ -184,35 +168,22 @@ def test_a_click_on_the_curve_chooses_the_nearest_text(page):
         assert page.get_by_role("slider").input_value() == str(STEPS.index(step))
 
 
-def test_one_text_needs_no_slider(browser, tmp_path):
-    path = tmp_path / "one.html"
-    path.write_text(PAGE.format(make({800: "the end"}).to_html()), encoding="utf-8")
-    page = browser.new_page()
-    page.goto(path.as_uri())
-    page.wait_for_selector(".caracal-figure[data-ready]")
+def test_one_text_needs_no_slider(open_figure, tmp_path):
+    page = open_figure(write_page(tmp_path, make({800: "the end"}).to_html()))
     assert not page.locator("input").is_visible() and written(page) == "the end"
-    page.close()
 
 
 @pytest.mark.parametrize("motion, moves", [("reduce", False), ("no-preference", True)])
-def test_reduced_motion(browser, address, motion, moves):
-    context = browser.new_context(reduced_motion=motion)
-    page = context.new_page()
-    page.goto(address)
+def test_reduced_motion(open_figure, address, motion, moves):
+    page = open_figure(address, reduced_motion=motion)
     page.get_by_role("slider").fill("3")
     seconds = page.locator(".run-plot circle").evaluate("node => getComputedStyle(node).transitionDuration")
     assert (seconds != "0s") == moves
-    context.close()
 
 
-@pytest.mark.parametrize("scheme, theme", [("light", ""), ("dark", ""), ("light", ' data-theme="dark"')])
-def test_text_and_curves_stand_out_in_every_theme(browser, tmp_path, scheme, theme):
-    path = tmp_path / "theme.html"
-    path.write_text(PAGE.replace("<html", f"<html{theme}").format(make().to_html()), encoding="utf-8")
-    context = browser.new_context(color_scheme=scheme)
-    page = context.new_page()
-    page.goto(path.as_uri())
-    page.wait_for_selector(".caracal-figure[data-ready]")
+@pytest.mark.parametrize("scheme, theme", [("light", ""), ("dark", ""), ("light", 'data-theme="dark"')])
+def test_text_and_curves_stand_out_in_every_theme(open_figure, tmp_path, scheme, theme):
+    page = open_figure(write_page(tmp_path, make().to_html(), theme), color_scheme=scheme)
     css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
     paper, shade, ink, words, help_, curve, rule = (page.evaluate(css, list(pair)) for pair in [
         (".caracal-live", "backgroundColor"), (".run-text", "backgroundColor"), (".run-text", "color"),
@@ -221,15 +192,3 @@ def test_text_and_curves_stand_out_in_every_theme(browser, tmp_path, scheme, the
     assert (luminance(paper) < 0.1) == (scheme == "dark" or "dark" in theme)
     assert contrast(ink, shade) > 7 and contrast(words, paper) > 7 and contrast(curve, paper) > 7
     assert contrast(help_, paper) > 4.5 and contrast(rule, paper) > 4.5
-    context.close()
-
-
-def luminance(rgb):
-    channels = [int(part) / 255 for part in re.findall(r"\d+", rgb)[:3]]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def contrast(a, b):
-    low, high = sorted((luminance(a), luminance(b)))
-    return (high + 0.05) / (low + 0.05)

@@ -2,6 +2,7 @@
 
 import io
 import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -106,6 +107,21 @@ def test_the_hash_follows_every_file_and_version(tmp_path):
         seen.append(site.package_hash(package, ("torch 2",)))
     seen.append(site.package_hash(package, ("torch 3",)))
     assert len(set(seen)) == len(seen)
+
+
+def test_only_the_cache_in_use_is_kept(tmp_path):
+    package, caches = tmp_path / site.PACKAGE, tmp_path / "_build" / ".jupyter_cache"
+    package.mkdir()
+    app, config = SimpleNamespace(srcdir=tmp_path, outdir=tmp_path / "_build" / "html"), SimpleNamespace()
+    used = []
+    for text in ("x = 1\n", "x = 2\n", "x = 2\n"):
+        (package / "a.py").write_text(text)
+        site.key_the_cache(app, config)
+        used.append(Path(config.nb_execution_cache_path))
+        (used[-1] / "executed").mkdir(parents=True, exist_ok=True)
+        (caches / "notes").mkdir(exist_ok=True)
+        assert set(caches.iterdir()) == {used[-1], caches / "notes"}
+    assert used[0] != used[1] == used[2]
 
 
 @pytest.mark.parametrize("slug, address", [

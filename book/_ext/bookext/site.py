@@ -4,6 +4,7 @@ import hashlib
 import os
 import platform
 import re
+import shutil
 from importlib.metadata import version
 from pathlib import Path
 
@@ -35,13 +36,17 @@ def package_hash(folder: Path, versions: tuple[str, ...] = ()) -> str:
 
 
 def key_the_cache(app, config):
-    """Keep executed notebooks in a folder named by the package's hash.
+    """Keep executed notebooks in a folder named by the package's hash, and remove the folders of other hashes.
 
     jupyter-cache looks at the code cells alone and would serve old outputs after an edit to the package.
     """
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in CACHED_WITH))
     key = package_hash(Path(app.srcdir, PACKAGE), versions)
-    config.nb_execution_cache_path = str(Path(app.outdir).parent / ".jupyter_cache" / key)
+    caches = Path(app.outdir).parent / ".jupyter_cache"
+    config.nb_execution_cache_path = str(caches / key)
+    for folder in caches.glob("[0-9a-f]" * len(key)):
+        if folder.name != key:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def name_the_repository(app, config):
