@@ -2,12 +2,17 @@
 
 Symbols: B batch, H heads, L tokens, d channels per head, w the window.
 
-The backend `blocked` cuts the sequence into blocks of w tokens.  A query in block n can only see keys
-in blocks n - 1 and n, so one w x 2w mask, shared by every block, is enough: O(L * w) time and memory,
-exact, and no mask of L x L anywhere.
+Three backends compute the same thing, and none builds a mask of L x L:
 
-Read next: `modules`, which projects tokens to queries, keys and values.
+    blocked   any device.  The sequence is cut into blocks of w tokens.  A query in block n can only see keys in
+              blocks n - 1 and n, so one w x 2w mask, shared by every block, is enough: O(L * w) time and memory.
+    flex      FlexAttention of PyTorch, which skips the tiles that the window does not touch (CUDA).
+    flash     the kernel of the flash-attn package, half precision only (CUDA).
+
+Read next: `relaxed`, then `modules`, which projects tokens to queries, keys and values.
 """
+
+from importlib.util import find_spec
 
 import torch
 import torch.nn.functional as F
@@ -22,13 +27,15 @@ def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backe
     Args:
         q, k, v: queries, keys and values, `[B, H, L, d]`, one floating dtype, same shape.
         window: number of keys that a query sees, at least 1.  256 means 255 back and itself.
-        backend: "blocked" (any device), or "auto", which picks for the device.
+        backend: "blocked", "flex", "flash", or "auto": flash where it runs, flex inside `torch.compile` on
+            CUDA, otherwise blocked.
 
     Returns:
         `[B, H, L, d]`, same dtype; scores are scaled by 1 / sqrt(d).
 
     Raises:
         ValueError: shapes or dtypes differ, window < 1, or the backend is unknown.
+        RuntimeError: the backend does not run on this device, with this dtype, or without its package.
 
     Source: Caracal, Section 5.1 (window 256); sliding-window attention of Longformer.
     """
@@ -40,7 +47,7 @@ def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backe
     if window < 1:
         raise ValueError(f"window={window}; a token needs to see at least itself, give window >= 1")
     if backend == "auto":
-        backend = "blocked"
+        backend = _choose(q)
     if backend not in _BACKENDS:
         raise ValueError(f"unknown attention backend {backend!r}; accepted: auto, {', '.join(_BACKENDS)}")
     return _BACKENDS[backend](q, k, v, window)
@@ -71,4 +78,42 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     return torch.cat([first, rest], dim=2)[:, :, :length]
 
 
-_BACKENDS = {"blocked": _blocked}
+def _flex(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+    from torch.nn.attention.flex_attention import BlockMask, flex_attention
+
+    length, tile = q.shape[2], 128
+    tiles = -(-length // tile)
+    # Query tile i sees the key tiles from that of its first query's oldest key to its own.
+    query = torch.arange(tiles, device=q.device, dtype=torch.int32)
+    first = ((query * tile - (window - 1)).clamp(min=0) // tile).to(torch.int32)
+    seen = (first[:, None] + query).clamp(max=tiles - 1).to(torch.int32)
+    mask = BlockMask.from_kv_blocks(
+        (query - first + 1)[None, None], seen[None, None], BLOCK_SIZE=tile, seq_lengths=(length, length),
+        mask_mod=lambda b, h, i, j: (i >= j) & (i - j < window),
+    )
+    if q.is_cuda and not torch.compiler.is_compiling():  # uncompiled, it would build all L x L scores
+        flex_attention = torch.compile(flex_attention, dynamic=False)
+    return flex_attention(q, k, v, block_mask=mask)
+
+
+def _flash(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+    if not _flash_runs(q):
+        raise RuntimeError(f"the flash backend needs the flash-attn package and float16 or bfloat16 on CUDA; got "
+                           f"{str(q.dtype).removeprefix('torch.')} on {q.device.type}; use backend=\"auto\"")
+    from flash_attn import flash_attn_func
+
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # flash-attn takes (B, L, H, d)
+    return flash_attn_func(q, k, v, causal=True, window_size=(window - 1, 0)).transpose(1, 2)
+
+
+def _flash_runs(q: Tensor) -> bool:
+    return q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and find_spec("flash_attn") is not None
+
+
+def _choose(q: Tensor) -> str:
+    if _flash_runs(q):
+        return "flash"
+    return "flex" if q.is_cuda and torch.compiler.is_compiling() else "blocked"
+
+
+_BACKENDS = {"blocked": _blocked, "flex": _flex, "flash": _flash}

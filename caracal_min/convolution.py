@@ -20,6 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .spectral import causal_conv, fast_length
+
 __all__ = [
     "causal_conv_direct",
     "causal_conv_fft",
@@ -73,17 +75,15 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
     """Convolve causally in O(L log L): pad with zeros, transform, multiply, invert, truncate.
 
     The number of points N is the smallest 2^a 3^b 5^c that is at least 2L - 1; with fewer points the
-    end of the product would wrap around onto its beginning.
+    end of the product would wrap around onto its beginning.  The backward pass is written by hand
+    (`spectral`), so that float16 and bfloat16 streams are kept as they are and nothing else is.
 
     Args, returns, raises: as `causal_conv_direct`.
 
     Source: Caracal, Section 3.2 (Steps 3 and 4) and Appendix C, which take N = 2L.
     """
-    v, g, dtype = _prepare(v, g)
-    length = v.shape[-1]
-    n = _fast_length(2 * length - 1)
-    spectrum = torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n)
-    return torch.fft.irfft(spectrum, n=n)[..., :length].to(dtype)
+    v, g, dtype = _require_pair(v, g)
+    return causal_conv(*torch.broadcast_tensors(v.to(dtype), g.to(dtype)))
 
 
 def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
@@ -123,7 +123,7 @@ def linear_conv(v: Tensor, g: Tensor) -> Tensor:
     """
     v, g, dtype = _prepare(v, g, same_length=False)
     length = v.shape[-1] + g.shape[-1] - 1
-    n = _fast_length(length)
+    n = fast_length(length)
     return torch.fft.irfft(torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n), n=n)[..., :length].to(dtype)
 
 
@@ -159,20 +159,6 @@ def _sliding_history(g: Tensor) -> Tensor:
     return F.pad(g, (length - 1, 0)).unfold(-1, length, 1)
 
 
-def _fast_length(minimum: int) -> int:
-    """Return the smallest 2^a 3^b 5^c >= minimum, a length that every FFT library handles well."""
-    best = 1 << (minimum - 1).bit_length()
-    five = 1
-    while five < best:
-        three = five
-        while three < best:
-            candidate = three << max(0, (-(-minimum // three) - 1).bit_length())
-            best = min(best, candidate)
-            three *= 3
-        five *= 5
-    return best
-
-
 def _require_sequence(x: Tensor, name: str) -> None:
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__}; give a torch.Tensor, e.g. torch.as_tensor({name})")
@@ -184,8 +170,8 @@ def _require_sequence(x: Tensor, name: str) -> None:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; its last dimension is time and needs length >= 1")
 
 
-def _prepare(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Tensor, torch.dtype]:
-    """Check both streams and raise them to the dtype of the arithmetic; return them and the dtype to return."""
+def _require_pair(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Tensor, torch.dtype]:
+    """Check both streams; return them and the dtype that they promote to."""
     _require_sequence(v, "v")
     _require_sequence(g, "g")
     if same_length and v.shape[-1] != g.shape[-1]:
@@ -196,6 +182,11 @@ def _prepare(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Te
     except RuntimeError:
         raise ValueError(f"leading shapes {tuple(v.shape[:-1])} of v and {tuple(g.shape[:-1])} of g "
                          "do not broadcast; make them equal or 1") from None
-    dtype = torch.promote_types(v.dtype, g.dtype)
+    return v, g, torch.promote_types(v.dtype, g.dtype)
+
+
+def _prepare(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Tensor, torch.dtype]:
+    """Check both streams and raise them to the dtype of the arithmetic; return them and the dtype to return."""
+    v, g, dtype = _require_pair(v, g, same_length)
     arithmetic = torch.promote_types(dtype, torch.float32)
     return v.to(arithmetic), g.to(arithmetic), dtype

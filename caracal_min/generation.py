@@ -2,7 +2,7 @@
 
 The caches of the layers hold what the parallel pass would have seen, so that the logits are the same up to
 rounding.  A Fourier layer needs all of v and g for that (2 D numbers a token, as keys and values of full
-attention would): each new token costs one dot product per channel over the whole past, O(L).
+attention would), and relaxed multiplication makes each new token cost O(log^2 L) per channel on average.
 
 Read next: `training`.
 """
@@ -11,69 +11,87 @@ from collections.abc import Iterator, Sequence
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from .model import Caracal
 
-__all__ = ["filter_logits", "generate", "stream"]
+__all__ = ["Prompt", "filter_logits", "generate", "stream"]
+
+Prompt = Tensor | Sequence[Sequence[int] | Tensor]
 
 
 @torch.inference_mode()
 def stream(
     model: Caracal,
-    prompt: Tensor,
+    prompt: Prompt,
     max_new_tokens: int,
     temperature: float = 1.0,
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int | None = None,
     stop: int | Sequence[int] | None = None,
+    convolution: str = "relaxed",
 ) -> Iterator[Tensor]:
     """Yield the ids `[B]` of each new token as soon as it is drawn.
 
     Args:
-        prompt: ids, `[B, P]`, P >= 1, on the model's device.
+        prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of ids, of any lengths >= 1.
         max_new_tokens: most tokens to draw.
         temperature: logits are divided by it; 0.0 takes the most likely token (greedy).
         top_k: draw among the k most likely tokens only.
         top_p: draw among the fewest tokens whose probabilities sum to at least p (nucleus sampling).
         seed: makes the draws reproducible on one device and version; None continues torch's own generator.
         stop: id or ids that end a sequence.  A sequence that has ended repeats its stop id until all have.
+        convolution: "relaxed", or its slow twin "dot_product".
+
+    Memory for prompt and max_new_tokens is taken at the start, 3 D numbers per token and Fourier layer.
 
     Raises:
-        ValueError: an option out of range, or a prompt that is not `[B, P]` ids of this model.
+        ValueError: an option out of range, or a prompt that holds other than ids of this model.
     """
+    prompt, lengths = _as_batch(prompt, model.embedding.weight.device)
     model._require_tokens(prompt, "prompt")
     _require_options(max_new_tokens, temperature, top_k, top_p)
     stops = torch.tensor([] if stop is None else [stop] if isinstance(stop, int) else list(stop), device=prompt.device)
     generator = None if seed is None else torch.Generator(prompt.device).manual_seed(seed)
 
     batch, length = prompt.shape
-    caches = model.new_caches(batch, length + max_new_tokens)
+    caches = model.new_caches(batch, max(1, length + max_new_tokens), convolution)
     ended = torch.zeros(batch, dtype=torch.bool, device=prompt.device)
-    tokens = prompt
-    for _ in range(max_new_tokens):
-        logits = model.logits(tokens, caches)[:, -1].float()  # (B, vocabulary)
+    last = torch.tensor(lengths, device=prompt.device) - 1
+    previous = prompt[torch.arange(batch, device=prompt.device), last]
+    for i in range(max_new_tokens):
+        if i == 0:
+            ragged = lengths if min(lengths) < length else None
+            hidden = model.hidden(prompt, caches, ragged)[torch.arange(batch, device=prompt.device), last]
+        else:
+            hidden = model.hidden(previous[:, None], caches)[:, 0]
+        logits = model.unembed(hidden).float()  # (B, vocabulary)
         if temperature == 0.0:
             drawn = logits.argmax(-1)
         else:
             probabilities = filter_logits(logits / temperature, top_k, top_p).softmax(-1)
             drawn = torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
-        drawn = torch.where(ended, tokens[:, -1], drawn)
+        drawn = torch.where(ended, previous, drawn)
         yield drawn
         ended |= torch.isin(drawn, stops)
         if ended.all():
             return
-        tokens = drawn[:, None]
+        previous = drawn
 
 
-def generate(model: Caracal, prompt: Tensor, max_new_tokens: int, **sampling) -> Tensor:
+def generate(model: Caracal, prompt: Prompt, max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
     """Continue `prompt` `[B, P]` and return `[B, P + new]`, new <= max_new_tokens.
 
-    Options and errors as `stream`.
+    A prompt of B sequences of ids returns a list of B tensors, `[P_i + new]`.  Options and errors as `stream`.
     """
     drawn = list(stream(model, prompt, max_new_tokens, **sampling))
-    return torch.cat([prompt, *(d[:, None] for d in drawn)], dim=1)
+    if isinstance(prompt, Tensor):
+        return torch.cat([prompt, *(d[:, None] for d in drawn)], dim=1)
+    new = torch.stack(drawn, dim=1) if drawn else [[] for _ in prompt]
+    device = model.embedding.weight.device
+    return [torch.cat([torch.as_tensor(p, device=device), torch.as_tensor(n, device=device, dtype=torch.int64)])
+            for p, n in zip(prompt, new, strict=True)]
 
 
 def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None = None) -> Tensor:
@@ -91,6 +109,17 @@ def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None 
         ordered = ordered.masked_fill(excluded, float("-inf"))
         logits = torch.full_like(logits, float("-inf")).scatter(-1, order, ordered)
     return logits
+
+
+def _as_batch(prompt: Prompt, device: torch.device) -> tuple[Tensor, list[int]]:
+    """Return the prompts as one tensor, padded on the right with zeros, and their lengths."""
+    if isinstance(prompt, Tensor):
+        return prompt, [prompt.shape[-1]] * (prompt.shape[0] if prompt.ndim == 2 else 1)
+    rows = [torch.as_tensor(p, device=device) for p in prompt]
+    if not rows or any(r.ndim != 1 or r.numel() == 0 or r.is_floating_point() for r in rows):
+        raise ValueError(f"prompt holds sequences of shapes {[tuple(r.shape) for r in rows]}; "
+                         "give a tensor [batch, length] of ids, or at least one sequence of at least one id")
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True), [r.numel() for r in rows]
 
 
 def _require_options(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:

@@ -9,9 +9,10 @@ Read next: `generation`, then `training`.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import huggingface_hub
 import torch
@@ -23,6 +24,9 @@ from torch import Tensor, nn
 
 from .config import PRESETS, CaracalConfig
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
+
+if TYPE_CHECKING:
+    from .generation import Prompt
 
 __all__ = ["Caracal", "token_loss"]
 
@@ -96,36 +100,52 @@ class Caracal(nn.Module):
                              "give one target per token")
         return logits, token_loss(logits, targets)
 
-    def logits(self, tokens: Tensor, caches: list | None = None) -> Tensor:
-        """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued."""
-        start = 0 if caches is None else self.seen(caches)
+    def logits(self, tokens: Tensor, caches: list | None = None, lengths: Sequence[int] | None = None) -> Tensor:
+        """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued.
+
+        With `lengths`, only the first lengths[i] ids of row i are read; logits beyond them mean nothing.
+        """
+        return self.unembed(self.hidden(tokens, caches, lengths))
+
+    def hidden(self, tokens: Tensor, caches: list | None = None, lengths: Sequence[int] | None = None) -> Tensor:
+        """Return the normed output of the last block, `[B, L, D]`.  Arguments as `logits`."""
         x = self.embedding(tokens)
         if self.positions is not None:
-            end = start + tokens.shape[1]
+            starts = [0] if caches is None else self.seen(caches)
+            end = max(starts) + tokens.shape[1]
             if end > self.config.max_positions:
                 raise ValueError(f"{end} tokens, but the learned positional encoding covers "
                                  f"{self.config.max_positions}; shorten the sequence or drop the encoding")
-            x = x + self.positions(torch.arange(start, end, device=tokens.device))
+            steps = torch.arange(tokens.shape[1], device=tokens.device)
+            x = x + self.positions(torch.tensor(starts, device=tokens.device)[:, None] + steps)
         for i, block in enumerate(self.blocks):
-            x = block(x, None if caches is None else caches[i])
-        return F.linear(self.norm(x), self.embedding.weight)
+            x = block(x) if caches is None else block(x, caches[i], lengths)
+        return self.norm(x)
 
-    def new_caches(self, batch: int, capacity: int) -> list:
-        """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens."""
-        return [block.mixer.new_cache(batch, capacity) for block in self.blocks]
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again."""
+        return F.linear(hidden, self.embedding.weight)
+
+    def new_caches(self, batch: int, capacity: int, convolution: str = "relaxed") -> list:
+        """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens.
+
+        Args:
+            convolution: "relaxed" or "dot_product", as in `MultiHeadFourier.new_cache`.
+        """
+        return [block.mixer.new_cache(batch, capacity, convolution) for block in self.blocks]
 
     @staticmethod
-    def seen(caches: list) -> int:
-        """Return how many tokens the caches hold (layer 0 is always a Fourier layer, which counts them)."""
-        return caches[0].length
+    def seen(caches: list) -> list[int]:
+        """Return how many tokens each row of the caches holds."""
+        return caches[0].lengths
 
-    def generate(self, prompt: Tensor, max_new_tokens: int, **sampling) -> Tensor:
+    def generate(self, prompt: "Prompt", max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
         """Continue `[B, P]` ids to `[B, P + new]`.  Options and errors as `generation.generate`."""
         from .generation import generate
 
         return generate(self, prompt, max_new_tokens, **sampling)
 
-    def stream(self, prompt: Tensor, max_new_tokens: int, **sampling) -> Iterator[Tensor]:
+    def stream(self, prompt: "Prompt", max_new_tokens: int, **sampling) -> Iterator[Tensor]:
         """Yield the `[B]` ids of each new token as it is drawn.  Options as `generation.stream`."""
         from .generation import stream
 

@@ -16,38 +16,20 @@ the outputs are those of the parallel pass at the new positions.
 Read next: `model`.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import sliding_window_attention
+from .caches import FourierCache, WindowCache
 from .convolution import causal_conv_fft
+from .relaxed import DotProductConvolution, RelaxedConvolution
 
-__all__ = ["Block", "FourierCache", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU", "WindowCache"]
+__all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 
-
-@dataclass
-class FourierCache:
-    """What a Multi-Head Fourier layer keeps between tokens: all of v and g, and the last inputs of pre_conv.
-
-    Tensors are `[B, D, capacity]` for `v` and `g` and `[B, kernel - 1, D]` for `tail`; `length` tokens are
-    filled.  That is 2 D numbers per token, the same as the keys and values of full attention.
-    """
-
-    v: Tensor
-    g: Tensor
-    tail: Tensor
-    length: int = 0
-
-
-@dataclass
-class WindowCache:
-    """The last `window - 1` keys and values of an attention layer, `[B, H, <= window - 1, d]` each."""
-
-    k: Tensor
-    v: Tensor
+_CONVOLUTIONS = {"relaxed": RelaxedConvolution, "dot_product": DotProductConvolution}
 
 
 class MultiHeadFourier(nn.Module):
@@ -83,55 +65,65 @@ class MultiHeadFourier(nn.Module):
         self.to_out = nn.Linear(d_model, d_model)
 
     def streams(self, x: Tensor, tail: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Compute the content and gate streams: `[B, L, D]` to a pair of `[B, D, L]` (time last).
+        """Compute the content and gate streams: `[B, L, D]` to a pair of `[B, D, L]`.
 
         `tail` holds the kernel_size - 1 inputs before x, `[B, 2, D]`; without it they are zeros.
+
+        In memory the streams are `[D, B, L]`: the projections write them like that at no cost, time ends up
+        contiguous for the transforms, and no tensor is copied to change its layout.
+
         Source: Caracal, Section 3.2, Steps 1 and 2.
         """
+        batch, length, width = x.shape
         if self.pre_conv is not None:
             x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if tail is None else torch.cat([tail, x], dim=1)
-            x = self.pre_conv(x.transpose(1, 2)).transpose(1, 2)
-        x = self.norm(x)
-        v = self.to_value(x).transpose(1, 2)
-        g = self.to_gate(x).transpose(1, 2)
+            # As an image of height 1 in channels-last layout: the convolution then reads [B, L, D] as it lies.
+            image = x.unsqueeze(1).permute(0, 3, 1, 2)
+            x = F.conv2d(image, self.pre_conv.weight.unsqueeze(2), groups=width)[:, :, 0].transpose(1, 2)
+        x = self.norm(x).reshape(batch * length, width).t()
+        v = _project(self.to_value, x)
+        g = _project(self.to_gate, x)
         if self.gate_mix is not None:
-            g = self.gate_mix(F.silu(g))
-        return v, g
+            heads, channels = self.n_heads, width // self.n_heads
+            g = torch.baddbmm(self.gate_mix.bias.view(heads, channels, 1),
+                              self.gate_mix.weight.view(heads, channels, channels),
+                              F.silu(g).view(heads, channels, batch * length))
+        return v.view(width, batch, length).transpose(0, 1), g.view(width, batch, length).transpose(0, 1)
 
-    def forward(self, x: Tensor, cache: FourierCache | None = None) -> Tensor:
-        """Mix `[B, L, D]`; with a cache, continue it: its tokens come before x, and x is appended to it."""
+    def forward(self, x: Tensor, cache: FourierCache | None = None, lengths: Sequence[int] | None = None) -> Tensor:
+        """Mix `[B, L, D]`; with a cache, continue it: its tokens come before x, and x is appended to it.
+
+        With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
+        """
         _require_input(x, self.d_model)
         if cache is None:
-            v, g = self.streams(x)
-            return self.to_out(causal_conv_fft(v, g).transpose(1, 2))
-
-        start, end = cache.length, cache.length + x.shape[1]
-        if end > cache.v.shape[-1]:
-            raise ValueError(f"{end} tokens do not fit a cache for {cache.v.shape[-1]}; make the cache longer")
-        v, g = self.streams(x, cache.tail)
-        cache.v[..., start:end], cache.g[..., start:end] = v, g
-        cache.tail = torch.cat([cache.tail, x], dim=1)[:, -cache.tail.shape[1]:]
-        cache.length = end
-        v, g = cache.v[..., :end], cache.g[..., :end]
-        if end - start == 1:  # one output: one dot product, r_t = sum_j v_j g_{t-j}
-            acc = torch.promote_types(v.dtype, torch.float32)
-            r = (v.to(acc) * g.to(acc).flip(-1)).sum(-1, keepdim=True).to(v.dtype)
+            r = causal_conv_fft(*self.streams(x))
         else:
-            r = causal_conv_fft(v, g)[..., start:]
-        return self.to_out(r.transpose(1, 2))
+            r = cache.mix(*self.streams(x, cache.tail), lengths)
+            cache.advance_tail(x, lengths)
+        r = r.transpose(0, 1).reshape(self.d_model, -1)  # [D, B L], of which this is a view
+        return torch.addmm(self.to_out.bias, r.t(), self.to_out.weight.t()).view(x.shape)
 
-    def new_cache(self, batch: int, capacity: int) -> FourierCache:
-        """Return an empty cache for `batch` sequences of up to `capacity` tokens."""
-        make = self.to_value.weight.new_zeros
-        shape = (batch, self.d_model, capacity)
-        return FourierCache(make(shape), make(shape), make(batch, self.kernel_size - 1, self.d_model))
+    def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> FourierCache:
+        """Return an empty cache for `batch` sequences of up to `capacity` tokens.
+
+        Args:
+            convolution: "relaxed", O(log^2 L) per token on average, or its slow twin "dot_product", O(L).
+        """
+        if convolution not in _CONVOLUTIONS:
+            raise ValueError(f"unknown convolution {convolution!r}; accepted: {', '.join(_CONVOLUTIONS)}")
+        weight = self.to_value.weight
+        online = _CONVOLUTIONS[convolution](batch, self.d_model, capacity, weight.dtype, weight.device)
+        tail = None if self.pre_conv is None else weight.new_zeros(batch, self.kernel_size - 1, self.d_model)
+        return FourierCache(online, tail)
 
 
 class SlidingWindowAttention(nn.Module):
     """Multi-head attention over the last `window_size` tokens, without biases or positional encoding.
 
     Args:
-        d_model: width D.  n_heads: heads H, D % H must be 0.
+        d_model: width D.
+        n_heads: heads H; D % H must be 0.
         window_size: number of keys that a token sees, itself included.
         backend: as in `attention.sliding_window_attention`.
 
@@ -150,27 +142,25 @@ class SlidingWindowAttention(nn.Module):
         self.to_qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.to_out = nn.Linear(d_model, d_model, bias=False)
 
-    def forward(self, x: Tensor, cache: WindowCache | None = None) -> Tensor:
-        """Attend within `[B, L, D]`; with a cache, its keys and values come before those of x."""
+    def forward(self, x: Tensor, cache: WindowCache | None = None, lengths: Sequence[int] | None = None) -> Tensor:
+        """Attend within `[B, L, D]`; with a cache, its keys and values come before those of x.
+
+        With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
+        """
         _require_input(x, self.d_model)
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
             y = sliding_window_attention(q, k, v, self.window_size, self.backend)
+        elif x.shape[1] == 1:
+            y = cache.step(q, k, v)
         else:
-            old = cache.k.shape[2]
-            k, v = torch.cat([cache.k, k], dim=2), torch.cat([cache.v, v], dim=2)
-            if x.shape[1] == 1:  # at most window_size keys are held, and the query sees them all
-                y = F.scaled_dot_product_attention(q, k, v)
-            else:  # queries for the old positions are not needed; zeros keep the lengths equal
-                y = sliding_window_attention(F.pad(q, (0, 0, old, 0)), k, v, self.window_size, self.backend)[:, :, old:]
-            keep = max(0, k.shape[2] - (self.window_size - 1))
-            cache.k, cache.v = k[:, :, keep:], v[:, :, keep:]
+            y = cache.prefill(q, k, v, lengths, self.backend)
         return self.to_out(y.transpose(1, 2).flatten(2))
 
-    def new_cache(self, batch: int, capacity: int) -> WindowCache:
-        """Return an empty cache for `batch` sequences; `capacity` is not needed, the window bounds it."""
-        empty = self.to_qkv.weight.new_zeros(batch, self.n_heads, 0, self.d_model // self.n_heads)
-        return WindowCache(empty, empty)
+    def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> WindowCache:
+        """Return an empty cache for `batch` sequences; its size is the window's, whatever the other arguments."""
+        shape = (batch, self.n_heads, self.window_size, self.d_model // self.n_heads)
+        return WindowCache(self.to_qkv.weight.new_zeros(shape), self.to_qkv.weight.new_zeros(shape))
 
 
 class SwiGLU(nn.Module):
@@ -208,10 +198,16 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(mixer.d_model)
         self.mlp = SwiGLU(mixer.d_model, hidden)
 
-    def forward(self, x: Tensor, cache: FourierCache | WindowCache | None = None) -> Tensor:
-        """Apply the block to `[B, L, D]`; a cache goes to the mixer."""
-        x = x + self.mixer(self.mixer_norm(x), cache)
+    def forward(self, x: Tensor, cache: FourierCache | WindowCache | None = None,
+                lengths: Sequence[int] | None = None) -> Tensor:
+        """Apply the block to `[B, L, D]`; a cache, and the lengths of its rows, go to the mixer."""
+        x = x + self.mixer(self.mixer_norm(x), cache, lengths)
         return x + self.mlp(self.mlp_norm(x))
+
+
+def _project(layer: nn.Linear, x: Tensor) -> Tensor:
+    """Apply a linear layer to columns: `[D, tokens]` to `[D, tokens]`."""
+    return torch.addmm(layer.bias.unsqueeze(1), layer.weight, x)
 
 
 def _require_heads(d_model: int, n_heads: int) -> None:

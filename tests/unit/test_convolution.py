@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caracal_min.convolution import (
-    _fast_length,
     causal_conv_direct,
     causal_conv_fft,
     causal_conv_right_angle,
@@ -15,6 +14,7 @@ from caracal_min.convolution import (
     linear_conv,
     toeplitz,
 )
+from caracal_min.spectral import fast_length
 
 FAST = [causal_conv_fft, causal_conv_right_angle]
 ALL = [causal_conv_direct, *FAST]
@@ -170,7 +170,7 @@ def test_fast_length_is_the_smallest_smooth_number():
         return n == 1
 
     for n in range(1, 2000):
-        found = _fast_length(n)
+        found = fast_length(n)
         assert found >= n and is_smooth(found) and not any(is_smooth(k) for k in range(n, found))
 
 

@@ -1,0 +1,242 @@
+"""Causal convolution of two sequences that arrive a token at a time, exactly, in O(L log^2 L) for L tokens.
+
+When token t arrives, v_t and g_t become known and r_t = sum over j <= t of v_j g_{t-j} is wanted.  Both operands
+are still growing, so no spectrum can be computed once and for all.  Relaxed (online) multiplication sorts the
+pairs (i, j) by when the later of the two becomes known, and adds them to *future* results in blocks:
+
+    after n tokens, with m the lowest bit of n and l = n - m, the results n ... n + m - 1 receive
+        v[0:m] * g[0:m]                        if l = 0
+        v[l:n] * g[0:2m] + g[l:n] * v[0:2m]    otherwise
+    each by cyclic FFTs of length 2m, whose wrap-around falls on results that are not read.
+
+Blocks shorter than `base` are not worth an FFT: pairs with an index in the current block of `base` tokens are
+summed directly.  What a prompt contributes to later results is the set of blocks n = P, P & (P - 1), ..., 0:
+the nodes of a Fenwick tree.
+
+`DotProductConvolution` is the slow twin: one dot product over the whole past for every token, O(L^2) in all.
+Both keep all of v and g, preallocated; rows of a batch may hold sequences of different lengths.
+
+Read next: `modules`, whose decoding cache holds one of the two.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import torch
+from torch import Tensor
+
+from .convolution import causal_conv_fft
+
+__all__ = ["DotProductConvolution", "RelaxedConvolution", "row_groups"]
+
+# Numbers in one block of padded rows on a CPU: as in `spectral`, its spectra stay in the cache.
+_BLOCK = 1 << 20
+
+
+class _OnlineConvolution:
+    """What both share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks."""
+
+    def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
+                 device: torch.device | str = "cpu"):
+        if min(batch, channels, capacity) < 1:
+            raise ValueError(f"batch={batch}, channels={channels}, capacity={capacity}; give whole numbers >= 1")
+        self.capacity = capacity
+        self.lengths = [0] * batch
+        self.arithmetic = torch.promote_types(dtype, torch.float32)
+        self.streams = torch.zeros(2, batch, channels, capacity, dtype=dtype, device=device)  # v and g
+
+    def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
+        """Append several tokens at once, by the parallel convolution.
+
+        Args:
+            v, g: content and gate of the new tokens, `[B, D, P]`, P >= 1.
+            lengths: how many of them each row takes, 1 to P; the rest of a row is ignored.  Default: all.
+
+        Returns:
+            r at the new tokens, `[B, D, P]`; entries beyond the length of a row are zero.
+
+        Raises:
+            ValueError: wrong shapes, lengths out of range, or more tokens than the capacity.
+        """
+        lengths = self._require(v, g, lengths)
+        r = torch.zeros_like(v)
+        for start, count, rows in row_groups(self.lengths, lengths):
+            both = torch.stack([v[rows, :, :count], g[rows, :, :count]])
+            self._append(rows, start, both)
+            if start:
+                both = torch.stack(self._read(rows, start + count))
+            r[rows, :, :count] = causal_conv_fft(both[0], both[1])[..., start:]
+        self.lengths = [n + c for n, c in zip(self.lengths, lengths, strict=True)]
+        return r
+
+    def step(self, v: Tensor, g: Tensor) -> Tensor:
+        """Append one token to every row: `[B, D]` content and gate in, r of that token `[B, D]` out.
+
+        Raises:
+            ValueError: wrong shapes, or a row that is full.
+        """
+        if v.shape != self.streams.shape[1:3] or g.shape != v.shape:
+            raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
+                             f"this convolution takes {list(self.streams.shape[1:3])} for both")
+        self._require_room(max(self.lengths) + 1)
+        both = torch.stack([v, g])
+        r = [self._step(rows, t, both[:, rows]) for t, _, rows in row_groups(self.lengths, [1] * len(self.lengths))]
+        self.lengths = [n + 1 for n in self.lengths]
+        return torch.cat(r).to(v.dtype) if len(r) > 1 else r[0].to(v.dtype)
+
+    def _require(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> list[int]:
+        _, batch, channels, _ = self.streams.shape
+        if v.shape != g.shape or v.ndim != 3 or v.shape[:2] != (batch, channels) or v.shape[2] < 1:
+            raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
+                             f"this convolution takes [{batch}, {channels}, tokens], one shape for both")
+        counts = [v.shape[2]] * batch if lengths is None else [int(n) for n in lengths]
+        if len(counts) != batch or not all(1 <= c <= v.shape[2] for c in counts):
+            raise ValueError(f"lengths={counts} for {batch} rows of {v.shape[2]} tokens; "
+                             f"give {batch} numbers from 1 to {v.shape[2]}")
+        self._require_room(max(n + c for n, c in zip(self.lengths, counts, strict=True)))
+        return counts
+
+    def _require_room(self, tokens: int) -> None:
+        if tokens > self.capacity:
+            raise ValueError(f"{tokens} tokens do not fit a cache for {self.capacity}; make the cache longer")
+
+    def _append(self, rows: slice, start: int, both: Tensor) -> None:
+        """Store v and g, stacked to `[2, rows, D, count]`, from token `start` on."""
+        raise NotImplementedError
+
+    def _read(self, rows: slice, end: int) -> tuple[Tensor, Tensor]:
+        """Return the first `end` tokens of v and of g, `[rows, D, end]`."""
+        raise NotImplementedError
+
+    def _step(self, rows: slice, t: int, both: Tensor) -> Tensor:
+        """Store token t, `[2, rows, D]`, and return r_t, `[rows, D]`."""
+        raise NotImplementedError
+
+
+class DotProductConvolution(_OnlineConvolution):
+    """Online causal convolution by one dot product per token: O(t) for token t.
+
+    Args:
+        batch, channels: rows B and channels D.
+        capacity: most tokens per row.
+        dtype: of the stored streams; sums are taken in at least float32.
+        device: where the streams are stored.
+
+    Raises:
+        ValueError: a size below 1.
+
+    Source: the sum of Caracal, Section 4.2, for one t.
+    """
+
+    def _append(self, rows, start, both):
+        end = start + both.shape[-1]
+        self.streams[0, rows, :, start:end] = both[0]
+        # g is stored backwards, so that both factors of the dot product are read forwards
+        self.streams[1, rows, :, self.capacity - end:self.capacity - start] = both[1].flip(-1)
+
+    def _read(self, rows, end):
+        return self.streams[0, rows, :, :end], self.streams[1, rows, :, self.capacity - end:].flip(-1)
+
+    def _step(self, rows, t, both):
+        self._append(rows, t, both.unsqueeze(-1))
+        v = self.streams[0, rows, :, :t + 1].to(self.arithmetic)
+        g = self.streams[1, rows, :, self.capacity - t - 1:].to(self.arithmetic)
+        return torch.einsum("bdt,bdt->bd", v, g)
+
+
+class RelaxedConvolution(_OnlineConvolution):
+    """Online causal convolution by relaxed multiplication: O(log^2 L) per token on average.
+
+    Args:
+        batch, channels, capacity, dtype, device: as `DotProductConvolution`.
+        base: tokens per directly summed block, a power of two.
+
+    A token that completes a large block pays for it: the cost is even only on average over 2^k tokens.
+
+    Raises:
+        ValueError: a size below 1, or a base that is no power of two.
+
+    Source: relaxed multiplication (van der Hoeven), with both operands online; the blocks of a prompt form a
+    Fenwick tree.  Not in the paper.
+    """
+
+    def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
+                 device: torch.device | str = "cpu", base: int = 32):
+        super().__init__(batch, channels, capacity, dtype, device)
+        if base < 1 or base & (base - 1):
+            raise ValueError(f"base={base}; give a power of two")
+        self.base = base
+        # What a step reads and writes is kept together, time first: the tokens of the current block, what earlier
+        # blocks add to its results, and the first tokens of g and of v, backwards, that its tokens are paired with.
+        self.block = torch.zeros(base, 2, batch, channels, dtype=self.arithmetic, device=device)
+        self.due = torch.zeros(base, batch, channels, dtype=self.arithmetic, device=device)
+        self.heads = torch.zeros_like(self.block)
+        self.pending = torch.zeros(batch, channels, capacity, dtype=self.arithmetic, device=device)
+
+    def _read(self, rows, end):
+        return self.streams[0, rows, :, :end], self.streams[1, rows, :, :end]
+
+    def _append(self, rows, start, both):
+        end = start + both.shape[-1]
+        self._store_block(rows, start - start % self.base, start)
+        self.streams[:, rows, :, start:end] = both
+        self.pending[rows, :, end:] = 0
+        n = last = end - end % self.base
+        while n:
+            self._add_block(rows, n)
+            n &= n - 1
+        self._open_block(rows, last)
+        self.block[:end - last, :, rows] = self.streams[:, rows, :, last:end].movedim(-1, 0).to(self.arithmetic)
+        head = self.streams[:, rows, :, :min(end, self.base)].to(self.arithmetic)
+        self.heads[self.base - head.shape[-1]:, :, rows] = head.flip(0, -1).movedim(-1, 0)
+
+    def _step(self, rows, t, both):
+        i = t % self.base
+        self.block[i, :, rows] = both
+        if t < self.base:
+            self.heads[self.base - 1 - t, :, rows] = both.flip(0)
+        pairs = self.block[:i + 1, :, rows] * self.heads[self.base - 1 - i:, :, rows]
+        # In the first block both products hold the same pairs, and nothing is due.
+        r = pairs[:, 0].sum(0) if t < self.base else pairs.sum((0, 1)) + self.due[i, rows]
+        if i == self.base - 1:
+            self._store_block(rows, t - i, t + 1)
+            self._add_block(rows, t + 1)
+            self._open_block(rows, t + 1)
+        return r
+
+    def _store_block(self, rows: slice, start: int, end: int) -> None:
+        """Copy the tokens of the current block, which are those from `start` to `end`, to the streams."""
+        self.streams[:, rows, :, start:end] = self.block[:end - start, :, rows].movedim(0, -1).to(self.streams.dtype)
+
+    def _open_block(self, rows: slice, start: int) -> None:
+        """Fetch what is due to the results of the block that starts at token `start`."""
+        due = self.pending[rows, :, start:start + self.base]
+        self.due[:due.shape[-1], rows] = due.movedim(-1, 0)
+
+    def _add_block(self, rows: slice, n: int) -> None:
+        """Add to results n ... n + m - 1 what the last m of n tokens contribute, m being the lowest bit of n."""
+        m = n & -n
+        end = min(n + m, self.capacity)
+        if end <= n:
+            return
+        channels = max(1, _BLOCK // (4 * m)) if self.streams.device.type == "cpu" else self.streams.shape[2]
+        for first in range(0, self.streams.shape[2], channels):
+            some = slice(first, first + channels)
+            new = torch.fft.rfft(self.streams[:, rows, some, n - m:n].to(self.arithmetic), n=2 * m)
+            if n == m:
+                product = new[0] * new[1]
+            else:
+                old = torch.fft.rfft(self.streams[:, rows, some, :2 * m].to(self.arithmetic))
+                product = (new[0] * old[1]).addcmul_(new[1], old[0])
+            self.pending[rows, some, n:end] += torch.fft.irfft(product, n=2 * m)[..., m:m + end - n]
+
+
+def row_groups(lengths: Sequence[int], counts: Sequence[int]) -> Iterator[tuple[int, int, slice]]:
+    """Group neighbouring rows of a batch that hold equally many tokens and take equally many more.
+
+    Yields (tokens held, tokens taken, rows): a single group, of all rows, where no prompt differs in length.
+    """
+    end = 0
+    for (held, taken), rows in itertools.groupby(zip(lengths, counts, strict=True)):
+        start, end = end, end + len(list(rows))
+        yield held, taken, slice(start, end)

@@ -1,0 +1,127 @@
+"""The operator behind `causal_conv_fft`: one node for autograd, for `torch.compile` and for `torch.export`.
+
+Three things make it several times faster than the same five steps left to autograd, and lighter:
+
+    its own backward   The derivative of a causal convolution is a causal convolution run backwards in time,
+                           dv = flip(conv(flip(dr), g)),    dg = flip(conv(flip(dr), v)),
+                       so v and g are all that is kept, in the precision they came in: no complex spectra.
+    blocks of rows     On a CPU the rows are transformed in blocks whose spectra stay in the cache.
+    time last          Every transform runs along contiguous memory.  Casting, padding with zeros and the
+                       change of layout, if the input needs one, are a single write.
+
+Calling the operator twice over, the backward of its backward is written with the operator again: it is its
+own derivative to every order.
+
+Symbols: v, g the streams, r their causal convolution, L the length, N the number of FFT points.
+
+Read next: `convolution`.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+__all__ = ["causal_conv", "fast_length"]
+
+# Numbers in one padded block of rows, by kind of device.  On two CPU cores 2^19 to 2^20 was fastest at every length
+# from 512 to 8192: smaller blocks wait for threads, larger ones leave the cache and page in fresh memory.
+_BLOCK = {"cpu": 1 << 20}
+
+
+@torch.library.custom_op("caracal::causal_conv", mutates_args=())
+def causal_conv(v: Tensor, g: Tensor) -> Tensor:
+    """Convolve causally, r_t = sum over j <= t of v_j g_{t-j}, with FFTs in at least float32.
+
+    Args:
+        v, g: streams of one shape `[..., L]`, L >= 1, and one floating dtype.
+
+    Returns:
+        r, `[..., L]`, contiguous, same dtype.
+
+    Source: Caracal, Section 3.2, Steps 3 and 4, with N >= 2L - 1 points.
+    """
+    r = torch.empty_like(v)
+    for v_, g_, r_ in _blocks(v, g, r):
+        r_.copy_(_truncated(_spectrum(v_).mul_(_spectrum(g_)), r_.shape[-1]))
+    return r
+
+
+@torch.library.custom_op("caracal::causal_conv_backward", mutates_args=())
+def causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients (dv, dg) of `causal_conv` for the gradient dr of its result; all `[..., L]`."""
+    dv, dg = torch.empty_like(v), torch.empty_like(g)
+    for dr_, v_, g_, dv_, dg_ in _blocks(dr, v, g, dv, dg):
+        reversed_ = _spectrum(dr_, flip=True)
+        for other, gradient in ((g_, dv_), (v_, dg_)):
+            gradient.copy_(_truncated(_spectrum(other).mul_(reversed_), gradient.shape[-1]).flip(-1))
+    return dv, dg
+
+
+def _spectrum(x: Tensor, flip: bool = False) -> Tensor:
+    """Return the half spectrum of `x` `[..., L]`, cast and padded with zeros in one write."""
+    length = x.shape[-1]
+    n = fast_length(2 * length - 1)
+    padded = torch.empty((*x.shape[:-1], n), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+    padded[..., :length] = x.flip(-1) if flip else x
+    padded[..., length:] = 0
+    return torch.fft.rfft(padded)
+
+
+def _truncated(spectrum: Tensor, length: int) -> Tensor:
+    return torch.fft.irfft(spectrum, n=fast_length(2 * length - 1))[..., :length]
+
+
+def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Cut tensors of one shape `[..., C, L]` into blocks of rows, as views; results are written into the last ones."""
+    length = tensors[0].shape[-1]
+    flat = [x.reshape(-1, x.shape[-2] if x.ndim > 1 else 1, length) for x in tensors]
+    batch, channels = flat[0].shape[:2]
+    budget = _BLOCK.get(tensors[0].device.type)
+    rows = batch * channels if budget is None else max(1, budget // fast_length(2 * length - 1))
+    together = max(1, rows // max(1, channels))
+    for i in range(0, batch, together):
+        for j in range(0, channels, rows):
+            yield tuple(x[i:i + together, j:j + rows] for x in flat)
+
+
+def fast_length(minimum: int) -> int:
+    """Return the smallest 2^a 3^b 5^c >= minimum, a length that every FFT library handles well."""
+    best = 1 << (minimum - 1).bit_length()
+    five = 1
+    while five < best:
+        three = five
+        while three < best:
+            candidate = three << max(0, (-(-minimum // three) - 1).bit_length())
+            best = min(best, candidate)
+            three *= 3
+        five *= 5
+    return best
+
+
+@causal_conv.register_fake
+def _(v, g):
+    return torch.empty(v.shape, dtype=v.dtype, device=v.device)
+
+
+@causal_conv_backward.register_fake
+def _(dr, v, g):
+    return tuple(torch.empty(v.shape, dtype=v.dtype, device=v.device) for _ in range(2))
+
+
+def _keep(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _causal_conv_gradient(ctx, dr):
+    return causal_conv_backward(dr, *ctx.saved_tensors)
+
+
+def _backward_gradient(ctx, ddv, ddg):
+    dr, v, g = ctx.saved_tensors
+    d_v, d_g = causal_conv_backward(dr, ddv, ddg)
+    return causal_conv(ddv, g) + causal_conv(v, ddg), d_v, d_g
+
+
+causal_conv.register_autograd(_causal_conv_gradient, setup_context=_keep)
+causal_conv_backward.register_autograd(_backward_gradient, setup_context=_keep)
