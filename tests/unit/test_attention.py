@@ -1,8 +1,13 @@
 """Sliding-window attention against the masked softmax written out."""
 
+import sys
+import types
+import warnings
+
 import pytest
 import torch
 
+from caracal_min import attention
 from caracal_min.attention import sliding_window_attention
 
 
@@ -15,34 +20,97 @@ def masked_softmax(q, k, v, window):
     return scores.softmax(-1) @ v
 
 
-def qkv(length, dtype=torch.float64, seed=0):
+def qkv(length, dtype=torch.float64, seed=0, channels=8):
     draw = torch.Generator().manual_seed(seed)
-    return torch.randn(3, 2, 3, length, 8, generator=draw, dtype=dtype).unbind(0)
+    return torch.randn(3, 2, 3, length, channels, generator=draw, dtype=dtype).unbind(0)
 
 
-@pytest.mark.parametrize("window", [1, 2, 7, 16, 64])
-@pytest.mark.parametrize("length", [1, 2, 7, 8, 15, 16, 17, 33, 50])
-def test_blocked_equals_the_formula(length, window):
-    q, k, v = qkv(length)
-    found = sliding_window_attention(q, k, v, window, "blocked")
-    assert torch.allclose(found, masked_softmax(q, k, v, window), atol=1e-12)
+def flash_attn_func(q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1)):
+    """What the flash-attn package documents, in its layout (B, L, H, d): query i sees keys i - left to i + right."""
+    i, j = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])
+    left, right = window_size
+    hidden = (i - j > left) if left >= 0 else torch.zeros_like(i - j, dtype=torch.bool)
+    hidden |= (j - i > right) if right >= 0 else torch.zeros_like(hidden)
+    hidden |= (j > i) if causal else torch.zeros_like(hidden)
+    scores = torch.einsum("bihd,bjhd->bhij", q, k) * (softmax_scale or q.shape[-1] ** -0.5)
+    return torch.einsum("bhij,bjhd->bihd", scores.masked_fill(hidden, float("-inf")).softmax(-1), v)
 
 
-def test_blocked_gradients_equal_the_formula():
-    inputs = [x.clone().requires_grad_() for x in qkv(37)]
-    found = torch.autograd.grad(sliding_window_attention(*inputs, 9).square().sum(), inputs)
+@pytest.fixture(params=["blocked", "flex", "flash"])
+def backend(request, monkeypatch):
+    """Each backend by name.  On a CPU flex runs uncompiled, and flash meets a stand-in for its package."""
+    if request.param == "flash":
+        monkeypatch.setattr(attention, "_flash_runs", lambda q: True)
+        monkeypatch.setitem(sys.modules, "flash_attn", types.SimpleNamespace(flash_attn_func=flash_attn_func))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*flex_attention called without torch.compile")
+        yield request.param
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+@pytest.mark.parametrize("window", [1, 2, 7, 16, 64, 200])
+@pytest.mark.parametrize("length", [1, 2, 7, 16, 17, 50, 128, 300])
+def test_backends_equal_the_formula(backend, length, window, dtype, tolerance):
+    q, k, v = qkv(length, dtype)
+    found = sliding_window_attention(q, k, v, window, backend)
+    assert torch.allclose(found, masked_softmax(q, k, v, window), atol=tolerance)
+
+
+def test_gradients_equal_the_formula(backend):
+    if backend == "flex":
+        pytest.skip("FlexAttention has no backward pass on a CPU")
+    inputs = [x.clone().requires_grad_() for x in qkv(150)]
+    found = torch.autograd.grad(sliding_window_attention(*inputs, 9, backend).square().sum(), inputs)
     expected = torch.autograd.grad(masked_softmax(*inputs, 9).square().sum(), inputs)
     for a, b in zip(found, expected, strict=True):
         assert torch.allclose(a, b, atol=1e-11)
 
 
-def test_window_counts_the_token_itself():
-    """With window 256, token 300 sees tokens 45 to 300 and no other: gradients are exactly zero elsewhere."""
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", ["blocked", "flex", "flash"])
+def test_backends_agree_on_a_gpu(name):
+    inputs = [x.cuda().requires_grad_() for x in qkv(1000, torch.bfloat16, channels=64)]
+    if name == "flash" and not attention._flash_runs(inputs[0]):
+        pytest.skip("needs the flash-attn package")
+    exact = [x.detach().double().cpu().requires_grad_() for x in inputs]
+    found, expected = sliding_window_attention(*inputs, 256, name), masked_softmax(*exact, 256)
+    dy = torch.randn_like(found)
+    pairs = zip((found, *torch.autograd.grad(found, inputs, dy)),
+                (expected, *torch.autograd.grad(expected, exact, dy.double().cpu())), strict=True)
+    for a, b in pairs:
+        assert (a.double().cpu() - b).square().mean().sqrt() < 1e-2 * b.square().mean().sqrt()
+
+
+def test_automatic_choice(monkeypatch):
+    class Seen:
+        dtype, is_cuda = torch.bfloat16, True
+
+    q = Seen()
+    monkeypatch.setattr(attention, "find_spec", lambda name: None)
+    assert attention._choose(torch.ones(1)) == "blocked" and attention._choose(q) == "blocked"
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    assert attention._choose(torch.ones(1)) == "blocked" and attention._choose(q) == "flex"
+    monkeypatch.setattr(attention, "find_spec", lambda name: object())
+    assert attention._choose(q) == "flash"
+    q.dtype = torch.float32
+    assert attention._choose(q) == "flex"
+
+
+def test_flash_says_what_it_needs():
+    x = torch.randn(1, 1, 4, 8)
+    with pytest.raises(RuntimeError, match="needs the flash-attn package and float16 or bfloat16 on CUDA; got float32"):
+        sliding_window_attention(x, x, x, 2, "flash")
+
+
+def test_window_counts_the_token_itself(backend):
+    """With window 256, token 300 sees tokens 45 to 300 and no other: changes elsewhere change nothing at all."""
     q, k, v = qkv(400)
-    v.requires_grad_()
-    (grad,) = torch.autograd.grad(sliding_window_attention(q, k, v, 256)[:, :, 300].sum(), v)
-    seen = (grad.abs().sum((0, 1, 3)) > 0).nonzero().flatten()
-    assert seen.tolist() == list(range(45, 301))
+    before = sliding_window_attention(q, k, v, 256, backend)[:, :, 300]
+    for j in (0, 43, 44, 45, 46, 299, 300, 301, 399):
+        changed = v.clone()
+        changed[:, :, j] += 1.0
+        moved = not torch.equal(sliding_window_attention(q, k, changed, 256, backend)[:, :, 300], before)
+        assert moved == (45 <= j <= 300)
 
 
 def test_memory_does_not_grow_with_the_square_of_the_length():
@@ -69,7 +137,7 @@ def test_memory_does_not_grow_with_the_square_of_the_length():
     "change, words",
     [
         (dict(window=0), ["window=0", ">= 1"]),
-        (dict(backend="magic"), ["magic", "auto", "blocked"]),
+        (dict(backend="magic"), ["magic", "auto, blocked, flex, flash"]),
         (dict(k=torch.randn(2, 3, 6, 8)), ["(2, 3, 6, 8)", "equal"]),
         (dict(v=torch.randn(2, 3, 5, 8).half()), ["float16", "one floating-point dtype"]),
         (dict(q=torch.randn(3, 5, 8)), ["(3, 5, 8)", "[batch, heads, length, channels]"]),

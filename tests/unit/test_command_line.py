@@ -71,10 +71,7 @@ while queue:  # the four, and what they themselves require
     queue += [re.match(r"[\\w.-]+", r)[0] for r in needs if "extra ==" not in r]
 tops = {top for top, dists in md.packages_distributions().items()
         if not any(re.sub(r"[-_.]+", "-", d).lower() in allowed | {"caracal-min"} for d in dists)}
-class Refuse:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in tops: raise ModuleNotFoundError("refused: " + name)
-sys.meta_path.insert(0, Refuse())
+sys.modules.update(dict.fromkeys(tops))  # None: importing it fails, asking whether it exists does not
 assert {"matplotlib", "tyro", "anywidget"} <= tops, tops
 import torch, caracal_min, caracal_min.training, caracal_min.viz
 print(caracal_min.Caracal.from_preset("nano")(torch.tensor([[1, 2]]))[0].shape)

@@ -14,7 +14,6 @@ from caracal_min.convolution import (
     linear_conv,
     toeplitz,
 )
-from caracal_min.spectral import fast_length
 
 FAST = [causal_conv_fft, causal_conv_right_angle]
 ALL = [causal_conv_direct, *FAST]
@@ -160,25 +159,6 @@ def test_two_l_minus_one_points_are_needed():
     expected = causal_conv_direct(v, g)
     assert torch.allclose(circular_conv(v, g, 31)[:16], expected, atol=1e-12)
     assert not torch.allclose(circular_conv(v, g, 30)[:16], expected, atol=1e-3)
-
-
-def test_fast_length_is_the_smallest_smooth_number():
-    def is_smooth(n):
-        for p in (2, 3, 5):
-            while n % p == 0:
-                n //= p
-        return n == 1
-
-    for n in range(1, 2000):
-        found = fast_length(n)
-        assert found >= n and is_smooth(found) and not any(is_smooth(k) for k in range(n, found))
-
-
-@pytest.mark.parametrize("conv", FAST)
-def test_compiled_equals_eager(conv):
-    v, g = pair(33, dtype=torch.float32)
-    compiled = torch.compile(conv, backend="aot_eager")
-    assert torch.equal(compiled(v, g), conv(v, g))
 
 
 @pytest.mark.parametrize(

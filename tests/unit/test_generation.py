@@ -15,19 +15,40 @@ def model(**changes) -> Caracal:
     return Caracal(CaracalConfig(**{**config, **changes})).eval()
 
 
+VARIANTS = [{}, dict(fourier_per_attention=None), dict(positional_encoding="learned"), dict(pre_conv=False)]
+# The largest difference of a logit, whose own size is about 1.
+TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-4}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("convolution", ["relaxed", "dot_product"])
 @settings(max_examples=25, deadline=None)
-@given(st.integers(1, 25), st.integers(1, 25), st.integers(0, 50),
-       st.sampled_from([{}, dict(fourier_per_attention=None), dict(positional_encoding="learned"),
-                        dict(pre_conv=False)]))
-def test_teacher_forced_steps_equal_the_parallel_pass(prompt, new, seed, changes):
-    """Before and after the window of 6 fills; float64, so that only exactness can pass."""
-    m = model(**changes).double()
-    tokens = torch.randint(40, (2, prompt + new), generator=torch.Generator().manual_seed(seed))
-    caches = m.new_caches(2, prompt + new)
-    parts = [m.logits(tokens[:, :prompt], caches)]
-    parts += [m.logits(tokens[:, t:t + 1], caches) for t in range(prompt, prompt + new)]
-    assert m.seen(caches) == prompt + new
-    assert torch.allclose(torch.cat(parts, dim=1), m.logits(tokens), atol=1e-11)
+@given(data=st.data())
+def test_teacher_forced_steps_equal_the_parallel_pass(dtype, convolution, data):
+    """Prompts of any lengths in one batch, then steps: before and after the window of 6 and the base of 32 fill."""
+    m = model(**data.draw(st.sampled_from(VARIANTS))).to(dtype)
+    prompts = data.draw(st.lists(st.integers(1, 45), min_size=1, max_size=3))
+    new = data.draw(st.integers(1, 40))
+    tokens = torch.randint(40, (len(prompts), max(prompts) + new),
+                           generator=torch.Generator().manual_seed(data.draw(st.integers(0, 50))))
+    caches = m.new_caches(len(prompts), max(prompts) + new, convolution)
+    first = m.logits(tokens[:, :max(prompts)], caches, prompts)
+    steps = [m.logits(torch.stack([tokens[i, n + s] for i, n in enumerate(prompts)])[:, None], caches)
+             for s in range(new)]
+    assert m.seen(caches) == [n + new for n in prompts]
+    expected = m.logits(tokens)
+    for i, n in enumerate(prompts):
+        found = torch.cat([first[i, :n], *(y[i] for y in steps)])
+        assert torch.allclose(found, expected[i, :n + new], atol=TOLERANCE[dtype], rtol=0)
+
+
+def test_prompts_of_different_lengths_are_continued_as_if_alone():
+    m = model().double()
+    prompts = [[1, 2, 3], [4], list(range(30)), torch.tensor([7, 8])]
+    together = m.generate(prompts, 12, temperature=0.0)
+    for prompt, row in zip(prompts, together, strict=True):
+        assert torch.equal(row[None], m.generate(torch.as_tensor(prompt)[None], 12, temperature=0.0))
+    assert [r.tolist() for r in m.generate([[1], [2, 3]], 0)] == [[1], [2, 3]]
 
 
 def test_greedy_equals_rerunning_the_whole_model():
@@ -96,6 +117,10 @@ def test_filters():
     (dict(max_new_tokens=-1), ["max_new_tokens=-1"]),
     (dict(prompt=torch.tensor([1, 2])), ["prompt", "(2,)"]),
     (dict(prompt=torch.tensor([[99]])), ["prompt", "id 99"]),
+    (dict(prompt=[[1], []]), ["prompt", "(0,)", "at least one id"]),
+    (dict(prompt=[]), ["prompt", "at least one sequence"]),
+    (dict(prompt=[[1.5]]), ["prompt", "ids"]),
+    (dict(convolution="magic"), ["magic", "relaxed, dot_product"]),
 ])
 def test_bad_options_get_one_clear_line(options, words):
     with pytest.raises(ValueError) as caught:

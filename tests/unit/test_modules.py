@@ -90,10 +90,29 @@ def test_window_cache_stays_small_and_fourier_cache_refuses_overflow():
     cache = attention.new_cache(1, 100)
     for _ in range(20):
         attention(torch.randn(1, 3, 16, dtype=torch.float64), cache)
-    assert cache.k.shape[2] == cache.v.shape[2] == 5
+    assert cache.k.shape == cache.v.shape == (1, 4, 6, 4) and cache.lengths == [60]
     layer = fourier()
     with pytest.raises(ValueError, match="5 tokens do not fit a cache for 4"):
         layer(torch.randn(1, 5, 16, dtype=torch.float64), layer.new_cache(1, 4))
+    with pytest.raises(ValueError, match="unknown convolution 'magic'; accepted: relaxed, dot_product"):
+        layer.new_cache(1, 4, "magic")
+
+
+@pytest.mark.parametrize("layer", [fourier(), fourier(pre_conv=False), SlidingWindowAttention(16, 4, 6).double()])
+def test_rows_of_different_lengths_do_not_meet(layer):
+    """Three rows of 1, 9 and 4 tokens, then steps: each row is what it would be alone; NaN beyond a row is harmless."""
+    x = torch.randn(3, 20, 16, dtype=torch.float64)
+    lengths = [1, 9, 4]
+    padded = x[:, :9].clone()
+    for row, n in zip(padded, lengths, strict=True):
+        row[n:] = float("nan")
+    cache = layer.new_cache(3, 20)
+    first = layer(padded, cache, lengths)
+    steps = [layer(torch.stack([x[i, n + s] for i, n in enumerate(lengths)])[:, None], cache) for s in range(11)]
+    alone = layer(x)
+    for i, n in enumerate(lengths):
+        found = torch.cat([first[i, :n], *(y[i] for y in steps)])
+        assert torch.allclose(found, alone[i, :n + 11], atol=1e-12)
 
 
 def test_bfloat16_stays_bfloat16_with_the_convolution_in_float32():

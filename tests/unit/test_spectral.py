@@ -1,0 +1,110 @@
+"""The operator: its derivatives to second order, what it keeps, how it behaves under PyTorch's compilers."""
+
+import warnings
+
+import pytest
+import torch
+
+from caracal_min import spectral
+from caracal_min.convolution import causal_conv_direct, causal_conv_fft
+from caracal_min.spectral import causal_conv, causal_conv_backward, fast_length
+
+
+def pair(*shape, dtype=torch.float64, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    return torch.randn(2, *shape, generator=draw, dtype=torch.float64).to(dtype).unbind(0)
+
+
+def relative_error(found, expected):
+    return ((found.double() - expected).square().mean() / expected.square().mean()).sqrt().item()
+
+
+# The backward pass rounds its result to the dtype once, as the forward does; float32 also rounds inside the FFT.
+TOLERANCE = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 5e-4, torch.bfloat16: 4e-3}
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("shape", [(1,), (2, 3, 1), (2, 3, 97), (5, 100), (2, 1, 3, 64), (513,)])
+def test_gradients_equal_those_of_the_sum(dtype, shape):
+    v, g = (x.requires_grad_() for x in pair(*shape, dtype=dtype))
+    dr = pair(*shape, dtype=dtype, seed=1)[0]
+    found = torch.autograd.grad(causal_conv(v, g), (v, g), dr)
+    exact = [x.detach().double().requires_grad_() for x in (v, g)]
+    expected = torch.autograd.grad(causal_conv_direct(*exact), exact, dr.double())
+    for a, b in zip(found, expected, strict=True):
+        assert a.dtype == dtype and relative_error(a, b) < TOLERANCE[dtype]
+
+
+@pytest.mark.parametrize("length", [1, 2, 7, 12])
+def test_gradcheck_to_second_order(length):
+    v, g = (x.requires_grad_() for x in pair(2, length))
+    assert torch.autograd.gradcheck(causal_conv, (v, g))
+    assert torch.autograd.gradgradcheck(causal_conv, (v, g))
+
+
+def test_third_derivative_is_zero_and_mixed_second_is_not():
+    """r is bilinear: differentiated once in v and once in g it is constant."""
+    v, g = (x.requires_grad_() for x in pair(6))
+    (dv,) = torch.autograd.grad(causal_conv(v, g).sum(), v, create_graph=True)
+    (mixed,) = torch.autograd.grad(dv.square().sum(), g, create_graph=True)
+    assert mixed.abs().max() > 0.1
+    (again,) = torch.autograd.grad(mixed.sum(), v, allow_unused=True)
+    assert again is None or again.abs().max() == 0
+
+
+def test_only_the_streams_are_kept_and_in_their_own_precision():
+    v, g = (x.requires_grad_() for x in pair(2, 3, 50, dtype=torch.bfloat16))
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        causal_conv_fft(v, g)
+    assert len(kept) == 2 and all(t.dtype == torch.bfloat16 and t.shape == v.shape for t in kept)
+
+
+@pytest.mark.parametrize("budget", [1, 40, 300, 10_000])
+def test_blocks_of_any_size_give_the_same(monkeypatch, budget):
+    """Blocks of one row, of some channels, of several batch entries, of everything; also from strided streams."""
+    v, g = pair(4, 20, 6)
+    monkeypatch.setitem(spectral._BLOCK, "cpu", budget)
+    expected = causal_conv_direct(v, g)
+    assert torch.allclose(causal_conv(v, g), expected, atol=1e-13)
+    strided = [x.transpose(0, 1).contiguous().transpose(0, 1) for x in (v, g)]
+    found = causal_conv(*strided)
+    assert torch.allclose(found, expected, atol=1e-13) and found.stride() == strided[0].stride()
+    dv, dg = causal_conv_backward(expected, *strided)
+    assert torch.allclose(dv, causal_conv_direct(expected.flip(-1), g).flip(-1), atol=1e-12)
+    assert torch.allclose(dg, causal_conv_direct(expected.flip(-1), v).flip(-1), atol=1e-12)
+
+
+def test_operators_are_registered_as_pytorch_asks():
+    v, g = (x.requires_grad_() for x in pair(2, 3, 8))
+    torch.library.opcheck(torch.ops.caracal.causal_conv.default, (v, g))
+    torch.library.opcheck(torch.ops.caracal.causal_conv_backward.default, (v.detach().requires_grad_(), v, g))
+
+
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiles_as_one_graph_without_a_warning(backend):
+    v, g = (x.requires_grad_() for x in pair(3, 33, dtype=torch.float32))
+
+    def loss(v, g):
+        return causal_conv_fft(2 * v, g.sin()).square().sum()
+
+    torch._dynamo.reset()
+    expected = torch.autograd.grad(loss(v, g), (v, g))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DeprecationWarning)  # PyTorch's own, from importing its compiler
+        found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend=backend)(v, g), (v, g))
+    for a, b in zip(found, expected, strict=True):
+        assert relative_error(a, b.double()) < 1e-6
+
+
+def test_fast_length_is_the_smallest_smooth_number():
+    def is_smooth(n):
+        for p in (2, 3, 5):
+            while n % p == 0:
+                n //= p
+        return n == 1
+
+    for n in range(1, 2000):
+        found = fast_length(n)
+        assert found >= n and is_smooth(found) and not any(is_smooth(k) for k in range(n, found))
