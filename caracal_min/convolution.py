@@ -182,7 +182,7 @@ def _require_pair(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tenso
     except RuntimeError:
         raise ValueError(f"leading shapes {tuple(v.shape[:-1])} of v and {tuple(g.shape[:-1])} of g "
                          "do not broadcast; make them equal or 1") from None
-    return v, g, torch.promote_types(v.dtype, g.dtype)
+    return v, g, v.dtype if v.dtype == g.dtype else torch.promote_types(v.dtype, g.dtype)
 
 
 def _prepare(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Tensor, torch.dtype]:

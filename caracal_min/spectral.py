@@ -37,7 +37,7 @@ def causal_conv(v: Tensor, g: Tensor) -> Tensor:
         v, g: streams of one shape `[..., L]`, L >= 1, and one floating dtype.
 
     Returns:
-        r, `[..., L]`, contiguous, same dtype.
+        r, `[..., L]`, same dtype, laid out in memory as v.
 
     Source: Caracal, Section 3.2, Steps 3 and 4, with N >= 2L - 1 points.
     """
@@ -101,12 +101,12 @@ def fast_length(minimum: int) -> int:
 
 @causal_conv.register_fake
 def _(v, g):
-    return torch.empty(v.shape, dtype=v.dtype, device=v.device)
+    return torch.empty_like(v)
 
 
 @causal_conv_backward.register_fake
 def _(dr, v, g):
-    return tuple(torch.empty(v.shape, dtype=v.dtype, device=v.device) for _ in range(2))
+    return torch.empty_like(v), torch.empty_like(g)
 
 
 def _keep(ctx, inputs, output):

@@ -75,8 +75,11 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, budget):
     assert torch.allclose(dg, causal_conv_direct(expected.flip(-1), v).flip(-1), atol=1e-12)
 
 
-def test_operators_are_registered_as_pytorch_asks():
+@pytest.mark.parametrize("strided", [False, True])
+def test_operators_are_registered_as_pytorch_asks(strided):
     v, g = (x.requires_grad_() for x in pair(2, 3, 8))
+    if strided:
+        v, g = (x.detach().transpose(0, 1).contiguous().transpose(0, 1).requires_grad_() for x in (v, g))
     torch.library.opcheck(torch.ops.caracal.causal_conv.default, (v, g))
     torch.library.opcheck(torch.ops.caracal.causal_conv_backward.default, (v.detach().requires_grad_(), v, g))
 
