@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from .attention import sliding_window_attention
 from .caches import FourierCache, WindowCache
@@ -84,11 +85,18 @@ class MultiHeadFourier(nn.Module):
         v = _project(self.to_value, x)
         g = _project(self.to_gate, x)
         if self.gate_mix is not None:
-            heads, channels = self.n_heads, width // self.n_heads
-            g = torch.baddbmm(self.gate_mix.bias.view(heads, channels, 1),
-                              self.gate_mix.weight.view(heads, channels, channels),
-                              F.silu(g).view(heads, channels, batch * length))
+            if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the compiler chooses by itself
+                g = checkpoint(self._second_stage, g, use_reentrant=False, preserve_rng_state=False)
+            else:
+                g = self._second_stage(g)
         return v.view(width, batch, length).transpose(0, 1), g.view(width, batch, length).transpose(0, 1)
+
+    def _second_stage(self, g: Tensor) -> Tensor:
+        """Apply SiLU and mix channels head by head, `[D, tokens]`.  SiLU is computed again rather than kept."""
+        heads, channels = self.n_heads, self.d_model // self.n_heads
+        weight = self.gate_mix.weight.view(heads, channels, channels)
+        g = F.silu(g).view(heads, channels, -1)
+        return torch.baddbmm(self.gate_mix.bias.view(heads, channels, 1), weight, g).flatten(0, 1)
 
     def forward(self, x: Tensor, cache: FourierCache | None = None, lengths: Sequence[int] | None = None) -> Tensor:
         """Mix `[B, L, D]`; with a cache, continue it: its tokens come before x, and x is appended to it.

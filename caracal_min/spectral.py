@@ -22,7 +22,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["causal_conv", "fast_length"]
+__all__ = ["blocks", "causal_conv", "fast_length"]
 
 # Numbers in one padded block of rows, by kind of device.  On two CPU cores 2^19 to 2^20 was fastest at every length
 # from 512 to 8192: smaller blocks wait for threads, larger ones leave the cache and page in fresh memory.
@@ -42,7 +42,7 @@ def causal_conv(v: Tensor, g: Tensor) -> Tensor:
     Source: Caracal, Section 3.2, Steps 3 and 4, with N >= 2L - 1 points.
     """
     r = torch.empty_like(v)
-    for v_, g_, r_ in _blocks(v, g, r):
+    for v_, g_, r_ in blocks(v, g, r):
         r_.copy_(_truncated(_spectrum(v_).mul_(_spectrum(g_)), r_.shape[-1]))
     return r
 
@@ -51,7 +51,7 @@ def causal_conv(v: Tensor, g: Tensor) -> Tensor:
 def causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Return the gradients (dv, dg) of `causal_conv` for the gradient dr of its result; all `[..., L]`."""
     dv, dg = torch.empty_like(v), torch.empty_like(g)
-    for dr_, v_, g_, dv_, dg_ in _blocks(dr, v, g, dv, dg):
+    for dr_, v_, g_, dv_, dg_ in blocks(dr, v, g, dv, dg):
         reversed_ = _spectrum(dr_, flip=True)
         for other, gradient in ((g_, dv_), (v_, dg_)):
             gradient.copy_(_truncated(_spectrum(other).mul_(reversed_), gradient.shape[-1]).flip(-1))
@@ -72,7 +72,7 @@ def _truncated(spectrum: Tensor, length: int) -> Tensor:
     return torch.fft.irfft(spectrum, n=fast_length(2 * length - 1))[..., :length]
 
 
-def _blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Cut tensors of one shape `[..., C, L]` into blocks of rows, as views; results are written into the last ones."""
     length = tensors[0].shape[-1]
     flat = [x.reshape(-1, x.shape[-2] if x.ndim > 1 else 1, length) for x in tensors]
