@@ -3,7 +3,10 @@
 The modules, in the order of reading:
 
     convolution   the product of two polynomials, causally, four ways
-    attention     exact sliding-window attention in O(L * window)
+    spectral      the fast way as one operator with its own backward
+    attention     exact sliding-window attention in O(L * window), three backends
+    relaxed       causal convolution of sequences that arrive a token at a time
+    caches        what the layers keep between tokens
     modules       the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
     config        the shape of a model, and the presets of the paper
     model         the language model, saving and loading
@@ -11,6 +14,8 @@ The modules, in the order of reading:
     data          text to tokens to batches
     evaluation    held-out loss, loss by position
     training      the recipe of the paper, with exact resume
+    export        torch.export programs and ONNX files
+    benchmark     speed and memory as ratios; measure holds the stopwatch
     viz           the figures of the book
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.

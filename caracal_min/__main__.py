@@ -1,4 +1,4 @@
-"""The command line: `python -m caracal_min train | sample | info`.
+"""The command line: `python -m caracal_min train | sample | benchmark | export | info`.
 
 Options are generated from the dataclasses here and in `training`; `--help` after a command lists them.
 """
@@ -13,7 +13,9 @@ from typing import Annotated
 import torch
 
 from . import __version__
+from .benchmark import BenchmarkConfig, run_benchmark
 from .data import tokenizer_for
+from .export import export_onnx, export_program
 from .model import Caracal
 from .training import DivergedError, TrainConfig, Trainer
 
@@ -36,6 +38,20 @@ class SampleConfig:
     """Draw among the fewest tokens that hold this probability."""
     seed: int | None = None
     """Makes the draws reproducible."""
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Write a trained model as an ONNX file, or as a torch.export program if the name ends in .pt2."""
+
+    model: str
+    """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    out: Path
+    """File to write: name.onnx or name.pt2."""
+    length: int
+    """Tokens per sequence; the file holds this one length."""
+    batch: int = 1
+    """Sequences per call."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +104,19 @@ def run_sample(config: SampleConfig) -> None:
     print()
 
 
+def run_export(config: ExportConfig) -> None:
+    """Write the file."""
+    if config.out.suffix not in (".onnx", ".pt2"):
+        raise ValueError(f"out={config.out}; give a name that ends in .onnx or .pt2")
+    model = Caracal.from_pretrained(config.model)
+    if config.out.suffix == ".onnx":
+        export_onnx(model, config.out, config.length, config.batch)
+    else:
+        torch.export.save(export_program(model, config.length, config.batch), config.out)
+    size = config.out.stat().st_size / 2**20
+    print(f"{config.out} = {size:.1f} MiB, ids [{config.batch}, {config.length}] to logits")
+
+
 def run_info(config: InfoConfig) -> None:
     """Print what a model is made of."""
     if config.model is not None:
@@ -122,9 +151,11 @@ def main(arguments: list[str] | None = None) -> int:
         recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset)
         train = Annotated[TrainConfig, tyro.conf.subcommand("train", default=recipe)]
         sample = Annotated[SampleConfig, tyro.conf.subcommand("sample")]
+        benchmark = Annotated[BenchmarkConfig, tyro.conf.subcommand("benchmark")]
+        export = Annotated[ExportConfig, tyro.conf.subcommand("export")]
         info = Annotated[InfoConfig, tyro.conf.subcommand("info", default=InfoConfig(preset))]
-        config = tyro.cli(train | sample | info, prog="python -m caracal_min", args=arguments,
-                          description="Train, sample and describe Caracal models.",
+        config = tyro.cli(train | sample | benchmark | export | info, prog="python -m caracal_min", args=arguments,
+                          description="Train, sample, measure, export and describe Caracal models.",
                           config=(tyro.conf.OmitArgPrefixes,))
         _RUN[type(config)](config)
     except (ValueError, OSError, ImportError, DivergedError) as error:
@@ -133,7 +164,8 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-_RUN = {TrainConfig: run_train, SampleConfig: run_sample, InfoConfig: run_info}
+_RUN = {TrainConfig: run_train, SampleConfig: run_sample, BenchmarkConfig: run_benchmark, ExportConfig: run_export,
+        InfoConfig: run_info}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ the outputs are those of the parallel pass at the new positions.
 Read next: `model`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -76,23 +76,27 @@ class MultiHeadFourier(nn.Module):
         Source: Caracal, Section 3.2, Steps 1 and 2.
         """
         batch, length, width = x.shape
-        if self.pre_conv is not None:
-            x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if tail is None else torch.cat([tail, x], dim=1)
-            # As an image of height 1 in channels-last layout: the convolution then reads [B, L, D] as it lies.
-            image = x.unsqueeze(1).permute(0, 3, 1, 2)
-            x = F.conv2d(image, self.pre_conv.weight.unsqueeze(2), groups=width)[:, :, 0].transpose(1, 2)
-        x = self.norm(x).reshape(batch * length, width).t()
+        x = _recomputed(self._normed, x, tail).reshape(batch * length, width).t()
         v = _project(self.to_value, x)
         g = _project(self.to_gate, x)
         if self.gate_mix is not None:
-            if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the compiler chooses by itself
-                g = checkpoint(self._second_stage, g, use_reentrant=False, preserve_rng_state=False)
-            else:
-                g = self._second_stage(g)
+            g = _recomputed(self._second_stage, g)
         return v.view(width, batch, length).transpose(0, 1), g.view(width, batch, length).transpose(0, 1)
 
+    def _normed(self, x: Tensor, tail: Tensor | None) -> Tensor:
+        """Convolve with the taps of pre_conv and normalise, `[B, L, D]`."""
+        if self.pre_conv is None:
+            return self.norm(x)
+        taps = self.pre_conv.weight  # (D, 1, 3)
+        x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if tail is None else torch.cat([tail, x], dim=1)
+        if x.shape[1] == self.kernel_size:  # one token
+            return self.norm((x * taps[:, 0].t()).sum(1, keepdim=True))
+        # As an image of height 1 in channels-last layout: the convolution then reads [B, L, D] as it lies.
+        image = x.unsqueeze(1).permute(0, 3, 1, 2)
+        return self.norm(F.conv2d(image, taps.unsqueeze(2), groups=self.d_model)[:, :, 0].transpose(1, 2))
+
     def _second_stage(self, g: Tensor) -> Tensor:
-        """Apply SiLU and mix channels head by head, `[D, tokens]`.  SiLU is computed again rather than kept."""
+        """Apply SiLU and mix channels head by head, `[D, tokens]`."""
         heads, channels = self.n_heads, self.d_model // self.n_heads
         weight = self.gate_mix.weight.view(heads, channels, channels)
         g = F.silu(g).view(heads, channels, -1)
@@ -211,6 +215,13 @@ class Block(nn.Module):
         """Apply the block to `[B, L, D]`; a cache, and the lengths of its rows, go to the mixer."""
         x = x + self.mixer(self.mixer_norm(x), cache, lengths)
         return x + self.mlp(self.mlp_norm(x))
+
+
+def _recomputed(f: Callable, *inputs) -> Tensor:
+    """Apply f, which is cheap; of its inside nothing is kept for the backward pass, which computes it again."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the compiler chooses by itself
+        return checkpoint(f, *inputs, use_reentrant=False, preserve_rng_state=False)
+    return f(*inputs)
 
 
 def _project(layer: nn.Linear, x: Tensor) -> Tensor:

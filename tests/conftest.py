@@ -1,6 +1,7 @@
 """What all tests share: where the checkout is, and when a missing thing is a skip and when a failure."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -36,3 +37,12 @@ def shared_data() -> Path:
     if not folder.is_dir():
         unavailable("no ../shared/data beside the checkout: tests on real text need it")
     return folder
+
+
+@pytest.fixture(scope="session")
+def compiler() -> str:
+    """Path of a C++ compiler, which `torch.compile` needs on a CPU."""
+    found = next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
+    if found is None:
+        unavailable("no C++ compiler: torch.compile needs one on a CPU")
+    return found

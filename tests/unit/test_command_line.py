@@ -1,5 +1,6 @@
 """`python -m caracal_min` as a user runs it: in a process of its own."""
 
+import json
 import re
 import subprocess
 import sys
@@ -38,7 +39,28 @@ def test_sample_is_reproducible(tmp_path):
     assert run("sample", "--model", tmp_path, "--prompt", "def ", "--max-new-tokens", 0).stdout == "def \n"
 
 
+def test_benchmark_prints_a_table_and_saves_it(tmp_path):
+    done = run("benchmark", "--rows", "layer", "mixer", "--preset", "nano", "--lengths", 32, "--contexts", 64,
+               "--tokens", 64, "--repeats", 1, "--out", tmp_path / "speed" / "table.json")
+    assert done.returncode == 0, done.stderr
+    record = json.loads((tmp_path / "speed" / "table.json").read_text())
+    assert len(record["rows"]) == len(done.stdout.splitlines()) - 1 == 5
+    assert record["machine"]["torch"] == torch.__version__ and record["config"]["lengths"] == [32]
+
+
+def test_export_writes_a_program(tmp_path):
+    torch.manual_seed(0)
+    model = Caracal.from_preset("nano").eval()
+    model.save_pretrained(tmp_path / "model")
+    done = run("export", "--model", tmp_path / "model", "--out", tmp_path / "nano.pt2", "--length", 9)
+    assert done.returncode == 0, done.stderr
+    assert "ids [1, 9] to logits" in done.stdout
+    tokens = torch.tensor([list(range(9))])
+    assert torch.allclose(torch.export.load(tmp_path / "nano.pt2").module()(tokens), model(tokens)[0], atol=1e-4)
+
+
 @pytest.mark.parametrize("arguments, words", [
+    (["export", "--model", "x", "--out", "x.zip", "--length", 9], ["x.zip", ".onnx or .pt2"]),
     (["info", "--preset", "huge"], ["unknown preset 'huge'", "nano, tiny, small, medium, large"]),
     (["sample", "--model", "./nowhere/at/all"], ["nowhere", "save_pretrained"]),
     (["train", "--preset", "nano", "--data", "nowhere.jsonl", "--no-progress"], ["no file nowhere.jsonl"]),
@@ -55,6 +77,8 @@ def test_options_out_of_range_are_reported_by_the_parser():
     for *options, word in (("--tokens", "0", "tokens=0"), ("--tokens", "many", "many"), ("--tokes", "1", "--tokes")):
         done = run("train", "--preset", "nano", *options)
         assert done.returncode == 2 and word in done.stderr and "Traceback" not in done.stderr
+    done = run("benchmark", "--rows", "magic")
+    assert done.returncode == 2 and "rows=magic" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_importing_needs_only_the_four_dependencies():

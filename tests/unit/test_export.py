@@ -4,6 +4,7 @@ import subprocess
 import sys
 import warnings
 
+import onnxruntime
 import pytest
 import torch
 
@@ -30,7 +31,7 @@ def close(found, expected):
     return (torch.as_tensor(found) - expected).abs().max() < 1e-4
 
 
-def test_the_model_compiles_as_one_graph_and_trains_the_same(model, tokens):
+def test_the_model_compiles_as_one_graph_and_trains_the_same(model, tokens, compiler):
     torch._dynamo.reset()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -62,7 +63,6 @@ torch.save(program(torch.load("tokens.pt")), "logits.pt")
 @pytest.mark.parametrize("changes", [{}, dict(pre_conv=False, gate="single_stage"),
                                      dict(positional_encoding="learned", fourier_per_attention=1)])
 def test_onnx_runtime_gives_the_same_logits(changes, tokens, tmp_path):
-    onnxruntime = pytest.importorskip("onnxruntime")
     torch.manual_seed(0)
     config = dict(vocab_size=60, d_model=32, n_layers=3, n_heads=4, window_size=16, embedding_std=1.0, init_std=0.1)
     model = Caracal(CaracalConfig(**{**config, **changes})).eval()
@@ -76,3 +76,9 @@ def test_onnx_runtime_gives_the_same_logits(changes, tokens, tmp_path):
 def test_impossible_sizes_are_refused(model):
     with pytest.raises(ValueError, match="length=0, batch=1"):
         export_program(model, 0)
+
+
+def test_the_exporter_says_what_it_needs(model, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxscript", None)
+    with pytest.raises(ImportError, match="pip install 'caracal-min\\[onnx\\]'"):
+        export_onnx(model, tmp_path / "model.onnx", LENGTH)

@@ -85,7 +85,9 @@ def test_operators_are_registered_as_pytorch_asks(strided):
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiles_as_one_graph_without_a_warning(backend):
+def test_compiles_as_one_graph_without_a_warning(backend, request):
+    if backend == "inductor":
+        request.getfixturevalue("compiler")
     v, g = (x.requires_grad_() for x in pair(3, 33, dtype=torch.float32))
 
     def loss(v, g):
