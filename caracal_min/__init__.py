@@ -7,6 +7,7 @@ The modules, in the order of reading:
     attention     exact sliding-window attention in O(L * window), three backends
     relaxed       causal convolution of sequences that arrive a token at a time
     caches        what the layers keep between tokens
+    projections   the linear maps of a Fourier layer, channels first
     modules       the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
     config        the shape of a model, and the presets of the paper
     model         the language model, saving and loading

@@ -109,9 +109,11 @@ class AppendixFourier(MultiHeadFourier):
         """Mix `[B, L, D]`, without a cache."""
         batch, length, width = x.shape
         heads = (batch, length, self.n_heads, width // self.n_heads)
-        x = self.norm(self.pre_conv(F.pad(x.transpose(1, 2), (self.kernel_size - 1, 0))).transpose(1, 2))
-        v = self.to_value(x).reshape(heads).transpose(1, 2)
-        g = self.gate_mix(F.silu(self.to_gate(x).transpose(1, 2))).transpose(1, 2)
+        x = F.pad(x.transpose(1, 2), (self.kernel_size - 1, 0))
+        x = self.norm(F.conv1d(x, self.pre_conv.weight, groups=width).transpose(1, 2))
+        v = F.linear(x, self.to_value.weight, self.to_value.bias).reshape(heads).transpose(1, 2)
+        g = F.silu(F.linear(x, self.to_gate.weight, self.to_gate.bias).transpose(1, 2))
+        g = F.conv1d(g, self.gate_mix.weight, self.gate_mix.bias, groups=self.n_heads).transpose(1, 2)
         r = appendix_conv(v, g.reshape(heads).transpose(1, 2))
         return self.to_out(r.to(v.dtype).transpose(1, 2).reshape(batch, length, width))
 

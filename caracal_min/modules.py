@@ -26,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from .attention import sliding_window_attention
 from .caches import FourierCache, WindowCache
 from .convolution import causal_conv_fft
+from .projections import Columns, HeadMix, ShortConv
 from .relaxed import DotProductConvolution, RelaxedConvolution
 
 __all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
@@ -58,11 +59,11 @@ class MultiHeadFourier(nn.Module):
         if gate not in ("two_stage", "single_stage"):
             raise ValueError(f"unknown gate {gate!r}; accepted: two_stage, single_stage")
         self.d_model, self.n_heads = d_model, n_heads
-        self.pre_conv = nn.Conv1d(d_model, d_model, self.kernel_size, groups=d_model, bias=False) if pre_conv else None
+        self.pre_conv = ShortConv(d_model, self.kernel_size) if pre_conv else None
         self.norm = nn.LayerNorm(d_model)
-        self.to_value = nn.Linear(d_model, d_model)
-        self.to_gate = nn.Linear(d_model, d_model)
-        self.gate_mix = nn.Conv1d(d_model, d_model, 1, groups=n_heads) if gate == "two_stage" else None
+        self.to_value = Columns(d_model, d_model)
+        self.to_gate = Columns(d_model, d_model)
+        self.gate_mix = HeadMix(d_model, n_heads) if gate == "two_stage" else None
         self.to_out = nn.Linear(d_model, d_model)
 
     def streams(self, x: Tensor, tail: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -77,30 +78,19 @@ class MultiHeadFourier(nn.Module):
         """
         batch, length, width = x.shape
         x = _recomputed(self._normed, x, tail).reshape(batch * length, width).t()
-        v = _project(self.to_value, x)
-        g = _project(self.to_gate, x)
+        v, g = self.to_value(x), self.to_gate(x)
         if self.gate_mix is not None:
             g = _recomputed(self._second_stage, g)
         return v.view(width, batch, length).transpose(0, 1), g.view(width, batch, length).transpose(0, 1)
 
     def _normed(self, x: Tensor, tail: Tensor | None) -> Tensor:
-        """Convolve with the taps of pre_conv and normalise, `[B, L, D]`."""
-        if self.pre_conv is None:
-            return self.norm(x)
-        taps = self.pre_conv.weight  # (D, 1, 3)
-        x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if tail is None else torch.cat([tail, x], dim=1)
-        if x.shape[1] == self.kernel_size:  # one token
-            return self.norm((x * taps[:, 0].t()).sum(1, keepdim=True))
-        # As an image of height 1 in channels-last layout: the convolution then reads [B, L, D] as it lies.
-        image = x.unsqueeze(1).permute(0, 3, 1, 2)
-        return self.norm(F.conv2d(image, taps.unsqueeze(2), groups=self.d_model)[:, :, 0].transpose(1, 2))
+        if self.pre_conv is not None:
+            x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if tail is None else torch.cat([tail, x], dim=1)
+            x = self.pre_conv(x)
+        return self.norm(x)
 
     def _second_stage(self, g: Tensor) -> Tensor:
-        """Apply SiLU and mix channels head by head, `[D, tokens]`."""
-        heads, channels = self.n_heads, self.d_model // self.n_heads
-        weight = self.gate_mix.weight.view(heads, channels, channels)
-        g = F.silu(g).view(heads, channels, -1)
-        return torch.baddbmm(self.gate_mix.bias.view(heads, channels, 1), weight, g).flatten(0, 1)
+        return self.gate_mix(F.silu(g))
 
     def forward(self, x: Tensor, cache: FourierCache | None = None, lengths: Sequence[int] | None = None) -> Tensor:
         """Mix `[B, L, D]`; with a cache, continue it: its tokens come before x, and x is appended to it.
@@ -113,8 +103,7 @@ class MultiHeadFourier(nn.Module):
         else:
             r = cache.mix(*self.streams(x, cache.tail), lengths)
             cache.advance_tail(x, lengths)
-        r = r.transpose(0, 1).reshape(self.d_model, -1)  # [D, B L], of which this is a view
-        return torch.addmm(self.to_out.bias, r.t(), self.to_out.weight.t()).view(x.shape)
+        return self.to_out(r.transpose(1, 2))
 
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
@@ -222,11 +211,6 @@ def _recomputed(f: Callable, *inputs) -> Tensor:
     if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the compiler chooses by itself
         return checkpoint(f, *inputs, use_reentrant=False, preserve_rng_state=False)
     return f(*inputs)
-
-
-def _project(layer: nn.Linear, x: Tensor) -> Tensor:
-    """Apply a linear layer to columns: `[D, tokens]` to `[D, tokens]`."""
-    return torch.addmm(layer.bias.unsqueeze(1), layer.weight, x)
 
 
 def _require_heads(d_model: int, n_heads: int) -> None:
