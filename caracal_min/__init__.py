@@ -15,6 +15,7 @@ The modules, in the order of reading:
     data          text to tokens to batches
     evaluation    held-out loss, loss by position
     training      the recipe of the paper, with exact resume
+    baselines     Llama, Mamba, Mamba-2 and Jamba at the paper's sizes
     export        torch.export programs and ONNX files
     benchmark     speed and memory as ratios; measure holds the stopwatch
     viz           the figures of the book

@@ -8,6 +8,7 @@ Both sides of a ratio run in turns, and medians are compared: a machine that is 
     convolution   the operator, forward and backward
     layer         a Multi-Head Fourier layer, forward and backward, and what it keeps for backward
     training      one training step of a whole model
+    throughput    one training step against Llama of the same size
     mixer         online convolution, one token at a context, against its slow twin
     generation    one token of a whole model at a context, against its slow twin and the whole forward pass
 
@@ -27,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .baselines import baseline
 from .config import PRESETS
 from .convolution import causal_conv_fft, causal_conv_right_angle
 from .measure import Differentiated, in_turns, kept_for_backward, mean_time, medians, peak_memory
@@ -42,8 +44,8 @@ __all__ = ["AppendixFourier", "BenchmarkConfig", "Row", "appendix_conv", "run_be
 class BenchmarkConfig:
     """Measure speed and memory as ratios, print a table, and save it as JSON."""
 
-    rows: tuple[str, ...] = ("convolution", "layer", "training", "mixer", "generation")
-    """Groups of rows to measure; training is left out on a CPU unless named alone."""
+    rows: tuple[str, ...] = ("convolution", "layer", "training", "throughput", "mixer", "generation")
+    """Groups of rows to measure; training and throughput are left out on a CPU unless named alone."""
     lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 8192)
     """Sequence lengths of convolution, layer and training."""
     contexts: tuple[int, ...] = (1024, 16384)
@@ -127,7 +129,7 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
     rows = []
     show(f"{'what':<34}{'size':>7}  {'against':<34}{'ours':>10}{'reference':>11}{'ratio':>9}{'target':>8}")
     for group in config.rows:
-        if group == "training" and config.device == "cpu" and len(config.rows) > 1:
+        if group in ("training", "throughput") and config.device == "cpu" and len(config.rows) > 1:
             continue
         for row in _GROUPS[group](config):
             rows.append(row)
@@ -188,10 +190,24 @@ def _training(config: BenchmarkConfig) -> Iterator[Row]:
                 block.mixer.__class__ = AppendixFourier
         shape = (max(1, config.tokens // length), length)
         tokens = torch.randint(ours.config.vocab_size, shape, device=config.device)
-        sides = [partial(_train_step, model, torch.optim.AdamW(model.parameters(), fused=True), tokens)
-                 for model in (torch.compile(ours, fullgraph=True), appendix)]
+        sides = [_training_side(torch.compile(ours, fullgraph=True), tokens), _training_side(appendix, tokens)]
         yield Row(what, length, against, "ms", *in_turns(sides, config.repeats), 2.5)
         yield Row(f"{what}, peak memory", length, against, "MiB", *map(peak_memory, sides), None)
+
+
+def _throughput(config: BenchmarkConfig) -> Iterator[Row]:
+    for length in config.lengths:
+        models = Caracal.from_preset(config.preset), baseline("llama", config.preset)
+        shape = (max(1, config.tokens // length), length)
+        tokens = torch.randint(models[0].config.vocab_size, shape, device=config.device)
+        sides = [_training_side(torch.compile(model.to(config.device)), tokens) for model in models]
+        target = 2.8 if length >= 8192 else 1.0 if length >= 1024 else None
+        yield Row(f"{config.preset}, training step", length, "llama, SDPA", "ms",
+                  *in_turns(sides, config.repeats), target)
+
+
+def _training_side(model: torch.nn.Module, tokens: Tensor) -> Callable:
+    return partial(_train_step, model, torch.optim.AdamW(model.parameters(), fused=True), tokens)
 
 
 def _train_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, tokens: Tensor) -> None:
@@ -260,8 +276,8 @@ def _width(config: BenchmarkConfig) -> tuple[int, int]:
 
 
 _LONG = 16384  # tokens from which on generation has targets
-_GROUPS = {"convolution": _convolution, "layer": _layer, "training": _training, "mixer": _mixer,
-           "generation": _generation}
+_GROUPS = {"convolution": _convolution, "layer": _layer, "training": _training, "throughput": _throughput,
+           "mixer": _mixer, "generation": _generation}
 
 
 def _machine(device: str) -> dict:

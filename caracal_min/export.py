@@ -7,6 +7,7 @@ length that every runtime transforms exactly and fast.
 Read next: `benchmark`.
 """
 
+import warnings
 from pathlib import Path
 
 import torch
@@ -40,7 +41,8 @@ def export_program(model: Caracal, length: int, batch: int = 1) -> torch.export.
     if length < 1 or batch < 1:
         raise ValueError(f"length={length}, batch={batch}; give whole numbers >= 1")
     tokens = torch.zeros(batch, length, dtype=torch.int64, device=model.embedding.weight.device)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own code
         program = torch.export.export(_Logits(model).eval(), (tokens,))
         return program.run_decompositions({torch.ops.caracal.causal_conv.default: _written_out})
 

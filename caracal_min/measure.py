@@ -15,7 +15,7 @@ __all__ = ["Differentiated", "in_turns", "kept_for_backward", "mean_time", "medi
 
 
 class Differentiated:
-    """A function run forward and backward by a call: the gradients of sum(f(*inputs) * weight).
+    """A function run forward and backward by a call: the gradients of the sum of weight times its result.
 
     Args:
         f: what is run.

@@ -73,10 +73,18 @@ def test_every_group_runs_small(tmp_path, capsys):
     assert [r["ratio"] for r in saved] == [row.ratio for row in rows]
 
 
-def test_the_training_step_runs_small(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda model, fullgraph: model)  # compiling is tested with the export
-    rows = run_benchmark(BenchmarkConfig(rows=("training",), preset="nano", lengths=(70,), tokens=70, repeats=1))
-    assert [row.unit for row in rows] == ["ms", "MiB"]
+def test_training_steps_run_small(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda model, fullgraph=False: model)  # compiling is tested with the export
+    small = dict(preset="nano", lengths=(70,), tokens=70, repeats=1)
+    assert [row.unit for row in run_benchmark(BenchmarkConfig(rows=("training",), **small))] == ["ms", "MiB"]
+    (row,) = run_benchmark(BenchmarkConfig(rows=("throughput",), **small))
+    assert row.against == "llama, SDPA" and row.ours > 0
+
+
+def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
+    small = dict(preset="nano", lengths=(8,), contexts=(8,), tokens=8, repeats=1, device="cpu")
+    rows = run_benchmark(BenchmarkConfig(rows=("training", "throughput", "mixer"), **small))
+    assert {row.what for row in rows} == {"mixer alone, a token"}
 
 
 @pytest.mark.parametrize("change, words", [
