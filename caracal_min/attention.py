@@ -13,10 +13,14 @@ Read next: `relaxed`, then `modules`, which projects tokens to queries, keys and
 """
 
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from torch.nn.attention.flex_attention import BlockMask
 
 __all__ = ["sliding_window_attention"]
 
@@ -79,21 +83,26 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
 
 
 def _flex(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
-    from torch.nn.attention.flex_attention import BlockMask, flex_attention
+    from torch.nn.attention.flex_attention import flex_attention
 
-    length, tile = q.shape[2], 128
-    tiles = -(-length // tile)
-    # Query tile i sees the key tiles from that of its first query's oldest key to its own.
-    query = torch.arange(tiles, device=q.device, dtype=torch.int32)
-    first = ((query * tile - (window - 1)).clamp(min=0) // tile).to(torch.int32)
-    seen = (first[:, None] + query).clamp(max=tiles - 1).to(torch.int32)
-    mask = BlockMask.from_kv_blocks(
-        (query - first + 1)[None, None], seen[None, None], BLOCK_SIZE=tile, seq_lengths=(length, length),
-        mask_mod=lambda b, h, i, j: (i >= j) & (i - j < window),
-    )
     if q.is_cuda and not torch.compiler.is_compiling():  # uncompiled, it would build all L x L scores
         flex_attention = torch.compile(flex_attention, dynamic=False)
-    return flex_attention(q, k, v, block_mask=mask)
+    return flex_attention(q, k, v, block_mask=_window_tiles(q.shape[2], window, q.device))
+
+
+def _window_tiles(length: int, window: int, device: torch.device) -> "BlockMask":
+    """Say which tiles of the L x L scores the window touches, without building them."""
+    from torch.nn.attention.flex_attention import BlockMask
+
+    tile = 128
+    query = torch.arange(-(-length // tile), device=device, dtype=torch.int32)
+    # Query tile i sees the key tiles from that of its first query's oldest key to its own.
+    first = (query * tile - (window - 1)).clamp(min=0) // tile
+    seen = (first[:, None] + query).clamp(max=len(query) - 1).to(torch.int32)
+    return BlockMask.from_kv_blocks(
+        (query - first + 1).to(torch.int32)[None, None], seen[None, None], BLOCK_SIZE=tile,
+        seq_lengths=(length, length), mask_mod=lambda b, h, i, j: (i >= j) & (i - j < window),
+    )
 
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:

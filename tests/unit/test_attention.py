@@ -81,6 +81,17 @@ def test_backends_agree_on_a_gpu(name):
         assert (a.double().cpu() - b).square().mean().sqrt() < 1e-2 * b.square().mean().sqrt()
 
 
+@pytest.mark.parametrize("window", [1, 2, 127, 128, 129, 130, 256, 1000])
+@pytest.mark.parametrize("length", [1, 128, 129, 500, 640])
+def test_flex_visits_the_tiles_that_the_window_touches_and_no_other(length, window):
+    """On a CPU flex looks at the formula alone; the tiles decide on a GPU."""
+    from torch.nn.attention.flex_attention import create_block_mask
+
+    expected = create_block_mask(lambda b, h, i, j: (i >= j) & (i - j < window), None, None, length, length, "cpu")
+    found = attention._window_tiles(length, window, torch.device("cpu"))
+    assert torch.equal(found.to_dense().bool(), expected.to_dense().bool())
+
+
 def test_automatic_choice(monkeypatch):
     class Seen:
         dtype, is_cuda = torch.bfloat16, True

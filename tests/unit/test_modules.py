@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from caracal_min.modules import Block, MultiHeadFourier, SlidingWindowAttention, SwiGLU
+from caracal_min.relaxed import RelaxedConvolution
 
 
 def fourier(seed=0, **options) -> MultiHeadFourier:
@@ -94,6 +95,7 @@ def test_window_cache_stays_small_and_fourier_cache_refuses_overflow():
     layer = fourier()
     with pytest.raises(ValueError, match="5 tokens do not fit a cache for 4"):
         layer(torch.randn(1, 5, 16, dtype=torch.float64), layer.new_cache(1, 4))
+    assert isinstance(layer.new_cache(1, 4).convolution, RelaxedConvolution)
     with pytest.raises(ValueError, match="unknown convolution 'magic'; accepted: relaxed, dot_product"):
         layer.new_cache(1, 4, "magic")
 
