@@ -2,23 +2,24 @@
 
 The modules, in the order of reading:
 
-    convolution   the product of two polynomials, causally, four ways
-    spectral      the fast way as one operator with its own backward
-    attention     exact sliding-window attention in O(L * window), three backends
-    relaxed       causal convolution of sequences that arrive a token at a time
-    caches        what the layers keep between tokens
-    projections   the linear maps of a Fourier layer, channels first
-    modules       the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
-    config        the shape of a model, and the presets of the paper
-    model         the language model, saving and loading
-    generation    exact decoding, one token at a time
-    data          text to tokens to batches
-    evaluation    held-out loss, loss by position
-    training      the recipe of the paper, with exact resume
-    baselines     Llama, Mamba, Mamba-2 and Jamba at the paper's sizes
-    export        torch.export programs and ONNX files
-    benchmark     speed and memory as ratios; measure holds the stopwatch
-    viz           the figures of the book
+    convolution     the product of two polynomials, causally, four ways
+    spectral        the fast way as one operator with its own backward
+    attention       exact sliding-window attention in O(L * window), three backends
+    relaxed         causal convolution of sequences that arrive a token at a time
+    caches          what the layers keep between tokens
+    projections     the linear maps of a Fourier layer, channels first
+    modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
+    config          the shape of a model, and the presets of the paper
+    language_model  how a model is called, and its loss
+    model           the language model, saving and loading
+    generation      exact decoding, one token at a time
+    data            text to tokens to batches
+    evaluation      held-out loss, loss by position
+    training        the recipe of the paper, with exact resume
+    baselines       Llama, Mamba, Mamba-2 and Jamba at the paper's sizes
+    export          torch.export programs and ONNX files
+    benchmark       speed and memory as ratios; measure holds the stopwatch
+    viz             the figures of the book
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """

@@ -32,7 +32,7 @@ import torch
 from torch import Tensor, nn
 
 from .config import PRESETS, CaracalConfig
-from .model import Caracal, token_loss
+from .language_model import LanguageModel
 
 __all__ = ["BASELINES", "Baseline", "baseline"]
 
@@ -79,7 +79,7 @@ def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline
     return Baseline(transformers.AutoModelForCausalLM.from_config(config))
 
 
-class Baseline(nn.Module):
+class Baseline(LanguageModel):
     """A causal language model of `transformers`, called like `Caracal`.
 
     Args:
@@ -90,31 +90,9 @@ class Baseline(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Predict the next token at every position.
-
-        Args:
-            tokens: ids, `[B, L]`, integer, 0 <= id < vocab_size.
-            targets: ids to predict, `[B, L]`, already shifted by one; -100 is left out of the mean.
-
-        Returns:
-            logits `[B, L, vocab_size]` (float32 from Mamba and Mamba-2, in whatever dtype they compute), and the mean
-            cross-entropy in nats per token (None without targets).
-
-        Raises:
-            ValueError: as `Caracal.forward`.
-        """
-        self._require_tokens(tokens, "tokens")
-        logits = self.model(input_ids=tokens, use_cache=False).logits
-        if targets is None:
-            return logits, None
-        self._require_tokens(targets, "targets", ignored=-100)
-        if targets.shape != tokens.shape:
-            raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
-                             "give one target per token")
-        return logits, token_loss(logits, targets)
-
-    _require_tokens = Caracal._require_tokens  # it asks for config.vocab_size, which both have
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Return logits `[B, L, vocab_size]` for `[B, L]` ids; from Mamba and Mamba-2 always in float32."""
+        return self.model(input_ids=tokens, use_cache=False).logits
 
     @property
     def config(self):
@@ -125,10 +103,6 @@ class Baseline(nn.Module):
     def embedding(self) -> nn.Embedding:
         """The embedding, whose matrix `[vocab_size, D]` is the output matrix too."""
         return self.model.get_input_embeddings()
-
-    def num_parameters(self) -> int:
-        """Count the parameters, the shared embedding and output matrix once."""
-        return sum(p.numel() for p in self.parameters())
 
 
 def _layers(name: str, size: CaracalConfig) -> dict:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from .data import sequential_windows
-from .model import Caracal, token_loss
+from .language_model import LanguageModel, token_loss
 
 __all__ = ["held_out_loss", "loss_by_position", "token_losses"]
 
 
 @torch.inference_mode()
-def token_losses(model: Caracal, windows: Tensor, batch_size: int = 16) -> Tensor:
+def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16) -> Tensor:
     """Return the loss of every predicted token.
 
     Args:
@@ -42,7 +42,7 @@ def token_losses(model: Caracal, windows: Tensor, batch_size: int = 16) -> Tenso
     return torch.cat(losses)
 
 
-def held_out_loss(model: Caracal, tokens: np.ndarray, context: int, limit: int | None = None,
+def held_out_loss(model: LanguageModel, tokens: np.ndarray, context: int, limit: int | None = None,
                   batch_size: int = 16) -> float:
     """Return the mean loss over consecutive windows of `tokens`, in nats per token.
 
@@ -54,7 +54,7 @@ def held_out_loss(model: Caracal, tokens: np.ndarray, context: int, limit: int |
     return token_losses(model, sequential_windows(tokens, context, limit), batch_size).mean(dtype=torch.float64).item()
 
 
-def loss_by_position(model: Caracal, tokens: np.ndarray, context: int, limit: int | None = None,
+def loss_by_position(model: LanguageModel, tokens: np.ndarray, context: int, limit: int | None = None,
                      batch_size: int = 16) -> Tensor:
     """Return the mean loss at each position of a window: float32 `[context]`, nats.
 

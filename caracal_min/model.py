@@ -23,17 +23,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from .config import PRESETS, CaracalConfig
+from .language_model import LanguageModel
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
 
 if TYPE_CHECKING:
     from .generation import Prompt
 
-__all__ = ["Caracal", "token_loss"]
+__all__ = ["Caracal"]
 
 _CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
 
-class Caracal(nn.Module):
+class Caracal(LanguageModel):
     """A decoder-only language model that mixes tokens by causal convolution.
 
     Args:
@@ -76,29 +77,6 @@ class Caracal(nn.Module):
         for unknown in changes.keys() - set(known):
             raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
         return cls(replace(PRESETS[name], **changes))
-
-    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        """Predict the next token at every position.
-
-        Args:
-            tokens: ids, `[B, L]`, integer, 0 <= id < vocab_size.
-            targets: ids to predict, `[B, L]`; -100 is left out of the mean.
-
-        Returns:
-            logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token (None without targets).
-
-        Raises:
-            ValueError: wrong shape or dtype, or an id out of range (the range is checked on a CPU only).
-        """
-        self._require_tokens(tokens, "tokens")
-        logits = self.logits(tokens)
-        if targets is None:
-            return logits, None
-        self._require_tokens(targets, "targets", ignored=-100)
-        if targets.shape != tokens.shape:
-            raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
-                             "give one target per token")
-        return logits, token_loss(logits, targets)
 
     def logits(self, tokens: Tensor, caches: list | None = None, lengths: Sequence[int] | None = None) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued.
@@ -151,10 +129,6 @@ class Caracal(nn.Module):
 
         return stream(self, prompt, max_new_tokens, **sampling)
 
-    def num_parameters(self) -> int:
-        """Count the parameters, the shared embedding and output matrix once."""
-        return sum(p.numel() for p in self.parameters())
-
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`, which is made if absent."""
         folder = Path(folder)
@@ -202,29 +176,6 @@ class Caracal(nn.Module):
         nn.init.normal_(self.embedding.weight, std=self.config.embedding_std)
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=std)
-
-    def _require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
-        if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in (torch.int64, torch.int32):
-            raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
-                             "give integer ids of shape [batch, length], length >= 1")
-        if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
-            checked = ids if ignored is None else ids[ids != ignored]
-            bad = checked[(checked < 0) | (checked >= self.config.vocab_size)]
-            if bad.numel():
-                raise ValueError(f"{name} holds id {bad[0].item()}; this model knows 0 to "
-                                 f"{self.config.vocab_size - 1}: was the text encoded with another tokenizer?")
-
-
-def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross-entropy in nats, computed in at least float32.
-
-    Args:
-        logits: `[..., vocabulary]`.  targets: ids `[...]`; -100 is left out.
-        reduction: "mean", or "none" for one loss per target, `[...]`.
-    """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
-    return loss if reduction == "mean" else loss.view(targets.shape)
 
 
 def _download(repo: str, revision: str | None) -> Path:

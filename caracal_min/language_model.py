@@ -1,0 +1,67 @@
+"""What every language model here shares, Caracal and the baselines alike: how it is called, and its loss.
+
+Read next: `model`.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+__all__ = ["LanguageModel", "token_loss"]
+
+
+class LanguageModel(nn.Module):
+    """A causal language model with tied embeddings, called as `model(tokens, targets)`.
+
+    A subclass has `config.vocab_size`, the module `embedding`, and `logits(tokens)`.
+    """
+
+    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+        """Predict the next token at every position.
+
+        Args:
+            tokens: ids, `[B, L]`, integer, 0 <= id < vocab_size.
+            targets: ids to predict, `[B, L]`; -100 is left out of the mean.
+
+        Returns:
+            logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token (None without targets).
+
+        Raises:
+            ValueError: wrong shape or dtype, or an id out of range (the range is checked on a CPU only).
+        """
+        self._require_tokens(tokens, "tokens")
+        logits = self.logits(tokens)
+        if targets is None:
+            return logits, None
+        self._require_tokens(targets, "targets", ignored=-100)
+        if targets.shape != tokens.shape:
+            raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
+                             "give one target per token")
+        return logits, token_loss(logits, targets)
+
+    def num_parameters(self) -> int:
+        """Count the parameters, the shared embedding and output matrix once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def _require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
+        if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in (torch.int64, torch.int32):
+            raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
+                             "give integer ids of shape [batch, length], length >= 1")
+        if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
+            checked = ids if ignored is None else ids[ids != ignored]
+            bad = checked[(checked < 0) | (checked >= self.config.vocab_size)]
+            if bad.numel():
+                raise ValueError(f"{name} holds id {bad[0].item()}; this model knows 0 to "
+                                 f"{self.config.vocab_size - 1}: was the text encoded with another tokenizer?")
+
+
+def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Cross-entropy in nats, computed in at least float32.
+
+    Args:
+        logits: `[..., vocabulary]`.  targets: ids `[...]`; -100 is left out.
+        reduction: "mean", or "none" for one loss per target, `[...]`.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
+    return loss if reduction == "mean" else loss.view(targets.shape)
