@@ -1,9 +1,10 @@
 """How fast and how light, always as a ratio against something else in the same run.
 
-The reference is the mixer as the paper's appendix lays it out, written again here: time is the second of three
-axes, so every transform strides over memory; N = 2 L points; autograd keeps the complex spectra.
+The reference is the mixer as the paper's appendix lays it out, written again here: transforms along the second of
+three axes, of which the content's strides over memory; N = 2 L points; autograd keeps the complex spectra.
 
-Both sides of a ratio run in turns, and medians are compared: a machine that is busy slows down both.
+Both sides of a ratio run in turns, and medians are compared: a machine that is busy slows down both.  What is
+measured:
 
     convolution   the operator, forward and backward
     layer         a Multi-Head Fourier layer, forward and backward, and what it keeps for backward

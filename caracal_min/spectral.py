@@ -12,7 +12,7 @@ Three things make it several times faster than the same five steps left to autog
 The backward of the backward is written with the operator again: it is its own derivative to every order.
 
 Padding with zeros or the right angle?  The same number of points, and on a CPU, block for block, the padded route
-took 1.1 to 1.2 times less at lengths from 512 to 8192 (`benchmark` prints the ratio).  It also takes any length,
+took 1.1 to 1.3 times less at lengths from 512 to 8192 (`benchmark` prints the ratio).  It also takes any length,
 where the right angle needs one that the FFT likes.  So it is padded, on every device until one is measured that
 prefers the other.
 
