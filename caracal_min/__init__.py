@@ -14,6 +14,7 @@ The modules, in the order of reading:
     model           the language model, saving and loading
     generation      exact decoding, one token at a time
     data            text to tokens to batches
+    shards          a corpus on disk: tokenizing, checking, reading
     evaluation      held-out loss, loss by position
     training        the recipe of the paper, with exact resume
     baselines       Llama, Mamba, Mamba-2 and Jamba at the paper's sizes
