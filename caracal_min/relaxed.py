@@ -27,11 +27,9 @@ import torch
 from torch import Tensor
 
 from .convolution import causal_conv_fft
+from .spectral import BLOCK
 
 __all__ = ["DotProductConvolution", "RelaxedConvolution", "row_groups"]
-
-# Numbers in one block of padded rows on a CPU: as in `spectral`, its spectra stay in the cache.
-_BLOCK = 1 << 20
 
 
 class _OnlineConvolution:
@@ -220,7 +218,8 @@ class RelaxedConvolution(_OnlineConvolution):
         end = min(n + m, self.capacity)
         if end <= n:
             return
-        channels = max(1, _BLOCK // (4 * m)) if self.streams.device.type == "cpu" else self.streams.shape[2]
+        budget = BLOCK.get(self.streams.device.type)  # two streams of 2m numbers a channel, as in `spectral`
+        channels = self.streams.shape[2] if budget is None else max(1, budget // (4 * m))
         for first in range(0, self.streams.shape[2], channels):
             some = slice(first, first + channels)
             new = torch.fft.rfft(self.streams[:, rows, some, n - m:n].to(self.arithmetic), n=2 * m)

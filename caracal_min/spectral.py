@@ -26,12 +26,12 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["blocks", "causal_conv", "fast_length"]
+__all__ = ["BLOCK", "blocks", "causal_conv", "fast_length"]
 
 # Numbers in one padded block of rows, by kind of device; a device that is not named takes all rows at once.  On two
 # CPU cores 2^19 to 2^20 was fastest at every length from 512 to 8192: smaller blocks wait for threads, larger ones
 # leave the cache and page in fresh memory.
-_BLOCK = {"cpu": 1 << 20}
+BLOCK = {"cpu": 1 << 20}
 
 
 @torch.library.custom_op("caracal::causal_conv", mutates_args=())
@@ -82,7 +82,7 @@ def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     length = tensors[0].shape[-1]
     flat = [x.reshape(-1, x.shape[-2] if x.ndim > 1 else 1, length) for x in tensors]
     batch, channels = flat[0].shape[:2]
-    budget = _BLOCK.get(tensors[0].device.type)
+    budget = BLOCK.get(tensors[0].device.type)
     rows = batch * channels if budget is None else max(1, budget // fast_length(2 * length - 1))
     together = max(1, rows // max(1, channels))
     for i in range(0, batch, together):

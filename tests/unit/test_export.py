@@ -73,6 +73,16 @@ def test_onnx_runtime_gives_the_same_logits(changes, tokens, tmp_path):
     assert close(logits, model(tokens)[0].detach())
 
 
+def test_the_older_onnx_exporter_has_no_fft(tmp_path):
+    """As the claims ledger says: nothing but the transform stands in its way."""
+    class Spectrum(torch.nn.Module):
+        def forward(self, x):
+            return torch.fft.rfft(x).abs()
+
+    with pytest.raises(torch.onnx.errors.UnsupportedOperatorError, match="aten::fft_rfft"):
+        torch.onnx.export(Spectrum(), (torch.ones(2, 8),), tmp_path / "model.onnx", dynamo=False)
+
+
 def test_impossible_sizes_are_refused(model):
     with pytest.raises(ValueError, match="length=0, batch=1"):
         export_program(model, 0)
