@@ -29,6 +29,7 @@ import logging
 from dataclasses import replace
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .config import PRESETS, CaracalConfig
@@ -83,16 +84,20 @@ class Baseline(LanguageModel):
     """A causal language model of `transformers`, called like `Caracal`.
 
     Args:
-        model: one whose output has `logits`, `[B, L, vocab_size]`.
+        model: one with tied embeddings, whose base model returns `last_hidden_state`, `[B, L, D]`.
     """
 
     def __init__(self, model: nn.Module):
         super().__init__()
         self.model = model
 
-    def logits(self, tokens: Tensor) -> Tensor:
-        """Return logits `[B, L, vocab_size]` for `[B, L]` ids; from Mamba and Mamba-2 always in float32."""
-        return self.model(input_ids=tokens, use_cache=False).logits
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Return the normed output of the last block, `[B, L, D]`."""
+        return self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again."""
+        return F.linear(hidden, self.embedding.weight)
 
     @property
     def config(self):

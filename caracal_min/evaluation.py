@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .data import sequential_windows
-from .language_model import LanguageModel, token_loss
+from .language_model import LanguageModel
+from .loss import token_loss
 
 __all__ = ["held_out_loss", "loss_by_position", "token_losses"]
 

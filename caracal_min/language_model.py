@@ -4,17 +4,38 @@ Read next: `model`.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["LanguageModel", "token_loss"]
+from .loss import linear_cross_entropy, token_loss
+
+__all__ = ["LanguageModel"]
 
 
 class LanguageModel(nn.Module):
     """A causal language model with tied embeddings, called as `model(tokens, targets)`.
 
-    A subclass has `config.vocab_size`, the module `embedding`, and `logits(tokens)`.
+    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)` and `unembed(hidden)`.
     """
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Return what the output matrix is applied to, `[B, L, D]`, for `[B, L]` ids."""
+        raise NotImplementedError
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
+        raise NotImplementedError
+
+    def logits(self, tokens: Tensor) -> Tensor:
+        """Return logits `[B, L, vocab_size]` for `[B, L]` ids."""
+        return self.unembed(self.hidden(tokens))
+
+    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """Return what `forward` returns as its loss, and never hold all logits: for training.
+
+        Arguments and errors as `forward`.
+        """
+        self._require_pair(tokens, targets)
+        return linear_cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Predict the next token at every position.
@@ -29,19 +50,23 @@ class LanguageModel(nn.Module):
         Raises:
             ValueError: wrong shape or dtype, or an id out of range (the range is checked on a CPU only).
         """
-        self._require_tokens(tokens, "tokens")
-        logits = self.logits(tokens)
         if targets is None:
-            return logits, None
-        self._require_tokens(targets, "targets", ignored=-100)
-        if targets.shape != tokens.shape:
-            raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
-                             "give one target per token")
+            self._require_tokens(tokens, "tokens")
+            return self.logits(tokens), None
+        self._require_pair(tokens, targets)
+        logits = self.logits(tokens)
         return logits, token_loss(logits, targets)
 
     def num_parameters(self) -> int:
         """Count the parameters, the shared embedding and output matrix once."""
         return sum(p.numel() for p in self.parameters())
+
+    def _require_pair(self, tokens: Tensor, targets: Tensor) -> None:
+        self._require_tokens(tokens, "tokens")
+        self._require_tokens(targets, "targets", ignored=-100)
+        if targets.shape != tokens.shape:
+            raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
+                             "give one target per token")
 
     def _require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
         if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in (torch.int64, torch.int32):
@@ -53,15 +78,3 @@ class LanguageModel(nn.Module):
             if bad.numel():
                 raise ValueError(f"{name} holds id {bad[0].item()}; this model knows 0 to "
                                  f"{self.config.vocab_size - 1}: was the text encoded with another tokenizer?")
-
-
-def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
-    """Cross-entropy in nats, computed in at least float32.
-
-    Args:
-        logits: `[..., vocabulary]`.  targets: ids `[...]`; -100 is left out.
-        reduction: "mean", or "none" for one loss per target, `[...]`.
-    """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
-    return loss if reduction == "mean" else loss.view(targets.shape)

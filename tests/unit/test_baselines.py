@@ -71,6 +71,8 @@ def test_loss_is_the_mean_surprise_of_the_targets(nano, tokens):
     by_hand = -logits[:, :-1].log_softmax(-1).gather(-1, targets[:, :-1, None]).mean()
     assert loss.item() == pytest.approx(by_hand.item(), abs=1e-5)
     assert nano(tokens)[1] is None
+    assert torch.allclose(logits, nano.model(input_ids=tokens, use_cache=False).logits, atol=1e-6)
+    assert nano.loss(tokens, targets).item() == pytest.approx(by_hand.item(), abs=1e-5)
 
 
 def test_every_parameter_gets_a_finite_gradient(nano, tokens):

@@ -1,0 +1,97 @@
+"""Cross-entropy in nats: from logits, or from hidden states without ever holding all logits.
+
+Logits over GPT-2's vocabulary are the largest thing in a training step: 32 sequences of 512 tokens are 3.3 GB of
+them in float32, and their gradient as much again.  `linear_cross_entropy` works on some rows at a time and computes
+the gradient of the hidden states and of the output matrix in the forward pass, so nothing of that size is kept.
+
+Read next: `language_model`.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+__all__ = ["linear_cross_entropy", "token_loss"]
+
+CHUNK = {"cpu": 1 << 24}
+"""Logits held at once, by device; what is not listed takes `_CHUNK`."""
+_CHUNK = 1 << 28
+
+
+def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+    """Cross-entropy in nats, computed in at least float32.
+
+    Args:
+        logits: `[..., vocabulary]`.  targets: ids `[...]`; -100 is left out.
+        reduction: "mean", or "none" for one loss per target, `[...]`.
+    """
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
+    return loss if reduction == "mean" else loss.view(targets.shape)
+
+
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk: int | None = None) -> Tensor:
+    """Mean cross-entropy in nats of the logits `hidden @ weight.T`, of which only a part is held at any time.
+
+    Equals `token_loss(F.linear(hidden, weight), targets)` up to rounding, under autocast too; it can be
+    differentiated once.
+
+    Args:
+        hidden: `[..., D]`, floating point.  weight: `[vocabulary, D]`.  targets: ids `[...]`; -100 is left out.
+        chunk: most logits held at once; None takes a size that suits the device.
+
+    Returns:
+        a scalar in at least float32.
+
+    Source: the output layer in chunks, as in Wijmans et al. 2024 (Cut Cross-Entropy) and Hsu et al. 2024 (Liger).
+    """
+    chunk = CHUNK.get(hidden.device.type, _CHUNK) if chunk is None else chunk
+    rows = max(1, chunk // weight.shape[0])
+    return _LinearCrossEntropy.apply(hidden.flatten(0, -2), weight, targets.flatten().long(), rows)
+
+
+class _LinearCrossEntropy(torch.autograd.Function):
+    """Rows are positions: hidden `[N, D]`, weight `[V, D]`, targets `[N]`."""
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, rows: int) -> Tensor:
+        of_hidden, of_weight = ctx.needs_input_grad[:2]
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        if torch.is_autocast_enabled(hidden.device.type):
+            hidden_, weight_ = (x.to(torch.get_autocast_dtype(hidden.device.type)) for x in (hidden, weight))
+        else:
+            hidden_, weight_ = hidden, weight
+        counted = (targets != -100).to(wide)
+        share = counted / counted.sum()
+        total = torch.zeros((), dtype=wide, device=hidden.device)
+        d_hidden = torch.empty_like(hidden) if of_hidden else None
+        d_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device) if of_weight else None
+        for start in range(0, hidden.shape[0], rows):
+            part = slice(start, start + rows)
+            wanted = targets[part].clamp(min=0)[:, None]
+            logits = F.linear(hidden_[part], weight_).to(wide)
+            normaliser = logits.logsumexp(-1, keepdim=True)
+            losses = (normaliser - logits.gather(-1, wanted)).squeeze(-1)
+            total = total + (losses * share[part]).sum()
+            if not (of_hidden or of_weight):
+                continue
+            slope = (logits - normaliser).exp_()
+            slope.scatter_add_(-1, wanted, torch.full_like(normaliser, -1.0))
+            slope = slope.mul_(share[part, None]).to(hidden_.dtype)
+            if of_hidden:
+                d_hidden[part] = (slope @ weight_).to(d_hidden.dtype)
+            if of_weight:
+                d_weight += slope.T @ hidden_[part]
+        ctx.save_for_backward(d_hidden, d_weight)
+        ctx.dtype = weight.dtype
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_total: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        d_hidden, d_weight = ctx.saved_tensors
+        return (None if d_hidden is None else (d_hidden * d_total).to(d_hidden.dtype),
+                None if d_weight is None else (d_weight * d_total).to(ctx.dtype), None, None)
