@@ -1,31 +1,31 @@
 """Text to tokens to batches.  The only module that reads corpora, from this machine or from the network.
 
     documents(source)            texts, one at a time
-    load_corpus(source, ...)     tokens, split by document into training and held-out
     Batches(tokens, ...)         batch i of a deterministic, endless order; a position is one integer
 
 Sources: "embedded" is the documentation that every Python carries (no network); "fineweb" streams the
 sample-10BT of FineWeb; anything else is a parquet, jsonl or jsonl.xz file with a `text` column.
 
-Read next: `training`.
+Read next: `corpus`, and `shards` for what does not fit into memory.
 """
 
 import ast
-import hashlib
+import gzip
+import importlib.util
+import lzma
 import pydoc_data.topics
 import sys
 import sysconfig
+import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from tqdm import tqdm
 
-__all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Tokenizer", "documents", "load_corpus",
+__all__ = ["Batches", "ByteTokenizer", "GPT2Tokenizer", "Tokenizer", "count_documents", "documents",
            "make_tokenizer", "sequential_windows", "tokenizer_for"]
 
 _FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
@@ -108,67 +108,16 @@ def tokenizer_for(vocab_size: int) -> Tokenizer:
     return make_tokenizer(sizes[vocab_size])
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """Tokens of a corpus, ids as uint16, documents split so that no held-out document was trained on."""
-
-    source: str
-    tokenizer: str
-    train: np.ndarray
-    validation: np.ndarray
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids of the tokenizer."""
-        return make_tokenizer(self.tokenizer).vocab_size
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 over both splits: two corpora with one digest are the same tokens."""
-        return hashlib.sha256(self.train.tobytes() + b"|" + self.validation.tobytes()).hexdigest()
-
-
-def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: int | None = None,
-                held_out_every: int = 10, progress: bool = True) -> Corpus:
-    """Read and tokenize a corpus into memory.
+def documents(source: str) -> Iterator[str]:
+    """Yield the texts of a source, in a fixed order.
 
     Args:
         source: "embedded", "fineweb", or the path of a parquet, jsonl, jsonl.xz or jsonl.gz file.
-        tokenizer: "byte" or "gpt2".
-        max_tokens: stop after the document that reaches this many tokens; None reads everything.
-        held_out_every: one document in this many (the last of each group) is held out, at least 2.
-        progress: show a bar of tokens read.
-
-    Returns:
-        A `Corpus`; every document is followed by the tokenizer's end-of-text id.
 
     Raises:
-        FileNotFoundError, ValueError: no such file, an unknown format, no `text` column, an empty corpus.
-        ImportError: the source needs `datasets` or the tokenizer `tiktoken`, and it is not installed.
+        FileNotFoundError, ValueError: no such file, an unknown format, an unreadable file, no `text` column.
+        ImportError: the source needs `datasets`, and it is not installed.
     """
-    if held_out_every < 2:
-        raise ValueError(f"held_out_every={held_out_every}; give at least 2, or nothing is left to train on")
-    if max_tokens is not None and max_tokens < 1:
-        raise ValueError(f"max_tokens={max_tokens}; give a number >= 1, or None for everything")
-    coder = make_tokenizer(tokenizer)
-    parts: tuple[list, list] = ([], [])
-    total = 0
-    with tqdm(total=max_tokens, unit="tok", unit_scale=True, desc=f"reading {source}", disable=not progress) as bar:
-        for i, text in enumerate(documents(source)):
-            ids = np.array([*coder.encode(text), coder.end_of_text], dtype=np.uint16)
-            parts[i % held_out_every == held_out_every - 1].append(ids)
-            total += len(ids)
-            bar.update(len(ids))
-            if max_tokens is not None and total >= max_tokens:
-                break
-    if not parts[0] or not parts[1]:
-        raise ValueError(f"{source} gave {len(parts[0]) + len(parts[1])} documents; at least {held_out_every} are "
-                         "needed to hold one out: give more text, or a smaller held_out_every")
-    return Corpus(source, coder.name, np.concatenate(parts[0]), np.concatenate(parts[1]))
-
-
-def documents(source: str) -> Iterator[str]:
-    """Yield the texts of a source, in a fixed order.  Sources and errors as `load_corpus`."""
     if source == "embedded":
         yield from _python_documentation()
         return
@@ -176,14 +125,37 @@ def documents(source: str) -> Iterator[str]:
         options = {"path": "HuggingFaceFW/fineweb", "name": "sample-10BT"}
     else:
         options = _local_file(Path(source))
-    try:
-        import datasets
-    except ImportError:
-        raise ImportError(f"reading {source} needs datasets: pip install 'caracal-min[train]'") from None
-    for row in datasets.load_dataset(**options, split="train", streaming=True):
+    if importlib.util.find_spec("datasets") is None:
+        raise ImportError(f"reading {source} needs datasets: pip install 'caracal-min[train]'")
+    for row in _rows(source, options):
         if not isinstance(row.get("text"), str):
             raise ValueError(f"{source} has columns {', '.join(row)}; a column `text` of strings is needed")
         yield row["text"]
+
+
+def count_documents(source: str) -> int | None:
+    """Return how many documents a readable file has, without parsing them; None for what is not a file."""
+    if source in ("embedded", "fineweb"):
+        return None
+    path = Path(source)
+    if _local_file(path)["path"] == "parquet":
+        import pyarrow.parquet
+
+        return pyarrow.parquet.ParquetFile(path).metadata.num_rows
+    with {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)(path, "rb") as file:
+        return sum(1 for line in file if line.strip())
+
+
+def _rows(source: str, options: dict) -> Iterator[dict]:
+    """Yield the rows of a dataset; what the reader of a damaged or empty file raises becomes one line."""
+    import datasets
+
+    try:
+        yield from datasets.load_dataset(**options, split="train", streaming=True)
+    except (StopIteration, RuntimeError, ValueError, EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
+        why = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ValueError(f"{source} cannot be read ({why}): is it empty, cut off, or in another format than "
+                         "its name says?") from None
 
 
 def _local_file(path: Path) -> dict:
@@ -226,35 +198,46 @@ class Batches:
     no window repeats within an epoch.  To resume, go on with the next i.
 
     Args:
-        tokens: ids, one dimension, as `Corpus.train`.
+        tokens: ids, one dimension: an array, or a `shards.ShardedTokens`.
         context: tokens per sequence, L.
-        batch_size: sequences per batch, B.
+        batch_size: sequences per batch of this process, B.
         seed: of the offsets and permutations.
+        rank, world_size: of `world_size` processes that train together, process `rank` takes rows rank * batch_size
+            and on of what one process would read with all their rows.
 
     `batches[i]` is a pair of int64 tensors `[B, L]`: inputs, and the same shifted by one as targets.
 
+    The permutation is numpy's, in 4 bytes a window: 10B tokens at context 512 are 19.5M windows, 78 MB.
+
     Raises:
-        ValueError: fewer than context + 1 tokens per batch row, or a size below 1.
+        ValueError: fewer than context + 1 tokens per batch row, a size below 1, or a rank that is not one of them.
     """
 
-    def __init__(self, tokens: np.ndarray, context: int, batch_size: int, seed: int = 0):
+    def __init__(self, tokens: np.ndarray, context: int, batch_size: int, seed: int = 0,
+                 rank: int = 0, world_size: int = 1):
         if context < 1 or batch_size < 1:
             raise ValueError(f"context={context}, batch_size={batch_size}; give numbers >= 1")
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank={rank}, world_size={world_size}; give a rank from 0 to world_size - 1")
+        rows = batch_size * world_size
         self.windows = (len(tokens) - context) // context  # per epoch, whatever the offset
-        self.per_epoch = self.windows // batch_size
+        self.per_epoch = self.windows // rows
         if self.per_epoch < 1:
             raise ValueError(f"{len(tokens)} tokens hold {max(0, self.windows)} windows of {context}, fewer than "
-                             f"batch_size={batch_size}; give more text, or a smaller context or batch")
+                             f"batch_size={rows}; give more text, or a smaller context or batch")
         self.tokens, self.context, self.batch_size, self.seed = tokens, context, batch_size, seed
-        self._epoch, self._starts = -1, np.empty(0, dtype=np.int64)
+        self.rank, self.world_size = rank, world_size
+        self._epoch = -1
 
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
         epoch, place = divmod(i, self.per_epoch)
         if epoch != self._epoch:
             draw = np.random.default_rng([self.seed, epoch])
-            offset = int(draw.integers(self.context))
-            self._epoch, self._starts = epoch, offset + self.context * draw.permutation(self.windows)
-        starts = self._starts[place * self.batch_size:(place + 1) * self.batch_size]
+            self._epoch, self._offset = epoch, int(draw.integers(self.context))
+            self._order = np.arange(self.windows, dtype=np.min_scalar_type(self.windows))
+            draw.shuffle(self._order)
+        first = (place * self.world_size + self.rank) * self.batch_size
+        starts = self._offset + self.context * self._order[first:first + self.batch_size].astype(np.int64)
         rows = np.stack([self.tokens[s:s + self.context + 1] for s in starts]).astype(np.int64)
         rows = torch.from_numpy(rows)
         return rows[:, :-1], rows[:, 1:]

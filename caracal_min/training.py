@@ -24,7 +24,8 @@ from tqdm import tqdm
 
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import PRESETS
-from .data import Batches, Corpus, load_corpus
+from .corpus import Corpus, load_corpus
+from .data import Batches
 from .evaluation import held_out_loss
 from .model import Caracal
 

@@ -1,16 +1,18 @@
 """Corpora, tokenizers and batches: real files through the real path."""
 
+import gzip
 import json
 import lzma
 
 import numpy as np
 import pytest
 
+from caracal_min.corpus import load_corpus
 from caracal_min.data import (
     Batches,
     ByteTokenizer,
+    count_documents,
     documents,
-    load_corpus,
     make_tokenizer,
     sequential_windows,
     tokenizer_for,
@@ -53,6 +55,7 @@ def test_local_files(tmp_path, ending):
     else:
         write_jsonl(path, [{"id": i, "text": t} for i, t in enumerate(texts)])
     assert list(documents(str(path))) == texts
+    assert count_documents(str(path)) == 20
     corpus = load_corpus(str(path), held_out_every=5, progress=False)
     assert ByteTokenizer().decode(corpus.validation).split("\0")[:-1] == texts[4::5]
 
@@ -128,6 +131,22 @@ def test_unknown_sources(source, error, words):
         load_corpus(source, progress=False)
     for word in words:
         assert word in str(caught.value)
+
+
+def damaged_files():
+    whole = b'{"text": "abc"}\n' * 10_000
+    return {"empty.jsonl": b"", "empty.jsonl.xz": lzma.compress(b""), "empty.jsonl.gz": gzip.compress(b""),
+            "other.jsonl": b"not json\n", "other.jsonl.xz": b"not xz at all",
+            "cut.jsonl.xz": lzma.compress(whole)[:-20], "cut.jsonl.gz": gzip.compress(whole)[:-30],
+            "other.parquet": b"not parquet"}
+
+
+@pytest.mark.parametrize("name", damaged_files())
+def test_damaged_and_empty_files_get_one_line(tmp_path, name):
+    (tmp_path / name).write_bytes(damaged_files()[name])
+    with pytest.raises(ValueError, match=rf"{name} cannot be read \(.+\): is it empty, cut off") as caught:
+        list(documents(str(tmp_path / name)))
+    assert "\n" not in str(caught.value)
 
 
 def test_bad_corpora_get_one_clear_line(tmp_path):

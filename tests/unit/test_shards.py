@@ -20,9 +20,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caracal_min import shards
+from caracal_min import tokenization
 from caracal_min.data import Batches, documents, sequential_windows
-from caracal_min.shards import Manifest, ShardBatches, ShardedTokens, tokenize, verify
+from caracal_min.shards import Manifest, ShardedTokens, verify
+from caracal_min.tokenization import tokenize
 
 TEXTS = [("", "a", "tiny text", "é" * 40, "line\n" * 30, "x" * 500)[i % 6] + str(i) * (i % 4) for i in range(150)]
 STREAM = np.frombuffer(b"".join(text.encode() + b"\0" for text in TEXTS), dtype=np.uint8).astype(np.int64)
@@ -149,6 +150,32 @@ def test_progress_shows_tokens_per_second(source, tmp_path, capsys):
     assert "140/140" in shown and "tokens/s" in shown
 
 
+@pytest.mark.parametrize("limit", [1, 2, 5000, 7321, len(STREAM) - 1, len(STREAM), 10 * len(STREAM)])
+def test_it_stops_after_the_document_that_reaches_a_number_of_tokens(source, tmp_path, limit):
+    ends = np.cumsum([len(text.encode()) + 1 for text in TEXTS])
+    expected = int(ends[min(np.searchsorted(ends, limit), len(ends) - 1)])
+    out, call = tmp_path / "out", dict(tokenizer="byte", shard_tokens=SIZE, limit_tokens=limit, progress=False)
+    manifest = tokenize(source, out, workers=1, **call)
+    assert manifest.tokens == expected and manifest.documents == np.searchsorted(ends, expected) + 1
+    assert (ShardedTokens(out)[:] == STREAM[:expected]).all()
+    tokenize(source, tmp_path / "two", workers=2, **call)
+    before = contents(out)
+    assert contents(tmp_path / "two") == before
+    for kept in range(len(manifest.shards) + 1):  # as a kill after that many leaves it
+        done = manifest.shards[:kept]
+        replace(manifest, complete=False, shards=done, tokens=sum(shard["tokens"] for shard in done),
+                documents=done[-1]["documents"] if done else 0).save(out)
+        tokenize(source, out, workers=1, **call)
+        assert contents(out) == before
+
+
+def test_progress_shows_the_time_left(source, tmp_path, capsys):
+    tokenize(source, tmp_path / "a", "byte", SIZE, workers=1)
+    assert "150/150" in capsys.readouterr().err
+    tokenize(source, tmp_path / "b", "byte", SIZE, workers=1, limit_tokens=5000)
+    assert "/5.00k" in capsys.readouterr().err
+
+
 def test_other_settings_are_refused(damaged, source, tmp_path):
     before = contents(damaged)
     other = write_jsonl(tmp_path / "texts.jsonl", [{"text": "another text in a file of the same name"}])
@@ -172,7 +199,7 @@ def test_another_tokenizer_is_refused(damaged, source, gpt2):
 KILLER = """
 import os, signal, sys
 import datasets  # imported once; every fork below is a process of its own
-from caracal_min.shards import tokenize
+from caracal_min.tokenization import tokenize
 source, out, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 def run(deadline):
@@ -221,7 +248,7 @@ def test_killed_with_workers_leaves_no_process_and_resumes(tmp_path):
     """Workers hold the pipe of the dead parent's output: it ends only when all of them are gone."""
     source = write_jsonl(tmp_path / "long.jsonl", [{"text": f"{i} " * 3000} for i in range(3000)])
     out, size = tmp_path / "out", 1_000_000
-    code = f"from caracal_min.shards import tokenize; tokenize({str(source)!r}, {str(out)!r}, 'byte', {size}, 2)"
+    code = f"from caracal_min.tokenization import tokenize; tokenize({str(source)!r}, {str(out)!r}, 'byte', {size}, 2)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     until = time.monotonic() + 120
     while not (out / "shard_00002.bin").exists() and time.monotonic() < until and process.poll() is None:
@@ -345,22 +372,22 @@ def test_reads_outside_are_errors(whole):
 def counting(tmp_path_factory):
     """Shards whose tokens tell their place: token i is i, in 7 shards.  Read only."""
     folder = tmp_path_factory.mktemp("counting") / "shards"
-    manifest = Manifest("counting", None, "byte", 65_536, 0, 1500, None)
+    manifest = Manifest("counting", None, "byte", 65_536, 0, 1500, None, None)
     for start in range(0, 10_001, 1500):
-        manifest = shards._add(folder, manifest, np.arange(start, min(start + 1500, 10_001), dtype="<u2"), 1, 0)
+        manifest = tokenization._add(folder, manifest, np.arange(start, min(start + 1500, 10_001), dtype="<u2"), 1, 0)
     replace(manifest, complete=True).save(folder)
     return folder
 
 
 def starts_of(batches, epoch):
     steps = range(epoch * batches.per_epoch, (epoch + 1) * batches.per_epoch)
-    return [int(s) for i in steps for s in batches.batch(i)[0][:, 0]]
+    return [int(s) for i in steps for s in batches[i][0][:, 0]]
 
 
 def test_an_epoch_reads_every_window_once_and_the_next_in_another_order(counting):
-    batches = ShardBatches(counting, context=32, batch_size=8)
+    batches = Batches(ShardedTokens(counting), context=32, batch_size=8)
     assert batches.windows == 311 and batches.per_epoch == 38
-    whole_epochs = ShardBatches(counting, context=32, batch_size=1)
+    whole_epochs = Batches(ShardedTokens(counting), context=32, batch_size=1)
     for kind, kept in ((batches, 304), (whole_epochs, 311)):
         epochs = [starts_of(kind, epoch) for epoch in range(3)]
         for starts in epochs:
@@ -372,15 +399,14 @@ def test_an_epoch_reads_every_window_once_and_the_next_in_another_order(counting
 
 
 def test_targets_are_inputs_shifted(counting):
-    x, y = ShardBatches(counting, context=100, batch_size=5).batch(7)
+    x, y = Batches(ShardedTokens(counting), context=100, batch_size=5)[7]
     assert x.shape == y.shape == (5, 100) and x.dtype == y.dtype == torch.int64
     assert (y == x + 1).all() and (x[:, 1:] == x[:, :-1] + 1).all()
 
 
 def test_the_same_batches_as_from_memory(counting):
-    """Against the slow twin, which holds everything in memory."""
     memory = Batches(np.arange(10_001, dtype=np.uint16), 32, 8, seed=5)
-    batches = ShardBatches(counting, 32, 8, seed=5)
+    batches = Batches(ShardedTokens(counting), 32, 8, seed=5)
     assert batches.epochs(19) == memory.epochs(19) == 0.5
     for i in (0, 1, 37, 38, 100, 5):
         for a, b in zip(batches[i], memory[i], strict=True):
@@ -389,23 +415,23 @@ def test_the_same_batches_as_from_memory(counting):
 
 @pytest.mark.parametrize("world_size", [2, 3])
 def test_ranks_partition_the_global_batch(counting, world_size):
-    one = ShardBatches(counting, 32, 4 * world_size, seed=1)
-    ranks = [ShardBatches(counting, 32, 4, 1, rank, world_size) for rank in range(world_size)]
+    one = Batches(ShardedTokens(counting), 32, 4 * world_size, seed=1)
+    ranks = [Batches(ShardedTokens(counting), 32, 4, 1, rank, world_size) for rank in range(world_size)]
     for i in (0, 3, one.per_epoch - 1, one.per_epoch, 3 * one.per_epoch + 2):
-        parts = [rank.batch(i) for rank in ranks]
+        parts = [rank[i] for rank in ranks]
         assert all(len(x) == len(y) == 4 for x, y in parts)
         for k in range(2):
-            assert torch.equal(torch.cat([part[k] for part in parts]), one.batch(i)[k])
+            assert torch.equal(torch.cat([part[k] for part in parts]), one[i][k])
     assert {rank.per_epoch for rank in ranks} == {one.per_epoch}
 
 
 def test_a_step_is_the_same_after_opening_again_and_another_seed_is_not(counting):
-    used = ShardBatches(counting, 32, 8, seed=3)
+    used = Batches(ShardedTokens(counting), 32, 8, seed=3)
     for i in range(50):
-        used.batch(i)
+        used[i]
     for i in (49, 2, 40):
-        assert torch.equal(used.batch(i)[0], ShardBatches(ShardedTokens(counting), 32, 8, seed=3).batch(i)[0])
-    assert not torch.equal(used.batch(0)[0], ShardBatches(counting, 32, 8, seed=4).batch(0)[0])
+        assert torch.equal(used[i][0], Batches(ShardedTokens(counting), 32, 8, seed=3)[i][0])
+    assert not torch.equal(used[0][0], Batches(ShardedTokens(counting), 32, 8, seed=4)[0][0])
 
 
 def test_places_beyond_32_bits():
@@ -419,7 +445,7 @@ def test_places_beyond_32_bits():
             assert 0 <= where.start < where.stop <= len(self)
             return np.arange(where.start, where.stop)
 
-    x, _ = ShardBatches(Endless(), context=100_000, batch_size=64).batch(3)
+    x, _ = Batches(Endless(), context=100_000, batch_size=64)[3]
     assert x.max() > 2**32 and x.min() >= 0 and len(set(x[:, 0].tolist())) == 64
 
 
@@ -439,9 +465,9 @@ def test_bad_sources_and_sizes_get_one_line(tmp_path, whole, monkeypatch):
         (ValueError, "shard_tokens=0; give a number >= 1", lambda: tokenize(no_text, out, "byte", 0)),
         (ValueError, "workers=0", lambda: tokenize(no_text, out, "byte", workers=0)),
         (ValueError, "limit_documents=-1", lambda: tokenize(no_text, out, "byte", limit_documents=-1)),
-        (ValueError, "hold 0 windows of 99999, fewer than", lambda: ShardBatches(whole, 99_999, 1)),
-        (ValueError, "rank=2, world_size=2; give a rank from 0", lambda: ShardBatches(whole, 8, 1, 0, 2, 2)),
-        (ValueError, "context=0", lambda: ShardBatches(whole, 0, 1)),
+        (ValueError, "hold 0 windows of 99999, fewer than", lambda: Batches(ShardedTokens(whole), 99_999, 1)),
+        (ValueError, "rank=2, world_size=2; give a rank from 0", lambda: Batches(ShardedTokens(whole), 8, 1, 0, 2, 2)),
+        (ValueError, "context=0", lambda: Batches(ShardedTokens(whole), 0, 1)),
     ]:
         with pytest.raises(error, match=words) as caught:
             call()
@@ -451,7 +477,7 @@ def test_bad_sources_and_sizes_get_one_line(tmp_path, whole, monkeypatch):
     class Large:
         name, vocab_size, end_of_text = "large", 65_537, 0
 
-    monkeypatch.setattr(shards, "make_tokenizer", lambda name: Large())
+    monkeypatch.setattr(tokenization, "make_tokenizer", lambda name: Large())
     with pytest.raises(ValueError, match="'large' has 65,537 ids; a shard holds uint16, 65,536 at most") as caught:
         tokenize(no_text, out, "large")
     one_line(caught)

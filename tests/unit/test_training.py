@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from caracal_min import Caracal
-from caracal_min.data import Corpus
+from caracal_min.corpus import Corpus
 from caracal_min.training import DivergedError, TrainConfig, Trainer, learning_rate
 
 
