@@ -10,14 +10,19 @@ The modules, in the order of reading:
     projections     the linear maps of a Fourier layer, channels first
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
     config          the shape of a model, and the presets of the paper
-    language_model  how a model is called, and its loss
+    loss            cross-entropy over a large vocabulary, without holding the logits
+    language_model  how a model is called
     model           the language model, saving and loading
     generation      exact decoding, one token at a time
-    data            text to tokens to batches
-    shards          a corpus on disk: tokenizing, checking, reading
-    evaluation      held-out loss, loss by position
-    training        the recipe of the paper, with exact resume
     baselines       Llama, Mamba, Mamba-2 and Jamba at the paper's sizes
+    models          all of them, and the paper's variants, by name
+    data            text to tokens to batches
+    shards          a corpus on disk: what it holds, checked and read; tokenization writes it
+    corpus          what to train on, and what to hold out
+    recipe          a training run, as settings; the paper's are the default
+    evaluation      held-out loss, loss by position
+    training        the loop, with exact resume, on one process or several (distributed); run_log, checkpoint
+    record          what was run, where, on what, and what came out; recorded holds some
     export          torch.export programs and ONNX files
     benchmark       speed and memory as ratios; measure holds the stopwatch
     viz             the figures of the book

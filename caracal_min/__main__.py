@@ -1,4 +1,4 @@
-"""The command line: `python -m caracal_min train | sample | benchmark | export | info`.
+"""The command line: `python -m caracal_min tokenize | train | sample | benchmark | export | info`.
 
 Options are generated from the dataclasses here and in `training`; `--help` after a command lists them.
 """
@@ -8,7 +8,7 @@ import signal
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Union
 
 import torch
 
@@ -17,6 +17,7 @@ from .benchmark import BenchmarkConfig, run_benchmark
 from .data import tokenizer_for
 from .export import export_onnx, export_program
 from .model import Caracal
+from .tokenization import TokenizeConfig, tokenize
 from .training import DivergedError, TrainConfig, Trainer
 
 
@@ -64,10 +65,16 @@ class InfoConfig:
     """Folder or hub repository to describe instead of a preset."""
 
 
+def run_tokenize(config: TokenizeConfig) -> None:
+    """Write the shards, or go on with them."""
+    manifest = tokenize(**vars(config))
+    print(f"{config.out} = {manifest.tokens:,} tokens, {manifest.documents:,} documents, {len(manifest.shards)} shards")
+
+
 def run_train(config: TrainConfig) -> None:
     """Train, or go on with the run in `config.out`; stop cleanly, with a checkpoint, on SIGINT and SIGTERM."""
     trainer = Trainer(config)
-    if trainer.step:
+    if trainer.step and trainer.group.leads:
         print(f"resuming {config.out} at step {trainer.step} of {config.steps}")
 
     def stop(*_) -> None:
@@ -76,13 +83,16 @@ def run_train(config: TrainConfig) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     log = trainer.run()
+    if not trainer.group.leads:
+        return
     measured = [entry for entry in log if "validation_loss" in entry]
-    state = "done" if trainer.step == config.steps else "stopped; the same command goes on from here"
+    state = "done" if trainer.finished else "stopped; the same command goes on from here"
     print(f"step {trainer.step} of {config.steps}: {state}")
     if measured:
         print(f"validation loss = {measured[-1]['validation_loss']:.4f} nats per token at step {measured[-1]['step']}")
-    if config.out is not None and trainer.step == config.steps:
+    if config.out is not None and trainer.finished:
         print(f"model = {config.out / 'model'}")
+        print(f"record = {config.out / 'record.json'}")
 
 
 def run_sample(config: SampleConfig) -> None:
@@ -148,24 +158,23 @@ def main(arguments: list[str] | None = None) -> int:
     first.add_argument("--preset", default="nano")
     preset = first.parse_known_args(arguments)[0].preset
     try:
-        recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset)
-        train = Annotated[TrainConfig, tyro.conf.subcommand("train", default=recipe)]
-        sample = Annotated[SampleConfig, tyro.conf.subcommand("sample")]
-        benchmark = Annotated[BenchmarkConfig, tyro.conf.subcommand("benchmark")]
-        export = Annotated[ExportConfig, tyro.conf.subcommand("export")]
-        info = Annotated[InfoConfig, tyro.conf.subcommand("info", default=InfoConfig(preset))]
-        config = tyro.cli(train | sample | benchmark | export | info, prog="python -m caracal_min", args=arguments,
-                          description="Train, sample, measure, export and describe Caracal models.",
+        defaults = {"train": {"default": TrainConfig.for_preset(preset, out=Path("runs") / preset)},
+                    "info": {"default": InfoConfig(preset)}}
+        kinds = tuple(Annotated[kind, tyro.conf.subcommand(name, **defaults.get(name, {}))]
+                      for name, (kind, _) in _COMMANDS.items())
+        config = tyro.cli(Union[kinds], prog="python -m caracal_min", args=arguments,  # noqa: UP007
+                          description="Tokenize, train, sample, measure, export and describe Caracal models.",
                           config=(tyro.conf.OmitArgPrefixes,))
-        _RUN[type(config)](config)
+        dict(_COMMANDS.values())[type(config)](config)
     except (ValueError, OSError, ImportError, DivergedError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-_RUN = {TrainConfig: run_train, SampleConfig: run_sample, BenchmarkConfig: run_benchmark, ExportConfig: run_export,
-        InfoConfig: run_info}
+_COMMANDS = {"tokenize": (TokenizeConfig, run_tokenize), "train": (TrainConfig, run_train),
+             "sample": (SampleConfig, run_sample), "benchmark": (BenchmarkConfig, run_benchmark),
+             "export": (ExportConfig, run_export), "info": (InfoConfig, run_info)}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -27,6 +27,7 @@ Read next: `benchmark`.
 
 import logging
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -66,12 +67,7 @@ def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline
     if preset not in PRESETS:
         raise ValueError(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}")
     size = PRESETS[preset] if vocab_size is None else replace(PRESETS[preset], vocab_size=vocab_size)
-    try:
-        import transformers
-    except ModuleNotFoundError as error:
-        if error.name != "transformers":
-            raise
-        raise ImportError("the baselines need transformers: pip install 'caracal-min[eval]'") from None
+    transformers = _transformers()
     if not torch.cuda.is_available():  # the kernels need CUDA: no use in being told that they are not installed
         logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
     config = transformers.AutoConfig.for_model(
@@ -99,6 +95,20 @@ class Baseline(LanguageModel):
         """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again."""
         return F.linear(hidden, self.embedding.weight)
 
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent."""
+        self.model.save_pretrained(folder)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> "Baseline":
+        """Load what `save_pretrained` wrote.
+
+        Raises:
+            ImportError: `transformers` is not installed.
+            OSError, ValueError: the folder holds no such model.
+        """
+        return cls(_transformers().AutoModelForCausalLM.from_pretrained(folder))
+
     @property
     def config(self):
         """The configuration, of the class that `transformers` has for this architecture."""
@@ -108,6 +118,16 @@ class Baseline(LanguageModel):
     def embedding(self) -> nn.Embedding:
         """The embedding, whose matrix `[vocab_size, D]` is the output matrix too."""
         return self.model.get_input_embeddings()
+
+
+def _transformers():
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise
+        raise ImportError("the baselines need transformers: pip install 'caracal-min[eval]'") from None
+    return transformers
 
 
 def _layers(name: str, size: CaracalConfig) -> dict:

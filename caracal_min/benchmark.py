@@ -16,9 +16,8 @@ measured:
 Read next: `__main__`.
 """
 
-import json
-import platform
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -35,6 +34,7 @@ from .convolution import causal_conv_fft, causal_conv_right_angle
 from .measure import Differentiated, in_turns, kept_for_backward, mean_time, medians, peak_memory
 from .model import Caracal
 from .modules import MultiHeadFourier
+from .record import write_record
 from .relaxed import DotProductConvolution, RelaxedConvolution
 from .spectral import blocks
 
@@ -127,7 +127,7 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
     Returns:
         the rows, times in milliseconds, memory in MiB.
     """
-    rows = []
+    rows, started = [], time.perf_counter()
     show(f"{'what':<34}{'size':>7}  {'against':<34}{'ours':>10}{'reference':>11}{'ratio':>9}{'target':>8}")
     for group in config.rows:
         if group in ("training", "throughput") and config.device == "cpu" and len(config.rows) > 1:
@@ -138,10 +138,9 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
             show(f"{row.what:<34}{row.size:>7}  {row.against:<34}{row.ours:>7.4g} {row.unit:<3}"
                  f"{row.reference:>7.4g} {row.unit:<3}{row.ratio:>8.2f}x{goal:>8}")
     if config.out is not None:
-        record = {"config": {**asdict(config), "out": str(config.out)}, "machine": _machine(config.device),
-                  "rows": [{**asdict(row), "ratio": row.ratio} for row in rows]}
-        config.out.parent.mkdir(parents=True, exist_ok=True)
-        config.out.write_text(json.dumps(record, indent=2) + "\n")
+        results = {"rows": [{**asdict(row), "ratio": row.ratio} for row in rows]}
+        write_record(config.out, "benchmark", asdict(config), results, None, time.perf_counter() - started,
+                     torch.device(config.device))
     return rows
 
 
@@ -191,7 +190,8 @@ def _training(config: BenchmarkConfig) -> Iterator[Row]:
                 block.mixer.__class__ = AppendixFourier
         shape = (max(1, config.tokens // length), length)
         tokens = torch.randint(ours.config.vocab_size, shape, device=config.device)
-        sides = [_training_side(torch.compile(ours, fullgraph=True), tokens), _training_side(appendix, tokens)]
+        sides = [_training_side(ours, torch.compile(ours.loss, fullgraph=True), tokens),
+                 _training_side(appendix, lambda *pair, model=appendix: model(*pair)[1], tokens)]
         yield Row(what, length, against, "ms", *in_turns(sides, config.repeats), 2.5)
         yield Row(f"{what}, peak memory", length, against, "MiB", *map(peak_memory, sides), None)
 
@@ -201,20 +201,20 @@ def _throughput(config: BenchmarkConfig) -> Iterator[Row]:
         models = Caracal.from_preset(config.preset), baseline("llama", config.preset)
         shape = (max(1, config.tokens // length), length)
         tokens = torch.randint(models[0].config.vocab_size, shape, device=config.device)
-        sides = [_training_side(torch.compile(model.to(config.device)), tokens) for model in models]
+        sides = [_training_side(model.to(config.device), torch.compile(model.loss), tokens) for model in models]
         target = 2.8 if length >= 8192 else 1.0 if length >= 1024 else None
         yield Row(f"{config.preset}, training step", length, "llama, SDPA", "ms",
                   *in_turns(sides, config.repeats), target)
 
 
-def _training_side(model: torch.nn.Module, tokens: Tensor) -> Callable:
-    return partial(_train_step, model, torch.optim.AdamW(model.parameters(), fused=True), tokens)
+def _training_side(model: torch.nn.Module, loss: Callable, tokens: Tensor) -> Callable:
+    return partial(_train_step, loss, torch.optim.AdamW(model.parameters(), fused=True), tokens)
 
 
-def _train_step(model: torch.nn.Module, optimiser: torch.optim.Optimizer, tokens: Tensor) -> None:
+def _train_step(loss: Callable, optimiser: torch.optim.Optimizer, tokens: Tensor) -> None:
     with torch.autocast(tokens.device.type, torch.bfloat16, enabled=tokens.is_cuda):
-        loss = model(tokens, tokens)[1]
-    loss.backward()
+        total = loss(tokens, tokens)
+    total.backward()
     optimiser.step()
     optimiser.zero_grad()
 
@@ -279,9 +279,3 @@ def _width(config: BenchmarkConfig) -> tuple[int, int]:
 _LONG = 16384  # tokens from which on generation has targets
 _GROUPS = {"convolution": _convolution, "layer": _layer, "training": _training, "throughput": _throughput,
            "mixer": _mixer, "generation": _generation}
-
-
-def _machine(device: str) -> dict:
-    return {"platform": platform.platform(), "python": platform.python_version(), "torch": torch.__version__,
-            "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-            "threads": torch.get_num_threads()}

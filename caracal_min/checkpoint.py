@@ -27,7 +27,7 @@ def save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     """Write the state of a run; a kill at any moment leaves the previous checkpoint or this one, whole.
 
     Args:
-        facts: JSON-like; `step` (int), `settings` (dict) and `corpus` (digest), compared when loading.
+        facts: JSON-like; `step` and the like, and `settings` (dict) and `corpus` (digest), compared when loading.
     """
     tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
     for i, state in optimizer.state_dict()["state"].items():
@@ -43,15 +43,15 @@ def save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     os.replace(partial, folder / _FILE)
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts: dict) -> int:
-    """Restore a run from its folder, if it holds a checkpoint, and return the step to go on from (else 0).
+def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts: dict) -> dict:
+    """Restore a run from its folder, if it holds a checkpoint, and return its facts (else those given).
 
     Raises:
         ValueError: the file is corrupt, or belongs to a run with other settings or another corpus.
     """
     path = folder / _FILE
     if not path.exists():
-        return 0
+        return facts
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
@@ -74,7 +74,7 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    return stored["step"]
+    return stored
 
 
 def _require_same(path: Path, stored: dict, now: dict) -> None:

@@ -69,12 +69,12 @@ def test_every_group_runs_small(tmp_path, capsys):
     table = capsys.readouterr().out.splitlines()
     assert len(table) == len(rows) + 1 == 2 * 2 + 2 * 3 + 2 * 2 + 2 * 2 + 1 + 1
     assert all(row.ours > 0 and row.reference > 0 for row in rows)
-    saved = json.loads((tmp_path / "table.json").read_text())["rows"]
+    saved = json.loads((tmp_path / "table.json").read_text())["results"]["rows"]
     assert [r["ratio"] for r in saved] == [row.ratio for row in rows]
 
 
 def test_training_steps_run_small(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda model, fullgraph=False: model)  # compiling is tested with the export
+    monkeypatch.setattr(torch, "compile", lambda loss, fullgraph=False: loss)  # compiling is tested with the export
     small = dict(preset="nano", lengths=(70,), tokens=70, repeats=1)
     assert [row.unit for row in run_benchmark(BenchmarkConfig(rows=("training",), **small))] == ["ms", "MiB"]
     (row,) = run_benchmark(BenchmarkConfig(rows=("throughput",), **small))

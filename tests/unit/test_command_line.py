@@ -44,8 +44,8 @@ def test_benchmark_prints_a_table_and_saves_it(tmp_path):
                "--tokens", 64, "--repeats", 1, "--out", tmp_path / "speed" / "table.json")
     assert done.returncode == 0, done.stderr
     record = json.loads((tmp_path / "speed" / "table.json").read_text())
-    assert len(record["rows"]) == len(done.stdout.splitlines()) - 1 == 5
-    assert record["machine"]["torch"] == torch.__version__ and record["config"]["lengths"] == [32]
+    assert len(record["results"]["rows"]) == len(done.stdout.splitlines()) - 1 == 5
+    assert record["machine"]["versions"]["torch"] == torch.__version__ and record["config"]["lengths"] == [32]
 
 
 def test_export_writes_a_program(tmp_path):

@@ -1,0 +1,31 @@
+"""Runs that the book shows and did not run again: JSON records in this folder, each written by a command.
+
+    names()      what there is
+    load(name)   one of them, if it is as it was written and a commit holds its code
+
+Read next: `record`, which says what a record holds.
+"""
+
+from pathlib import Path
+
+from ..record import read_record
+
+__all__ = ["load", "names"]
+
+_FOLDER = Path(__file__).parent
+
+
+def names() -> list[str]:
+    """Return the names of the recorded runs."""
+    return sorted(path.stem for path in _FOLDER.glob("*.json"))
+
+
+def load(name: str) -> dict:
+    """Return a recorded run.
+
+    Raises:
+        ValueError: there is none of this name; it was edited (`record.RecordError`).
+    """
+    if name not in names():
+        raise ValueError(f"no recorded run {name!r}; there are: {', '.join(names()) or 'none'}")
+    return read_record(_FOLDER / f"{name}.json")

@@ -1,0 +1,81 @@
+"""Two processes started by torchrun follow the curve of one, and resume."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from caracal_min.data import documents
+
+ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
+
+
+def command(out, shards, processes, *more):
+    start = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", "-m",
+             "caracal_min"] if processes > 1 else [sys.executable, "-m", "caracal_min"]
+    return [*start, "train", "--preset", "nano", "--data", str(shards), "--tokens", "10240", "--context", "64",
+            "--batch-size", "8", "--micro-batch-size", "2", "--eval-every", "10", "--eval-windows", "8",
+            "--checkpoint-every", "7", "--no-progress", "--device", "cpu", "--out", str(out), *more]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("corpus")
+    source = folder / "texts.jsonl"
+    texts = [text for text, _ in zip(documents("embedded"), range(60), strict=False)]
+    source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    subprocess.run([sys.executable, "-m", "caracal_min", "tokenize", "--source", source, "--out", folder / "shards",
+                    "--tokenizer", "byte", "--shard-tokens", "50000", "--workers", "1", "--no-progress"], check=True)
+    return folder / "shards"
+
+
+def run(*arguments):
+    done = subprocess.run(command(*arguments), capture_output=True, text=True, env=ENVIRONMENT, timeout=240)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def log(out):
+    return [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+
+
+def test_two_processes_follow_the_curve_of_one(shards, tmp_path):
+    run(tmp_path / "one", shards, 1)
+    assert "step 20 of 20: done" in run(tmp_path / "two", shards, 2)
+    one, two = log(tmp_path / "one"), log(tmp_path / "two")
+    assert [entry["step"] for entry in two] == list(range(1, 21))
+    for name in ("loss", "learning_rate"):
+        np.testing.assert_allclose([e[name] for e in one], [e[name] for e in two], atol=1e-4, rtol=0)
+    np.testing.assert_allclose([e["grad_norm"] for e in one], [e["grad_norm"] for e in two], rtol=1e-3)
+    measured = [[e["validation_loss"] for e in log if "validation_loss" in e] for log in (one, two)]
+    np.testing.assert_allclose(*measured, atol=1e-4, rtol=0)
+    assert one[0]["loss"] - one[-1]["loss"] > 1
+    record = json.loads((tmp_path / "two" / "record.json").read_text())
+    assert record["results"]["processes"] == 2
+
+
+def test_two_processes_stop_together_and_resume_on_the_same_curve(shards, tmp_path):
+    run(tmp_path / "whole", shards, 2)
+    process = subprocess.Popen(command(tmp_path / "cut", shards, 2), env=ENVIRONMENT, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE)
+    path, until = tmp_path / "cut" / "log.jsonl", time.monotonic() + 120
+    while not (path.exists() and len(path.read_text().splitlines()) >= 3):
+        assert process.poll() is None and time.monotonic() < until, process.communicate()[1].decode()
+        time.sleep(0.02)
+    process.terminate()
+    process.communicate(timeout=60)
+    stopped = len(log(tmp_path / "cut"))
+    assert (tmp_path / "cut" / "checkpoint.safetensors").exists() and not (tmp_path / "cut" / "model").exists()
+    assert f"resuming {tmp_path / 'cut'} at step {stopped} of 20" in run(tmp_path / "cut", shards, 2)
+    assert [e["loss"] for e in log(tmp_path / "cut")] == [e["loss"] for e in log(tmp_path / "whole")]
+
+
+def test_a_batch_that_cannot_be_shared_gets_one_line(shards, tmp_path):
+    done = subprocess.run(command(tmp_path / "run", shards, 2, "--micro-batch-size", "8"), capture_output=True,
+                          text=True, env=ENVIRONMENT, timeout=240)
+    assert done.returncode != 0
+    assert "batch_size=8 is not a multiple of micro_batch_size x processes = 16; change one of them" in done.stderr

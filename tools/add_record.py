@@ -1,0 +1,64 @@
+"""Take a record of a run into the package, if some commit holds the code that made it.
+
+    python tools/add_record.py runs/tiny/record.json tiny_fineweb
+
+A run often happens where there is no history: its record then names no commit, but it has a hash of the code that
+ran.  The commit with this hash is looked for, newest first, and written into the record.
+"""
+
+import argparse
+import io
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+from caracal_min.files import write_atomically
+from caracal_min.record import RecordError, code_sha256, read_record, seal
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def files_of(commit: str, root: Path = ROOT) -> dict[str, bytes]:
+    """Return the files of the package as a commit has them, names relative to the package."""
+    done = subprocess.run(["git", "-C", str(root), "archive", commit, "caracal_min"], capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        return {member.name.removeprefix("caracal_min/"): archive.extractfile(member).read()
+                for member in archive if member.isfile()}
+
+
+def commit_of(sha256: str, root: Path = ROOT) -> str | None:
+    """Return the newest commit whose package has this hash; None if there is none."""
+    listed = subprocess.run(["git", "-C", str(root), "log", "--format=%H", "--", "caracal_min"], capture_output=True,
+                            text=True, check=True).stdout.split()
+    return next((commit for commit in listed if code_sha256(files_of(commit, root)) == sha256), None)
+
+
+def admitted(path: Path, root: Path = ROOT) -> dict:
+    """Return the record with the commit that holds its code.  Raises RecordError if there is none."""
+    record = read_record(path, require_commit=False)
+    commit = commit_of(record["code"]["sha256"], root)
+    if commit is None:
+        raise RecordError(f"{path}: no commit holds the code that made it; commit first, and run it again")
+    return seal(record | {"code": record["code"] | {"commit": commit, "clean": True}})
+
+
+def main() -> int:
+    """Check the record and write it into the package."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("record", type=Path)
+    parser.add_argument("name", help="of the file in caracal_min/recorded, without .json")
+    arguments = parser.parse_args()
+    out = ROOT / "caracal_min" / "recorded" / f"{arguments.name}.json"
+    try:
+        write_atomically(out, (json.dumps(admitted(arguments.record), indent=1) + "\n").encode())
+    except (OSError, RecordError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    print(out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
