@@ -1,9 +1,11 @@
-"""How well a model predicts text that it has not seen: held-out loss, and loss by position.
+"""How well a model predicts text that it has not seen: held-out loss, loss by position and by context length.
 
 All losses are cross-entropies in nats per token; divide by ln 2 for bits.
 
-Read next: `training`, which watches the held-out loss.
+Read next: `training`, which watches the held-out loss; `harness`, for tasks.
 """
+
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,12 +15,17 @@ from .data import sequential_windows
 from .language_model import LanguageModel
 from .loss import token_loss
 
-__all__ = ["held_out_loss", "loss_by_position", "token_losses"]
+__all__ = ["POSITIONS_AT_ONCE", "held_out_loss", "loss_by_context_length", "loss_by_position", "token_losses"]
+
+POSITIONS_AT_ONCE = 1024
+"""Positions whose logits exist at one time: 1024 x 50,257 in float32 are 0.2 GB."""
 
 
 @torch.inference_mode()
 def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16) -> Tensor:
     """Return the loss of every predicted token.
+
+    Logits exist for `POSITIONS_AT_ONCE` positions at a time, so memory does not grow with L times the vocabulary.
 
     Args:
         windows: ids, `[W, L + 1]`: L inputs and, shifted by one, L targets (`data.sequential_windows`).
@@ -37,10 +44,13 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16) ->
     losses = []
     for batch in windows.split(batch_size):
         batch = batch.to(device)
-        logits, _ = model(batch[:, :-1])
-        losses.append(token_loss(logits, batch[:, 1:], reduction="none").float().cpu())
+        model._require_tokens(batch, "windows")
+        hidden = model.hidden(batch[:, :-1]).flatten(0, 1).split(POSITIONS_AT_ONCE)
+        targets = batch[:, 1:].flatten().split(POSITIONS_AT_ONCE)
+        losses += [token_loss(model.unembed(h), t, reduction="none").float().cpu()
+                   for h, t in zip(hidden, targets, strict=True)]
     model.train(was_training)
-    return torch.cat(losses)
+    return torch.cat(losses).view(len(windows), -1)
 
 
 def held_out_loss(model: LanguageModel, tokens: np.ndarray, context: int, limit: int | None = None,
@@ -63,3 +73,35 @@ def loss_by_position(model: LanguageModel, tokens: np.ndarray, context: int, lim
     `held_out_loss`.
     """
     return token_losses(model, sequential_windows(tokens, context, limit), batch_size).mean(0)
+
+
+def loss_by_context_length(model: LanguageModel, tokens: np.ndarray, context: int,
+                           multiples: Sequence[int] = (1, 2, 4, 8, 16), limit: int | None = None,
+                           batch_tokens: int = 8192) -> dict[int, float]:
+    """Return the mean loss over windows of several lengths, each length on the same predicted tokens.
+
+    The text is cut into windows of the longest length, and those into windows of the shorter ones: only how much
+    of the text before a token is seen differs.  A model trained at `context` should not do worse at its multiples.
+
+    Args:
+        tokens: ids, one dimension, as `Corpus.validation`.
+        context: tokens per window at multiple 1, usually the length of training.
+        multiples: window lengths as multiples of `context`; each must divide the largest.
+        limit: most windows of the longest length, spread evenly over the text; None takes all.
+        batch_tokens: tokens per forward pass, at least one window.
+
+    Returns:
+        Mean loss in nats per token by window length in tokens, shortest first.
+
+    Raises:
+        ValueError: multiples that do not divide the largest, or text shorter than the longest window.
+    """
+    lengths = sorted({m * context for m in multiples})
+    if not lengths or lengths[0] < 1 or any(lengths[-1] % n for n in lengths):
+        raise ValueError(f"multiples={tuple(multiples)}; give numbers >= 1 that all divide the largest")
+    longest = sequential_windows(tokens, lengths[-1], limit)
+    means = {}
+    for n in lengths:
+        windows = longest.unfold(1, n + 1, n).reshape(-1, n + 1)
+        means[n] = token_losses(model, windows, max(1, batch_tokens // n)).mean(dtype=torch.float64).item()
+    return means
