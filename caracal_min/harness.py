@@ -8,8 +8,12 @@ or, for a model in memory, `HarnessModel(model)`.  Batches are padded on the rig
 Read next: `tasks`, `table2`.
 """
 
+import importlib.metadata
 from collections import defaultdict
 from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import ERROR, getLogger
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -26,14 +30,21 @@ try:
     from lm_eval.api.instance import Instance
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model
+    from lm_eval.api.task import ConfigurableTask
+    from lm_eval.evaluator import evaluate
     from lm_eval.models.utils import handle_stop_sequences, normalize_gen_kwargs, postprocess_generated_text
+    from lm_eval.tasks import TaskManager
+    from lm_eval.tasks import __file__ as _TASK_FOLDER
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 except ModuleNotFoundError as error:
     if error.name.partition(".")[0] != "lm_eval":
         raise
     raise ImportError("evaluation on tasks needs lm-evaluation-harness: pip install 'caracal-min[eval]'") from None
 
-__all__ = ["HarnessModel"]
+__all__ = ["HARNESS_VERSION", "HarnessModel", "build_tasks", "run_tasks"]
+
+HARNESS_VERSION = importlib.metadata.version("lm_eval")
+"""Version of lm-evaluation-harness."""
 
 
 @register_model("caracal")
@@ -195,3 +206,42 @@ class HarnessModel(TemplateLM):
             losses.append(token_loss(logits, t, reduction="none").cpu())
             greedy.append((logits.argmax(-1) == t).cpu())
         return torch.cat(losses), torch.cat(greedy)
+
+
+def build_tasks(changes: dict[str, dict], folders: list[str]) -> dict[str, ConfigurableTask]:
+    """Return tasks of the harness by name, with no examples in the prompt.
+
+    Args:
+        changes: for each name, the entries of the harness's configuration to replace.
+        folders: where those configurations are, below the harness's `tasks`.
+    """
+    root = Path(_TASK_FOLDER).parent
+    with _quiet():
+        manager = TaskManager(include_defaults=False, include_path=[str(root / f) for f in sorted(set(folders))])
+        members = [{"task": name, **entries} for name, entries in changes.items()]
+        tasks = manager.load({"group": "tasks", "task": members})["tasks"]
+        for task in tasks.values():
+            task.set_config("num_fewshot", 0)
+    return {name: tasks[name] for name in changes}
+
+
+def run_tasks(model: HarnessModel, tasks: dict[str, ConfigurableTask], limit: int | None = None) -> dict:
+    """Return what the harness's `evaluate` returns, with the scores of every item under "samples".
+
+    Args:
+        limit: items per task, the first ones; None takes all.
+    """
+    with _quiet():
+        return evaluate(model, {"tasks": tasks, "groups": {}, "group_map": {}}, limit=limit, bootstrap_iters=0)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep the harness from remarks on its own configurations."""
+    logger = getLogger("lm_eval")
+    level = logger.level
+    logger.setLevel(ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
