@@ -1,4 +1,4 @@
-"""The command line: `python -m caracal_min tokenize | train | sample | benchmark | export | info`.
+"""The command line: `python -m caracal_min tokenize | train | sample | evaluate | benchmark | export | info`.
 
 Options are generated from the dataclasses here and in `training`; `--help` after a command lists them.
 """
@@ -15,6 +15,7 @@ import torch
 from . import __version__
 from .benchmark import BenchmarkConfig, run_benchmark
 from .data import tokenizer_for
+from .evaluate_command import EvaluateConfig, run_evaluate
 from .export import export_onnx, export_program
 from .model import Caracal
 from .tokenization import TokenizeConfig, tokenize
@@ -163,7 +164,7 @@ def main(arguments: list[str] | None = None) -> int:
         kinds = tuple(Annotated[kind, tyro.conf.subcommand(name, **defaults.get(name, {}))]
                       for name, (kind, _) in _COMMANDS.items())
         config = tyro.cli(Union[kinds], prog="python -m caracal_min", args=arguments,  # noqa: UP007
-                          description="Tokenize, train, sample, measure, export and describe Caracal models.",
+                          description="Tokenize, train, sample, evaluate, measure, export and describe Caracal models.",
                           config=(tyro.conf.OmitArgPrefixes,))
         dict(_COMMANDS.values())[type(config)](config)
     except (ValueError, OSError, ImportError, DivergedError) as error:
@@ -173,8 +174,9 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 _COMMANDS = {"tokenize": (TokenizeConfig, run_tokenize), "train": (TrainConfig, run_train),
-             "sample": (SampleConfig, run_sample), "benchmark": (BenchmarkConfig, run_benchmark),
-             "export": (ExportConfig, run_export), "info": (InfoConfig, run_info)}
+             "sample": (SampleConfig, run_sample), "evaluate": (EvaluateConfig, run_evaluate),
+             "benchmark": (BenchmarkConfig, run_benchmark), "export": (ExportConfig, run_export),
+             "info": (InfoConfig, run_info)}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -23,8 +23,10 @@ from tqdm import tqdm
 from .data import tokenizer_for
 from .evaluation import POSITIONS_AT_ONCE
 from .generation import filter_logits
-from .language_model import LanguageModel, token_loss
+from .language_model import LanguageModel
+from .loss import token_loss
 from .model import Caracal
+from .models import load_model
 
 try:
     from lm_eval.api.instance import Instance
@@ -55,7 +57,7 @@ class HarnessModel(TemplateLM):
     and cut as there.  On CUDA log-likelihoods come of a forward pass in bfloat16 and a softmax in float32.
 
     Args:
-        pretrained: a model, or the folder or hub repository of one (`Caracal.from_pretrained`).
+        pretrained: a model, or the folder or hub repository of one (`models.load_model`).
         batch_size: sequences per forward pass.
         max_length: most tokens that the model sees at once; longer texts lose their beginning.
         max_gen_toks: most tokens to generate where a task does not say.
@@ -76,7 +78,7 @@ class HarnessModel(TemplateLM):
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self._device = torch.device(device)
-        model = pretrained if isinstance(pretrained, LanguageModel) else Caracal.from_pretrained(pretrained)
+        model = pretrained if isinstance(pretrained, LanguageModel) else load_model(pretrained)
         if getattr(model.config, "positional_encoding", None) == "learned":
             self.max_length = min(self.max_length, model.config.max_positions)
         self.coder = tokenizer_for(model.config.vocab_size)

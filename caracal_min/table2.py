@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from .files import file_sha256
 from .harness import HARNESS_VERSION, HarnessModel, run_tasks
 from .language_model import LanguageModel
-from .tasks import TASKS, file_sha256, load_tasks
+from .tasks import TASKS, load_tasks
 
 __all__ = ["COLUMNS", "evaluate_tasks", "format_table", "paper_rows", "table_row"]
 
@@ -57,7 +58,7 @@ def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), fo
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit}; give a number >= 1, or None for all items")
-    tasks = load_tasks(names, folder)
+    tasks = load_tasks(names, folder, limit)
     harness = HarnessModel(model, batch_size, max_length, device=device)
     found = run_tasks(harness, tasks, limit)
     results = {}

@@ -18,18 +18,18 @@ passage, the file does not, and numbers made with it differ a little.
 Read next: `table2`.
 """
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from datasets import Dataset
 
 from .harness import ConfigurableTask, build_tasks
 
-__all__ = ["TASKS", "TaskSource", "file_sha256", "load_tasks", "read_rows"]
+__all__ = ["TASKS", "TaskSource", "load_tasks", "read_rows", "require_tasks"]
 
 
 def _hellaswag(row: dict) -> dict:
@@ -80,12 +80,14 @@ TASKS = {
 """The tasks by the name that the harness gives them, in the order of Table 2."""
 
 
-def load_tasks(names: Sequence[str], folder: str | Path | None = None) -> dict[str, ConfigurableTask]:
+def load_tasks(names: Sequence[str], folder: str | Path | None = None,
+               limit: int | None = None) -> dict[str, ConfigurableTask]:
     """Return the harness's tasks by name, without examples in the prompt.
 
     Args:
         names: some of `TASKS`.
         folder: holds the local files; None lets the harness load its data sets from the hub.
+        limit: rows to read of each local file; None reads all.
 
     Raises:
         ValueError: no names or an unknown one, or a file whose rows are not as described above.
@@ -93,28 +95,38 @@ def load_tasks(names: Sequence[str], folder: str | Path | None = None) -> dict[s
 
     Source: Caracal, Section 5.1, "Benchmarks".
     """
+    require_tasks(names, folder)
+    changes = {name: {} if folder is None else _local(name, Path(folder), limit) for name in names}
+    return build_tasks(changes, [TASKS[name].folder for name in names])
+
+
+
+def require_tasks(names: Sequence[str], folder: str | Path | None = None) -> None:
+    """Check names and files without reading them.  Arguments and errors as `load_tasks`."""
     for name in names:
         if name not in TASKS:
             raise ValueError(f"unknown task {name!r}; accepted: {', '.join(TASKS)}")
     if not names:
         raise ValueError(f"no task given; accepted: {', '.join(TASKS)}")
-    changes = {name: {} if folder is None else _local(name, Path(folder)) for name in names}
-    return build_tasks(changes, [TASKS[name].folder for name in names])
+    if folder is None:
+        return
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"no folder {folder}; give the folder that holds {TASKS[names[0]].file}")
+    for name in names:
+        if not (path := Path(folder) / TASKS[name].file).is_file():
+            raise FileNotFoundError(f"no file {path}; put {path.name} with columns "
+                                    f"{', '.join(TASKS[name].columns)} there")
 
 
-
-def read_rows(name: str, path: Path) -> list[dict]:
-    """Return the rows of a task's local file in the form that the harness's configuration reads.
+def read_rows(name: str, path: Path, limit: int | None = None) -> list[dict]:
+    """Return the rows, the first `limit` or all, of a task's local file in the form that the harness reads.
 
     Raises:
-        FileNotFoundError: no such file.
         ValueError: a line that is no JSON object with the task's columns, or no line at all.
     """
     source, rows = TASKS[name], []
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; put {source.file} with columns {', '.join(source.columns)} there")
     with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(islice(lines, limit), 1):
             try:
                 row = json.loads(line)
                 rows.append(source.to_hub({column: row[column] for column in source.columns}))
@@ -126,15 +138,8 @@ def read_rows(name: str, path: Path) -> list[dict]:
     return rows
 
 
-def file_sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, in hexadecimal."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
-def _local(name: str, folder: Path) -> dict:
+def _local(name: str, folder: Path, limit: int | None) -> dict:
     """Return the part of a task's configuration that a local file replaces."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"no folder {folder}; give the folder that holds {TASKS[name].file}")
-    rows = Dataset.from_list(read_rows(name, folder / TASKS[name].file))
+    rows = Dataset.from_list(read_rows(name, folder / TASKS[name].file, limit))
     return {"custom_dataset": lambda **_: {"validation": rows}, "training_split": None,
             "validation_split": "validation", "test_split": None}

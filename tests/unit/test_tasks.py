@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("lm_eval")
 import lm_eval.tasks
 
-from caracal_min.tasks import TASKS, file_sha256, load_tasks, read_rows
+from caracal_min.tasks import TASKS, load_tasks, read_rows
 
 ITEMS = {"lambada_openai": 5153, "hellaswag": 10042, "arc_easy": 2376, "arc_challenge": 1172, "winogrande": 1267,
          "boolq": 3270, "piqa": 1838, "social_iqa": 1954}
@@ -118,8 +118,7 @@ def test_arc_as_the_harness_renders_the_hub(local, evals, name):
     hub = hub_task(name, hub_rows)
     for i in range(0, len(rows), 97):
         assert rendered(local[name], i) == rendered(hub, i)
-    for i, row in enumerate(rows):
-        doc = local[name].eval_docs[i]
+    for doc, row in zip(local[name].eval_docs, rows, strict=True):
         assert (local[name].doc_to_text(doc), local[name].doc_to_choice(doc), local[name].doc_to_target(doc)) == (
             row["query"], row["choices"], row["gold"])
 
@@ -193,4 +192,3 @@ def test_a_line_ends_only_at_a_newline(tmp_path):
     path = tmp_path / "lambada_openai.jsonl"
     path.write_text(json.dumps({"text": "one\u2028two three"}, ensure_ascii=False) + "\n", encoding="utf-8")
     assert read_rows("lambada_openai", path) == [{"text": "one\u2028two three"}]
-    assert len(file_sha256(path)) == 64

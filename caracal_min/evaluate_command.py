@@ -1,0 +1,124 @@
+"""The command `evaluate`: losses on held-out text, and the tasks of the paper's Table 2.
+
+Read next: `__main__`.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+
+from .corpus import load_corpus
+from .data import sequential_windows, tokenizer_for
+from .evaluation import loss_by_context_length, token_losses
+from .files import write_atomically
+from .language_model import LanguageModel
+from .models import load_model
+
+__all__ = ["EvaluateConfig", "run_evaluate"]
+
+_MULTIPLES = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Measure a trained model: loss on text, by position and by context length, and the tasks of the paper's Table 2.
+
+    Raises:
+        ValueError: a field out of range, in one line.
+    """
+
+    model: str
+    """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    data: str = "embedded"
+    """Text to measure losses on: embedded, fineweb, or a parquet / jsonl / jsonl.xz file with a text column."""
+    split: Literal["held_out", "all"] = "held_out"
+    """The documents of `data` that `train` holds out, or all of them, for a file that was never trained on."""
+    context: int = 512
+    """Tokens per window; losses are measured at multiples of it up to 16, as far as the text reaches."""
+    tokens: int = 262_144
+    """Most tokens to measure losses on."""
+    tasks: tuple[str, ...] = ()
+    """Names of tasks, or all; none if left out."""
+    task_data: Path | None = None
+    """Folder with local copies of the tasks (see caracal_min.tasks); left out, they come from the hub."""
+    limit: int | None = None
+    """Items per task, the first ones, for a trial."""
+    batch_size: int = 16
+    """Sequences per forward pass."""
+    max_length: int = 2048
+    """Most tokens of a task that the model sees at once."""
+    out: Path | None = None
+    """JSON file to write."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, ..."""
+
+    def __post_init__(self):
+        for name in ("context", "tokens", "batch_size", "max_length"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"limit={self.limit}; give a number >= 1, or leave it out")
+
+
+def run_evaluate(config: EvaluateConfig) -> dict:
+    """Print the losses and the table, write them to `config.out`, and return them as what JSON holds.
+
+    Raises:
+        ValueError, FileNotFoundError, ImportError: as `models.load_model`, `corpus.load_corpus`, `table2.evaluate_tasks`.
+    """
+    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
+    tasks = _tasks(config) if config.tasks else ()
+    model = load_model(config.model).to(device).eval()
+    record = {"config": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items()},
+              "parameters": model.num_parameters(), "torch": torch.__version__,
+              "device": torch.cuda.get_device_name() if device.startswith("cuda") else device}
+    print(f"{config.model}: {record['parameters']:,} parameters")
+    record |= _losses(model, config)
+    if tasks:
+        from .table2 import evaluate_tasks, format_table
+
+        record["table2"] = evaluate_tasks(model, tasks, config.task_data, config.limit, config.batch_size,
+                                          config.max_length, device)
+        print(format_table(record["table2"]))
+    if config.out is not None:
+        write_atomically(config.out, (json.dumps(record, indent=2) + "\n").encode())
+    return record
+
+
+def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
+    """Return the names of the tasks, after a check of names and files, before anything slow is done."""
+    from .tasks import TASKS, require_tasks
+
+    names = tuple(TASKS) if config.tasks == ("all",) else config.tasks
+    require_tasks(names, config.task_data)
+    return names
+
+
+def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
+    """Measure and print the losses, in nats per token."""
+    coder, read = tokenizer_for(model.config.vocab_size), config.tokens + 1
+    corpus = load_corpus(config.data, coder.name, read if config.split == "all" else 10 * read)
+    parts = (corpus.validation,) if config.split == "held_out" else (corpus.train, corpus.validation)
+    tokens = np.concatenate([part[:read] for part in parts])[:read]
+    losses = token_losses(model, sequential_windows(tokens, config.context), config.batch_size)
+    by_position = losses.mean(0, dtype=torch.float64)
+    fitting = [m for m in _MULTIPLES if m * config.context < len(tokens)]
+    by_length = loss_by_context_length(model, tokens, config.context, fitting,
+                                       batch_tokens=config.batch_size * config.context)
+    measured = {"text": {"source": config.data, "split": config.split, "tokenizer": coder.name, "tokens": len(tokens)},
+                "loss": losses.mean(dtype=torch.float64).item(), "loss_by_position": by_position.tolist(),
+                "loss_by_context_length": by_length}
+    print(f"loss = {measured['loss']:.4f} nats per token ({coder.name}) on {losses.numel():,} tokens of {config.data}, "
+          f"{config.split.replace('_', ' ')}")
+    starts = [0, *(2 ** i for i in range(config.context.bit_length()) if 2 ** i < config.context)]
+    print("loss by tokens seen: " + ", ".join(
+        f"{a + 1}-{b}: {by_position[a:b].mean():.3f}" for a, b in zip(starts, [*starts[1:], config.context],
+                                                                       strict=True)))
+    print("loss by context length: " + ", ".join(f"{n}: {loss:.4f}" for n, loss in by_length.items()))
+    if len(fitting) < len(_MULTIPLES):
+        print(f"  {len(tokens):,} tokens of text do not reach {_MULTIPLES[len(fitting)] * config.context:,}")
+    return measured
