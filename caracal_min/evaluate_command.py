@@ -68,7 +68,8 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     """Print the losses and the table, write them to `config.out`, and return them as what JSON holds.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `models.load_model`, `corpus.load_corpus`, `table2.evaluate_tasks`.
+        ValueError, FileNotFoundError, ImportError: as `models.load_model`, `corpus.load_corpus` and
+            `table2.evaluate_tasks`.
     """
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     tasks = _tasks(config) if config.tasks else ()
