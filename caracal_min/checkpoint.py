@@ -29,7 +29,8 @@ def save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     Args:
         facts: JSON-like; `step` and the like, and `settings` (dict) and `corpus` (digest), compared when loading.
     """
-    tensors = {f"model.{name}": t for name, t in model.state_dict().items()}
+    tied = _tied(model)
+    tensors = {f"model.{name}": t for name, t in model.state_dict().items() if name not in tied}
     for i, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{name}": t for name, t in state.items()}
     tensors["random.cpu"] = torch.get_rng_state()
@@ -64,7 +65,10 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     stored = json.loads(metadata["facts"])
     _require_same(path, stored, json.loads(json.dumps(facts)))
 
-    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")})
+    weights = {k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")}
+    missing, foreign = model.load_state_dict(weights, strict=False)
+    if foreign or set(missing) != _tied(model):
+        raise ValueError(f"{path} does not hold the weights of this model; choose another folder")
     state: dict[int, dict] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
@@ -75,6 +79,12 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
     return stored
+
+
+def _tied(model: nn.Module) -> set[str]:
+    """Return the other names of parameters that have two, as a baseline's output matrix and embedding have."""
+    every, once = (dict(model.named_parameters(remove_duplicate=flag)) for flag in (False, True))
+    return every.keys() - once.keys()
 
 
 def _require_same(path: Path, stored: dict, now: dict) -> None:

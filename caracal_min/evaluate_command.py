@@ -3,20 +3,22 @@
 Read next: `__main__`.
 """
 
-import json
+import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from huggingface_hub import hf_hub_download
 
 from .corpus import load_corpus
 from .data import sequential_windows, tokenizer_for
 from .evaluation import loss_by_context_length, token_losses
-from .files import write_atomically
+from .files import file_sha256
 from .language_model import LanguageModel
 from .models import load_model
+from .record import write_record
 
 __all__ = ["EvaluateConfig", "run_evaluate"]
 
@@ -52,7 +54,7 @@ class EvaluateConfig:
     max_length: int = 2048
     """Most tokens of a task that the model sees at once."""
     out: Path | None = None
-    """JSON file to write."""
+    """Record to write, a JSON file."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
 
@@ -65,7 +67,7 @@ class EvaluateConfig:
 
 
 def run_evaluate(config: EvaluateConfig) -> dict:
-    """Print the losses and the table, write them to `config.out`, and return them as what JSON holds.
+    """Print the losses and the table, write a record of them to `config.out`, and return its results.
 
     Raises:
         ValueError, FileNotFoundError, ImportError: as `models.load_model`, `corpus.load_corpus` and
@@ -74,20 +76,26 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     tasks = _tasks(config) if config.tasks else ()
     model = load_model(config.model).to(device).eval()
-    record = {"config": {k: str(v) if isinstance(v, Path) else v for k, v in asdict(config).items()},
-              "parameters": model.num_parameters(), "torch": torch.__version__,
-              "device": torch.cuda.get_device_name() if device.startswith("cuda") else device}
-    print(f"{config.model}: {record['parameters']:,} parameters")
-    record |= _losses(model, config)
+    results, started = {"parameters": model.num_parameters(), "model_sha256": _weights(config.model)}, time.monotonic()
+    print(f"{config.model}: {results['parameters']:,} parameters")
+    results |= _losses(model, config)
     if tasks:
         from .table2 import evaluate_tasks, format_table
 
-        record["table2"] = evaluate_tasks(model, tasks, config.task_data, config.limit, config.batch_size,
-                                          config.max_length, device)
-        print(format_table(record["table2"]))
+        results["table2"] = evaluate_tasks(model, tasks, config.task_data, config.limit, config.batch_size,
+                                           config.max_length, device)
+        print(format_table(results["table2"]))
     if config.out is not None:
-        write_atomically(config.out, (json.dumps(record, indent=2) + "\n").encode())
-    return record
+        write_record(config.out, "evaluate", asdict(config), results, None, time.monotonic() - started,
+                     torch.device(device))
+        print(f"record = {config.out}")
+    return results
+
+
+def _weights(folder_or_repo: str) -> str:
+    """Return the hash of the weights, the one that the record of their training run has."""
+    local = Path(folder_or_repo) / "model.safetensors"
+    return file_sha256(local if local.is_file() else Path(hf_hub_download(folder_or_repo, local.name)))
 
 
 def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
@@ -107,7 +115,9 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     tokens = np.concatenate([part[:read] for part in parts])[:read]
     losses = token_losses(model, sequential_windows(tokens, config.context), config.batch_size)
     by_position = losses.mean(0, dtype=torch.float64)
-    fitting = [m for m in _MULTIPLES if m * config.context < len(tokens)]
+    learned = getattr(model.config, "positional_encoding", None) == "learned"
+    longest = min(len(tokens) - 1, model.config.max_positions if learned else len(tokens))
+    fitting = [m for m in _MULTIPLES if m * config.context <= longest]
     by_length = loss_by_context_length(model, tokens, config.context, fitting,
                                        batch_tokens=config.batch_size * config.context)
     measured = {"text": {"source": config.data, "split": config.split, "tokenizer": coder.name, "tokens": len(tokens)},
@@ -121,5 +131,6 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
                                                                        strict=True)))
     print("loss by context length: " + ", ".join(f"{n}: {loss:.4f}" for n, loss in by_length.items()))
     if len(fitting) < len(_MULTIPLES):
-        print(f"  {len(tokens):,} tokens of text do not reach {_MULTIPLES[len(fitting)] * config.context:,}")
+        why = f"{len(tokens):,} tokens of text" if longest == len(tokens) - 1 else "the learned positions"
+        print(f"  {why} do not reach {_MULTIPLES[len(fitting)] * config.context:,}")
     return measured

@@ -100,7 +100,6 @@ def load_tasks(names: Sequence[str], folder: str | Path | None = None,
     return build_tasks(changes, [TASKS[name].folder for name in names])
 
 
-
 def require_tasks(names: Sequence[str], folder: str | Path | None = None) -> None:
     """Check names and files without reading them.  Arguments and errors as `load_tasks`."""
     for name in names:

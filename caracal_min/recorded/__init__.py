@@ -1,7 +1,8 @@
 """Runs that the book shows and did not run again: JSON records in this folder, each written by a command.
 
-    names()      what there is
-    load(name)   one of them, if it is as it was written and a commit holds its code
+    names()            what there is
+    load(name)         one of them, if it is as it was written and a commit holds its code
+    describe(record)   which run it is, in a line
 
 Read next: `record`, which says what a record holds.
 """
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from ..record import read_record
 
-__all__ = ["load", "names"]
+__all__ = ["describe", "load", "names"]
 
 _FOLDER = Path(__file__).parent
 
@@ -29,3 +30,14 @@ def load(name: str) -> dict:
     if name not in names():
         raise ValueError(f"no recorded run {name!r}; there are: {', '.join(names()) or 'none'}")
     return read_record(_FOLDER / f"{name}.json")
+
+
+def describe(record: dict) -> str:
+    """Return one line that says which run a record is of, for wherever its numbers are shown."""
+    config, machine = record["config"], record["machine"]
+    what = {"train": f"{config.get('architecture')} {config.get('preset')}, {config.get('variant')}, trained",
+            "evaluate": f"{config.get('model')}, evaluated", "benchmark": "benchmark"}[record["kind"]]
+    where = machine["processor"] if machine["device"] == "cpu" else machine["device"]
+    commit = record["code"]["commit"] or "unknown"
+    return (f"recorded, not rerun: {what} in {record['seconds'] / 60:.1f} minutes on {where}, torch "
+            f"{machine['versions']['torch']}, {record['finished'][:10]}, commit {commit[:7]}")

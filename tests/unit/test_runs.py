@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from caracal_min import training
 from caracal_min.data import documents
