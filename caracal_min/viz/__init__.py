@@ -7,5 +7,6 @@ from .figure import Figure
 from .poke import poke
 from .style import palette, use_style
 from .training_run import training_run
+from .weighted_sum import weighted_sum
 
-__all__ = ["Figure", "palette", "poke", "training_run", "use_style"]
+__all__ = ["Figure", "palette", "poke", "training_run", "use_style", "weighted_sum"]

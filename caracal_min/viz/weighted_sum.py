@@ -1,0 +1,142 @@
+"""The figure of chapter 1: a mixer as a matrix of weights, one row of it, and what the row makes of the tokens."""
+
+import html
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .figure import Figure
+from .style import palette
+
+__all__ = ["weighted_sum"]
+
+_MIXERS = {"average": "average", "attention": "attention", "dft": "DFT, real part"}
+_WIDTH, _LEFT, _RIGHT, _CELL = 420, 58, 8, 32  # of the still, in its own units
+_LIMIT = 2.0  # of a token's number
+
+
+def weighted_sum(words: Sequence[str], x: Sequence[float], mixer: str = "attention", *, masked: bool = False,
+                 row: int = 0) -> Figure:
+    """Show the weights of a mixer as a matrix, one row of them at the tokens, and all outputs.
+
+    Each token carries one number, which serves as its query, key and content.  The reader picks the mixer and
+    the row, switches the causal mask, and drags the tokens' numbers.  Weights on later tokens, and what they
+    bring in, are drawn in vermillion.
+
+    Args:
+        words: the tokens, 3 to 8 of them to stay legible.
+        x: one number for each, between -2 and 2.
+        mixer: "average", "attention" or "dft" (the real part of the discrete Fourier transform).
+        masked: whether the start shows the mixer with its causal mask, which for attention acts before the
+            softmax and for the average leaves the mean of what was read so far.
+        row: the output chosen at the start.
+
+    Raises:
+        ValueError: numbers and words do not match, too few or too many, a number too large, an unknown mixer,
+            a row that is not there.
+
+    Source: Caracal, Section 4.1, attention and the Fourier transform as weighted sums.
+    """
+    numbers = torch.round(torch.as_tensor(x, dtype=torch.float64), decimals=3)
+    if numbers.shape != (len(words),) or not 3 <= len(words) <= 8:
+        raise ValueError(f"{len(words)} words and x of shape {tuple(numbers.shape)}; "
+                         "give one number for each of 3 to 8 words")
+    if not numbers.abs().max() <= _LIMIT:
+        raise ValueError(f"the largest number is {float(numbers.abs().max())}; give numbers between -2 and 2")
+    if mixer not in _MIXERS:
+        raise ValueError(f"unknown mixer {mixer!r}; accepted: {', '.join(_MIXERS)}")
+    if not 0 <= row < len(words):
+        raise ValueError(f"row={row}; for {len(words)} words give 0 to {len(words) - 1}")
+    model = {"words": list(words), "x": numbers.tolist(), "mixer": mixer, "masked": bool(masked), "row": row,
+             "token": len(words) - 1}
+    weights = _weights(mixer, masked, numbers)
+    future = int((weights.triu(1).abs() > 1e-9).sum())
+    name = f"{_MIXERS[mixer]}, {'masked' if masked else 'no mask'}"
+    return Figure("weighted_sum", model, _still(words, numbers, weights, name, row), _alt(words, name, row, future))
+
+
+def _weights(mixer: str, masked: bool, x: Tensor) -> Tensor:
+    """Return the matrix of weights, `[L, L]`, rows of outputs."""
+    t = torch.arange(len(x))
+    if mixer == "dft":
+        weights = torch.cos(2 * math.pi * (t[:, None] * t % len(x)).to(x.dtype) / len(x))
+        return weights.tril() if masked else weights
+    scores = x[:, None] * x if mixer == "attention" else torch.zeros(len(x), len(x), dtype=x.dtype)
+    future = torch.ones_like(scores).triu(1).bool()
+    return (scores.masked_fill(future, -math.inf) if masked else scores).softmax(-1)
+
+
+def _alt(words: Sequence[str], name: str, row: int, future: int) -> str:
+    return (f"A square of {len(words)} by {len(words)} weights of a mixer ({name}), {future} of them on later tokens, "
+            f"for the words {' '.join(words)}. Below it row {row} as bars, the number of each word and how much of "
+            f"it the row takes, and all outputs. Choose the mixer, the row and the mask, and change the numbers, "
+            f"by pointer or by keyboard.")
+
+
+def _still(words: Sequence[str], x: Tensor, weights: Tensor, name: str, row: int) -> str:
+    """Draw the first frame as SVG: the matrix, the row, the tokens with their shares, the outputs."""
+    length = len(x)
+    pitch = (_WIDTH - _LEFT - _RIGHT) / length
+    past, total = (weights.tril() @ x), weights @ x
+    parts = [f'<text x="12" y="20" font-weight="600">the matrix A of weights: {name}</text>',
+             f'<rect x="6" y="{30 + _CELL * row}" width="{_WIDTH - 12}" height="{_CELL}" rx="3" fill="#f1f1f1" '
+             f'stroke="{palette.ink}"/>']
+    for t in range(length):
+        middle = 30 + _CELL * (t + 0.5)
+        parts.append(f'<text x="{_LEFT - 8}" y="{middle + 4:.1f}" text-anchor="end">{html.escape(words[t])}</text>')
+        parts += [_mark(_LEFT + pitch * (j + 0.5), middle, float(weights[t, j]), _shade(j > t, palette.ink))
+                  for j in range(length)]
+    top = 30 + _CELL * length
+    shade = [_shade(j > row, palette.ink) for j in range(length)]
+    share = [_shade(j > row, palette.content) for j in range(length)]
+    numbers = [f"{w:.2f}" for w in weights[row].tolist()]
+    rows = [(f"row {row} of A: the weights", numbers, [(None, torch.zeros(length), weights[row], 0.6, shade)]),
+            ("content v (outline), weighted (solid)", words,
+             [(palette.content, torch.zeros(length), x, 0.6, ["none"] * length),
+              (None, torch.zeros(length), weights[row] * x, 0.6, share)]),
+            (f"outputs: r at {row} is {float(total[row]):.2f}", words,
+             [(None, torch.zeros(length), past, 0.6, [palette.result] * length),
+              (None, past, total, 0.3, [palette.wrapped] * length)])]
+    for title, labels, layers in rows:
+        parts += _bars(top, title, labels, layers, pitch)
+        top += 126
+    height = top + 28
+    parts.append(f'<text x="12" y="{height - 10}"><tspan fill="{palette.wrapped}">■</tspan> from the future</text>')
+    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
+            f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
+
+
+def _shade(future: bool, otherwise: str) -> str:
+    return palette.wrapped if future else otherwise
+
+
+def _mark(x: float, y: float, weight: float, colour: str) -> str:
+    """Draw a square whose area is the size of the weight, hollow where it is negative."""
+    side = (_CELL - 5) * math.sqrt(abs(weight))
+    paint = f'fill="{colour}"' if weight >= 0 else f'fill="none" stroke="{colour}" stroke-width="1.6"'
+    return (f'<rect x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}" {paint}/>')
+
+
+def _bars(top: float, title: str, labels: Sequence[str], layers: list, pitch: float) -> list[str]:
+    """Draw a titled row of bars; a layer is (stroke, from, to, share of the column, fills)."""
+    height = 70
+    ends = torch.cat([end for _, start, stop, *_ in layers for end in (start, stop)])
+    low, high = min(0.0, float(ends.min())), max(1e-9, float(ends.max()))
+
+    def y(value: float) -> float:
+        return top + 34 + height * (high - value) / (high - low)
+
+    parts = [f'<text x="12" y="{top + 24}" font-weight="600">{title}</text>',
+             f'<path d="M{_LEFT} {y(0):.1f}H{_WIDTH - _RIGHT}" stroke="{palette.muted}"/>']
+    for stroke, start, stop, share, fills in layers:
+        for j, (a, b, paint) in enumerate(zip(start.tolist(), stop.tolist(), fills, strict=True)):
+            x, edge = _LEFT + pitch * (j + 0.5 - share / 2), f' stroke="{stroke}"' if stroke else ""
+            parts.append(f'<rect x="{x:.1f}" y="{min(y(a), y(b)):.1f}" width="{pitch * share:.1f}" '
+                         f'height="{abs(y(a) - y(b)):.1f}" fill="{paint}"{edge}/>')
+    for j, label in enumerate(labels):
+        parts.append(f'<text x="{_LEFT + pitch * (j + 0.5):.1f}" y="{top + 34 + height + 16}" text-anchor="middle">'
+                     f'{html.escape(label)}</text>')
+    return parts

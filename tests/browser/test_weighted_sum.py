@@ -1,0 +1,305 @@
+"""The weighted-sum figure in a real browser, from a file: still, mixers, mask, keys and pointer, and its arithmetic."""
+
+import json
+import math
+
+import pytest
+import torch
+from figure_pages import PAGE, contrast, luminance, write_page
+
+from caracal_min import viz
+
+WORDS = ["the", "cat", "sat", "on", "the", "mat"]
+X = [0.6, 1.4, -1.1, -0.4, 0.6, 1.0]
+L = len(X)
+SPILLED = """() => {
+  const live = document.querySelector('.caracal-live').getBoundingClientRect();
+  const outside = (box) => box.right > live.right || box.left < live.left;
+  return [...document.querySelectorAll('.caracal-live svg text')]
+    .filter((node) => outside(node.getBoundingClientRect())).map((node) => node.textContent);
+}"""
+LABELS = {"average": "average", "attention": "attention", "dft": "DFT, real part"}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    return write_page(tmp_path_factory.mktemp("weighted_sum"), viz.weighted_sum(WORDS, X, row=2).to_html())
+
+
+@pytest.fixture
+def page(open_figure, address):
+    return open_figure(address)
+
+
+def data(page):
+    raw = page.eval_on_selector(".caracal-figure", "host => ({...host.dataset})")
+    return {key: raw[key] if key in ("mixer", "ready") else json.loads(raw[key]) for key in raw}
+
+
+def tensor(numbers):
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def token(page, j):
+    return page.get_by_role("slider", name=f"content of token {j}, {WORDS[j]}", exact=True)
+
+
+def choose(page, mixer, masked):
+    page.get_by_text(LABELS[mixer], exact=True).click()
+    page.get_by_label("causal mask").set_checked(masked)
+
+
+def expected_weights(mixer, masked, x):
+    """The same three mixers from torch's own softmax and FFT."""
+    eye = torch.eye(len(x), dtype=torch.float64)
+    if mixer == "dft":
+        weights = torch.fft.fft(eye).real
+        return weights.tril() if masked else weights
+    if masked:
+        logits = torch.outer(x, x) if mixer == "attention" else torch.zeros(len(x), len(x)).double()
+        rows = [torch.nn.functional.pad(logits[t, :t + 1].softmax(0), (0, len(x) - 1 - t)) for t in range(len(x))]
+        return torch.stack(rows)
+    if mixer == "average":
+        return torch.full_like(eye, 1 / len(x))
+    head = x[None, None, :, None]
+    return torch.nn.functional.scaled_dot_product_attention(head, head, eye[None, None], scale=1.0)[0, 0]
+
+
+def assert_agrees(shown, before=None):
+    x = tensor(shown["x"])
+    weights = expected_weights(shown["mixer"], shown["masked"], x)
+    assert torch.allclose(tensor(shown["weights"]), weights, atol=1e-9)
+    assert torch.allclose(tensor(shown["outputs"]), weights @ x, atol=1e-9)
+    future = weights.triu(1).abs() > 1e-9
+    assert shown["futureRow"] == int(future[shown["row"]].sum()) and shown["futureAll"] == int(future.sum())
+    if before is not None:
+        earlier = expected_weights(shown["mixer"], shown["masked"], before)
+        moved = ((weights @ x) - (earlier @ before)).abs() > 1e-9
+        assert shown["weightsMoved"] == int(((weights - earlier).abs() > 1e-9).sum())
+        assert shown["outputsMoved"] == int(moved.sum())
+        assert shown["outputsEarly"] == int(moved[:shown["token"]].sum())
+
+
+def facts(page):
+    return page.locator("[aria-live]").inner_text()
+
+
+def test_without_scripts_the_still_is_shown(open_figure, address):
+    page = open_figure(address, scripts=False)
+    still = page.get_by_role("img")
+    box = still.bounding_box()
+    assert "6 by 6 weights of a mixer (attention, no mask), 15 of them on later tokens" in still.get_attribute("alt")
+    assert still.evaluate("image => image.decode().then(() => image.naturalWidth)") == 420  # valid SVG
+    assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 400
+    assert page.locator("input").count() == 0 and page.locator(".caracal-live").bounding_box() is None
+
+
+def test_first_frame_is_what_python_asked_for(page):
+    shown = data(page)
+    assert (shown["mixer"], shown["masked"], shown["row"], shown["token"]) == ("attention", False, 2, L - 1)
+    assert shown["x"] == X and page.get_by_role("radio", name="attention").is_checked()
+    assert_agrees(shown, tensor(X))
+    assert not page.locator(".caracal-still").is_visible()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("mixer, from_data", [("average", False), ("attention", True), ("dft", False)])
+def test_every_mixer_with_and_without_mask(page, mixer, from_data, masked):
+    choose(page, mixer, masked)
+    assert_agrees(data(page), tensor(X))
+    token(page, L - 1).focus()
+    for key in ("ArrowDown", "PageDown", "ArrowUp"):
+        page.keyboard.press(key)
+    shown = data(page)
+    assert shown["x"][-1] == pytest.approx(X[-1] - 0.5)
+    assert_agrees(shown, tensor(X))
+    assert (shown["weightsMoved"] > 0) == from_data  # what the figure is for
+    assert shown["futureAll"] == (0 if masked else 15)
+    assert shown["outputsEarly"] == (0 if masked else L - 1) and shown["outputsMoved"] == (1 if masked else L)
+
+
+def test_facts_in_words(page):
+    assert "weights on the future, row 2\n3 of 6" in facts(page) and "15 of 36" in facts(page)
+    assert "outputs before “mat” moved\n–" in facts(page)
+    token(page, 5).focus()
+    page.keyboard.press("PageUp")
+    assert "weights moved with “mat”\n" in facts(page) and "outputs before “mat” moved\n5 of 5" in facts(page)
+    assert page.locator(".alarm").count() == 3
+    page.get_by_label("causal mask").check()
+    assert "outputs before “mat” moved\n0 of 5" in facts(page) and page.locator(".alarm").count() == 0
+
+
+def test_the_row_by_keyboard(page):
+    slider = page.locator("input[type=range]")
+    slider.focus()
+    for key, row in (("ArrowRight", 3), ("End", 5), ("ArrowRight", 5), ("ArrowLeft", 4), ("Home", 0)):
+        page.keyboard.press(key)
+        assert data(page)["row"] == row
+        assert slider.get_attribute("aria-valuetext") == f"t = {row}, {WORDS[row]}"
+        assert f"row {row} of A: the weights" in page.locator("svg").nth(1).text_content()
+        assert_agrees(data(page))
+    assert "row 0\n5 of 6" in facts(page)
+
+
+def test_mixer_and_mask_by_keyboard(page):
+    page.get_by_role("radio", name="attention").focus()
+    page.keyboard.press("ArrowRight")
+    assert data(page)["mixer"] == "dft"
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    assert data(page)["mixer"] == "average"
+    page.keyboard.press("Tab")
+    page.keyboard.press("Space")
+    assert data(page)["masked"] is True
+    assert_agrees(data(page))
+
+
+def test_the_row_by_pointer_on_the_matrix_and_on_the_outputs(page):
+    box = page.locator(".sum-pick").first.bounding_box()
+    page.mouse.move(box["x"] + 90, box["y"] + box["height"] * 0.95)
+    assert data(page)["row"] == 2  # passing over it does nothing
+    page.mouse.down()
+    assert data(page)["row"] == 5
+    page.mouse.move(box["x"] + 90, box["y"] + box["height"] * 0.25, steps=3)
+    page.mouse.up()
+    page.mouse.move(box["x"] + 90, box["y"] + box["height"] * 0.6)
+    assert data(page)["row"] == 1
+    box = page.locator(".sum-pick").nth(1).bounding_box()
+    page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + 30)
+    assert data(page)["row"] == 3
+    assert_agrees(data(page))
+
+
+def test_token_keys(page):
+    token(page, 5).focus()
+    for key, j in (("Home", 0), ("ArrowLeft", 0), ("ArrowRight", 1), ("End", 5), ("ArrowRight", 5), ("ArrowLeft", 4)):
+        page.keyboard.press(key)
+        assert data(page)["token"] == j
+        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == f"content of token {j}, {WORDS[j]}"
+    before = tensor(data(page)["x"])
+    for _ in range(9):
+        page.keyboard.press("PageUp")
+    assert data(page)["x"][4] == 2  # stays within the scale
+    assert float(token(page, 4).get_attribute("aria-valuenow")) == 2
+    assert_agrees(data(page), before)
+
+
+def test_dragging_a_token(page):
+    box = token(page, 3).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    assert data(page)["x"] == X  # touching a bar does not move it
+    page.mouse.move(x, y - 21, steps=4)
+    page.mouse.up()
+    page.mouse.move(x, y + 30)  # released
+    shown = data(page)
+    assert shown["token"] == 3 and shown["x"][3] == pytest.approx(X[3] + 1.0, abs=0.06)
+    assert_agrees(shown, tensor(X))
+
+
+def test_start_again(page):
+    first = data(page)
+    choose(page, "dft", True)
+    token(page, 1).focus()
+    page.keyboard.press("PageDown")
+    assert data(page) != first
+    page.get_by_role("button", name="Start again").click()
+    assert data(page) == first
+
+
+@pytest.mark.parametrize("mixer", LABELS)
+def test_the_drawing_shows_the_numbers(page, mixer):
+    """Areas and colours of the marks are the weights; the black lines stand at the height of the outputs."""
+    choose(page, mixer, mixer == "average")  # without its mask all of its outputs are alike
+    marks = page.eval_on_selector_all("svg:first-of-type rect[rx='1.5']", """nodes => nodes.map(node =>
+        [Number(node.getAttribute("width")), node.getAttribute("style")])""")
+    weights = tensor(data(page)["weights"]).flatten()
+    sides = tensor([side for side, _ in marks])
+    assert torch.allclose((sides / sides.max()) ** 2, weights.abs() / weights.abs().max(), atol=1e-6)
+    for k, (_, style) in enumerate(marks):
+        assert ("--wrapped" in style) == (k % L > k // L)
+        assert ("stroke" in style) == (weights[k] < 0)
+    heights = page.eval_on_selector_all("svg:nth-of-type(2) line[style*='--ink']",
+                                        "nodes => nodes.map(node => Number(node.getAttribute('y1')))")
+    outputs = tensor(data(page)["outputs"])
+    design = torch.stack([outputs, torch.ones_like(outputs)], 1)
+    slope, offset = torch.linalg.lstsq(design, tensor(heights)[:, None])[0].flatten()
+    assert len(heights) == L and slope < -3
+    assert torch.allclose(slope * outputs + offset, tensor(heights), atol=0.01)
+
+
+def test_ghosts_appear_only_where_something_moved(page):
+    ticks = "svg:nth-of-type(2) g:nth-of-type(1) line"
+    shown = """nodes => nodes.filter(node => getComputedStyle(node).display !== 'none').length"""
+    choose(page, "dft", False)
+    token(page, 5).focus()
+    page.keyboard.press("PageDown")
+    assert page.eval_on_selector_all(ticks, shown) == 0
+    choose(page, "attention", False)
+    assert page.eval_on_selector_all(ticks, shown) == L
+
+
+@pytest.mark.parametrize("width", [320, 390])
+def test_it_fits_a_phone_and_stands_still(page, width):
+    page.set_viewport_size({"width": width, "height": 900})
+    token(page, 5).focus()
+    heights = set()
+    for mixer in LABELS:
+        for masked in (False, True):
+            choose(page, mixer, masked)
+            token(page, 5).focus()
+            page.keyboard.press("PageDown")
+            page.keyboard.press("PageUp")
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page.evaluate(SPILLED) == []
+            heights.add(page.locator(".caracal-live").bounding_box()["height"])
+    assert len(heights) == 1  # the page below stands still
+    assert token(page, 0).bounding_box()["width"] >= 34  # wide enough for a finger
+
+
+def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
+    """Colab shows outputs in a frame with an opaque origin; a page may show one figure twice."""
+    figure = viz.weighted_sum(WORDS, X).to_html()
+    inner = PAGE.format(theme="", body=figure + figure).replace("&", "&amp;").replace('"', "&quot;")
+    path = tmp_path / "frame.html"
+    path.write_text('<!doctype html><iframe sandbox="allow-scripts" width="700" height="2400" '
+                    f'srcdoc="{inner}"></iframe>', encoding="utf-8")
+    context = browser.new_context()
+    page = context.new_page()
+    page.goto(path.as_uri())
+    frame = page.frame_locator("iframe")
+    frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
+    frame.get_by_text("average", exact=True).nth(1).click()
+    second = frame.get_by_role("slider", name="content of token 1, cat", exact=True).nth(1)
+    second.focus()
+    second.press("ArrowUp")
+    states = frame.locator(".caracal-figure").evaluate_all(
+        "hosts => hosts.map(host => [host.dataset.mixer, host.dataset.x])")
+    assert [mixer for mixer, _ in states] == ["attention", "average"]
+    assert json.loads(states[0][1]) == X and json.loads(states[1][1])[1] == pytest.approx(X[1] + 0.1)
+    assert frame.locator("input[type=radio]:checked").count() == 2
+    context.close()
+
+
+@pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark, scheme):
+    page = open_figure(write_page(tmp_path, viz.weighted_sum(WORDS, X).to_html(), theme), color_scheme=scheme)
+    css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
+    paper, ink, muted, heads, label, pressed, on, mark, future = (page.evaluate(css, list(pair)) for pair in [
+        (".caracal-live", "backgroundColor"), (".sum-facts", "color"), (".sum-help", "color"), ("svg .muted", "fill"),
+        (".sum-mixers span", "color"), ("input:checked + span", "backgroundColor"), ("input:checked + span", "color"),
+        ("svg rect[rx='1.5'][style*='--ink']", "fill"), ("svg rect[rx='1.5'][style*='--wrapped']", "fill")])
+    assert (luminance(paper) < 0.1) == (dark or (not theme and scheme == "dark"))
+    assert min(contrast(ink, paper), contrast(label, paper), contrast(on, pressed), contrast(mark, paper)) > 7
+    assert min(contrast(muted, paper), contrast(heads, paper)) > 4.5 and contrast(future, paper) > 3
+
+
+def test_the_weights_of_a_dft_of_any_length(open_figure, tmp_path):
+    words = [f"w{k}" for k in range(8)]
+    page = open_figure(write_page(tmp_path, viz.weighted_sum(words, [0.5] * 8, mixer="dft", row=7).to_html()))
+    t = torch.arange(8.0).double()
+    assert torch.allclose(tensor(data(page)["weights"]), torch.cos(2 * math.pi * torch.outer(t, t) / 8), atol=1e-9)
+    zeros = 28 - int((torch.cos(2 * math.pi * torch.outer(t, t) / 8).triu(1).abs() > 1e-9).sum())
+    assert zeros > 0 and data(page)["futureAll"] == 28 - zeros
