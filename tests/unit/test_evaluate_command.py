@@ -41,7 +41,7 @@ def test_losses_are_those_of_the_library(nano, tmp_path, capsys):
     assert record["loss"] == pytest.approx(held_out_loss(model, tokens, 16), abs=1e-6)
     assert record["loss_by_position"] == pytest.approx(loss_by_position(model, tokens, 16).tolist(), abs=1e-6)
     assert record["loss_by_context_length"] == pytest.approx(loss_by_context_length(model, tokens, 16), abs=1e-6)
-    stored = json.loads((tmp_path / "new" / "out.json").read_text())
+    stored = json.loads((tmp_path / "new" / "out.json").read_text())["results"]
     assert stored["loss_by_context_length"] == {str(n): v for n, v in record["loss_by_context_length"].items()}
     shown = capsys.readouterr().out
     assert f"loss = {record['loss']:.4f} nats per token (byte)" in shown
@@ -64,7 +64,7 @@ def test_tasks_from_the_command_line(nano, shared_data, tmp_path):
     done = run("--model", nano, "--data", nano / "text.jsonl", "--context", 16, "--tasks", "all", "--limit", 2,
                "--task-data", shared_data / "evals", "--out", tmp_path / "out.json", "--device", "cpu")
     assert done.returncode == 0, done.stderr
-    record = json.loads((tmp_path / "out.json").read_text())
+    record = json.loads((tmp_path / "out.json").read_text())["results"]
     assert len(record["table2"]["tasks"]) == 8 and record["table2"]["limit"] == 2
     assert re.search(r"^paper, T: Caracal \(63M\) +219\.90 ", done.stdout, re.MULTILINE)
     assert "bootstrapping" not in done.stdout + done.stderr
