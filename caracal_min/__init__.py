@@ -21,14 +21,15 @@ The modules, in the order of reading:
     corpus          what to train on, and what to hold out
     recipe          a training run, as settings; the paper's are the default
     evaluation      held-out loss, loss by position and by context length
-    training        the loop, with exact resume, on one process or several (distributed); run_log, checkpoint
+    flops           operations per token, for the utilisation of a device
+    training        the loop, with exact resume, on one process or several (distributed); run_log, checkpoint, files
     record          what was run, where, on what, and what came out; recorded holds some
     harness         a model as lm-evaluation-harness calls it
     tasks           the paper's eight tasks, from local files or from the hub
     table2          a row of Table 2 beside the paper's; evaluate_command prints it
     export          torch.export programs and ONNX files
     benchmark       speed and memory as ratios; measure holds the stopwatch
-    viz             the figures of the book
+    viz             the figures of the book; exercises, the checkers
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """
