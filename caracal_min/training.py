@@ -111,20 +111,19 @@ class Trainer:
         """
         end = self.config.steps if until is None else min(until, self.config.steps)
         before, started = self.seconds, time.perf_counter()
-        with tqdm(total=end, initial=self.step, unit="step", desc=f"training {self.config.preset}",
-                  disable=not (self.config.progress and self.group.leads)) as bar:
+        with self._bar(end) as bar:
             while self.step < end and not self.finished and not self.stop_requested:
                 entry = self._train_step()
                 seconds, stop = self.group.largest(before + time.perf_counter() - started, self.stop_requested)
                 self.seconds, self.stop_requested = seconds, bool(stop)
                 self._look(entry)
                 if "validation_loss" in entry:
-                    bar.set_postfix(validation=f"{entry['validation_loss']:.3f}", refresh=False)
+                    bar.set_postfix(step=self.step, validation=f"{entry['validation_loss']:.3f}", refresh=False)
                 if self.group.leads:
                     self._log.add(entry)
                 if self.finished or self.step % self.config.checkpoint_every == 0:
                     self.checkpoint()
-                bar.update()
+                bar.update((self.step if self.config.minutes is None else min(round(self.seconds), bar.total)) - bar.n)
         if self.stop_requested and not self.finished:
             self.checkpoint()
         if self.finished and self.config.out is not None and self.group.leads:
@@ -167,6 +166,13 @@ class Trainer:
         if self._flops and self._peak:
             entry["mfu"] = entry["tokens_per_second"] * self._flops / (self._peak * self.group.world_size)
         return entry
+
+    def _bar(self, end: int) -> tqdm:
+        """Return a bar of steps, or of seconds under a budget in minutes."""
+        options = dict(desc=f"training {self.config.preset}", disable=not (self.config.progress and self.group.leads))
+        if self.config.minutes is None:
+            return tqdm(total=end, initial=self.step, unit="step", **options)
+        return tqdm(total=round(60 * self.config.minutes), initial=round(self.seconds), unit="s", **options)
 
     def _look(self, entry: dict) -> None:
         """Add the held-out loss and a sample to the entry of a step that asks for them."""
