@@ -50,6 +50,17 @@ def masked_with_infinity(q, k, v):
     return (q @ k.T / math.sqrt(q.shape[1])).masked_fill(~past, -math.inf).softmax(-1) @ v
 
 
+def nan_replaced_in_the_weights(q, k, v):
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    return (q @ k.T / math.sqrt(q.shape[1])).masked_fill(~past, -math.inf).softmax(-1).nan_to_num() @ v
+
+
+def nan_replaced_behind_an_added_mask(q, k, v):
+    past = torch.ones(len(q), len(q)).tril(-1).bool()
+    mask = torch.zeros(len(q), len(q), dtype=q.dtype).masked_fill(~past, -math.inf)
+    return (q @ k.T / math.sqrt(q.shape[1]) + mask).softmax(-1).nan_to_num() @ v
+
+
 def by_exponentials(q, k, v):
     past = torch.ones(len(q), len(q)).tril(-1).bool()
     e = (q @ k.T / math.sqrt(q.shape[1])).exp() * past
@@ -125,7 +136,7 @@ def by_recurrence(v):
 
 RIGHT = {
     check.causal_average: [running_sum, running_loop],
-    check.strict_attention: [strict, strict_from_row_one],
+    check.strict_attention: [strict, strict_from_row_one, nan_replaced_in_the_weights],  # the solutions say why
     check.depends_on_data: [additive],
     check.prefix_dfts: [by_running_sum, by_recurrence],
 }
@@ -145,6 +156,7 @@ WRONG = {
         "NaN replaced afterwards": lambda q, k, v: masked_with_infinity(q, k, v).nan_to_num(),
         "NaN hidden by where": lambda q, k, v: torch.where(torch.arange(len(q))[:, None] > 0,
                                                            masked_with_infinity(q, k, v), 0.0),
+        "NaN replaced behind an added mask": nan_replaced_behind_an_added_mask,
         "exponentials by hand": by_exponentials,
         "mask after the softmax": late_mask,
         "itself included": itself_included,
@@ -219,6 +231,7 @@ def test_wrong_answer_is_rejected_and_its_case_named(checker, answer, capsys):
     (check.strict_attention, "softmax over nothing", "of 1 tokens, 2 channels, scores of size 1: entry [0, 0]"),
     (check.strict_attention, "NaN replaced afterwards", ", gradient of "),
     (check.strict_attention, "NaN hidden by where", ", gradient of "),
+    (check.strict_attention, "NaN replaced behind an added mask", ", gradient of q"),
     (check.strict_attention, "exponentials by hand", "scores of size 1000"),
     (check.strict_attention, "a mask of -100", "scores of size 1000"),
     (check.strict_attention, "detached", "given one cut off from q, k and v"),
