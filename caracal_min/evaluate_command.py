@@ -113,13 +113,13 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     corpus = load_corpus(config.data, coder.name, read if config.split == "all" else 10 * read)
     parts = (corpus.validation,) if config.split == "held_out" else (corpus.train, corpus.validation)
     tokens = np.concatenate([part[:read] for part in parts])[:read]
-    losses = token_losses(model, sequential_windows(tokens, config.context), config.batch_size)
+    losses = token_losses(model, sequential_windows(tokens, config.context), config.batch_size, "loss")
     by_position = losses.mean(0, dtype=torch.float64)
     learned = getattr(model.config, "positional_encoding", None) == "learned"
     longest = min(len(tokens) - 1, model.config.max_positions if learned else len(tokens))
     fitting = [m for m in _MULTIPLES if m * config.context <= longest]
     by_length = loss_by_context_length(model, tokens, config.context, fitting,
-                                       batch_tokens=config.batch_size * config.context)
+                                       batch_tokens=config.batch_size * config.context, progress=True)
     measured = {"text": {"source": config.data, "split": config.split, "tokenizer": coder.name, "tokens": len(tokens)},
                 "loss": losses.mean(dtype=torch.float64).item(), "loss_by_position": by_position.tolist(),
                 "loss_by_context_length": by_length}

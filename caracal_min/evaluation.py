@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 from torch import Tensor
+from tqdm import tqdm
 
 from .data import sequential_windows
 from .language_model import LanguageModel
@@ -22,7 +23,7 @@ POSITIONS_AT_ONCE = 1024
 
 
 @torch.inference_mode()
-def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16) -> Tensor:
+def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, progress: str = "") -> Tensor:
     """Return the loss of every predicted token.
 
     Logits exist for `POSITIONS_AT_ONCE` positions at a time, so memory does not grow with L times the vocabulary.
@@ -30,6 +31,7 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16) ->
     Args:
         windows: ids, `[W, L + 1]`: L inputs and, shifted by one, L targets (`data.sequential_windows`).
         batch_size: windows per forward pass.
+        progress: what a progress bar is called; empty: none is shown.
 
     Returns:
         float32 `[W, L]` on the CPU, nats.  Entry t is the loss after seeing t + 1 tokens of the window.
@@ -42,7 +44,7 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16) ->
     device, was_training = model.embedding.weight.device, model.training
     model.eval()
     losses = []
-    for batch in windows.split(batch_size):
+    for batch in tqdm(windows.split(batch_size), desc=progress, unit="batch", disable=not progress):
         batch = batch.to(device)
         model._require_tokens(batch, "windows")
         hidden = model.hidden(batch[:, :-1]).flatten(0, 1).split(POSITIONS_AT_ONCE)
@@ -77,7 +79,7 @@ def loss_by_position(model: LanguageModel, tokens: np.ndarray, context: int, lim
 
 def loss_by_context_length(model: LanguageModel, tokens: np.ndarray, context: int,
                            multiples: Sequence[int] = (1, 2, 4, 8, 16), limit: int | None = None,
-                           batch_tokens: int = 8192) -> dict[int, float]:
+                           batch_tokens: int = 8192, progress: bool = False) -> dict[int, float]:
     """Return the mean loss over windows of several lengths, each length on the same predicted tokens.
 
     The text is cut into windows of the longest length, and those into windows of the shorter ones: only how much
@@ -89,6 +91,7 @@ def loss_by_context_length(model: LanguageModel, tokens: np.ndarray, context: in
         multiples: window lengths as multiples of `context`; each must divide the largest.
         limit: most windows of the longest length, spread evenly over the text; None takes all.
         batch_tokens: tokens per forward pass, at least one window.
+        progress: show a bar for each length.
 
     Returns:
         Mean loss in nats per token by window length in tokens, shortest first.
@@ -103,5 +106,6 @@ def loss_by_context_length(model: LanguageModel, tokens: np.ndarray, context: in
     means = {}
     for n in lengths:
         windows = longest.unfold(1, n + 1, n).reshape(-1, n + 1)
-        means[n] = token_losses(model, windows, max(1, batch_tokens // n)).mean(dtype=torch.float64).item()
+        losses = token_losses(model, windows, max(1, batch_tokens // n), f"context {n}" if progress else "")
+        means[n] = losses.mean(dtype=torch.float64).item()
     return means

@@ -89,7 +89,7 @@ def main() -> None:
     before = steps(log)[:20]
     run(*train)
     run("evaluate", "--model", out / "run" / "model", "--data", out / "validation", "--split", "all", "--context", 256,
-        "--tasks", "all", "--task-data", options.data / "evals", "--limit", options.items,
+        "--tokens", 2**15, "--tasks", "all", "--task-data", options.data / "evals", "--limit", options.items,
         "--out", out / "evaluation.json")
 
     trained, evaluated = (read_record(out / name, require_commit=False)
