@@ -3,6 +3,7 @@
 matplotlib and anywidget are imported only when they are needed.  Read next: `style`, `figure`, `poke`.
 """
 
+from .clock import clock
 from .figure import Figure
 from .poke import poke
 from .style import palette, use_style
@@ -10,3 +11,4 @@ from .training_run import training_run
 from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "palette", "poke", "training_run", "use_style", "weighted_sum"]
+__all__ = ["Figure", "clock", "palette", "poke", "training_run", "use_style"]

@@ -1,0 +1,299 @@
+// The wrap-around clock: the product v_j g_i stands at hour (j + i) mod N, and what wraps around arrives as 1, -1 or i.
+// Each hour has a complex plane of its own with the real axis pointing outwards; the black line is the real part.
+// model: v, g (numbers from 0 to LIMIT, same length L), n (hours at the start), unit (what z^n is), hour (the hand).
+
+const SVG = "http://www.w3.org/2000/svg";
+const LIMIT = 2, STEP = 0.1, LEAP = 0.5, SNAP = 0.05;    // largest entry; an arrow key, a page key, a drag
+const TOP = 24, HEIGHT = 66, PACE = 110;                 // of the bars, in pixels; milliseconds for 2/3 of a way
+const UNITS = { "1": { name: "1", turn: 0, re: 1, im: 0 }, "-1": { name: "−1", turn: 180, re: -1, im: 0 },
+  i: { name: "i", turn: -90, re: 0, im: 1 } };
+const NAME = { v: "content v", g: "gate g" }, COLOUR = { v: "content", g: "gate" };
+const OWN = "--c: var(--result)", WRAPPED = "--c: var(--wrapped)", OUTPUT = "--c: var(--ink); --h: 3px";
+const TAIL = "--c: color-mix(in srgb, var(--wrapped) 25%, var(--paper)); --b: var(--wrapped)";
+const CSS = `
+  .clock-help { margin: 0 0 0.7rem; color: var(--muted); }
+  .clock-parts { display: grid; gap: 0.8rem 1.6rem;
+    grid-template: "in" "set" "face" "key" "read" "again" / minmax(0, 1fr); }
+  .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 5fr) minmax(0, 7fr); }
+  .clock-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
+  .clock-grip:focus-visible { stroke: var(--focus); stroke-width: 2.5; }
+  .clock-marks { position: relative; height: 2rem; color: var(--muted); }
+  .clock-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
+  .clock-units { display: flex; border: 1px solid var(--muted); border-radius: 6px; overflow: hidden; }
+  .clock-units label { position: relative; flex: 1; padding: 0.5rem 0; text-align: center; font-weight: 400; }
+  .clock-units label + label { border-left: 1px solid var(--muted); }
+  .clock-units label:has(:checked) { background: var(--ink); color: var(--paper); font-weight: 600; }
+  .clock-units:has(:focus-visible) { outline: 3px solid var(--focus); outline-offset: 2px; }
+  .clock-units input { position: absolute; inset: 0; opacity: 0; margin: 0; cursor: pointer; }
+  .clock-face { grid-area: face; max-width: 27rem; margin: 0 auto; cursor: pointer; }
+  .clock-hand { outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
+  .clock-hand:focus-visible .clock-halo { stroke: var(--focus); }
+  .clock-key { grid-area: key; display: flex; flex-wrap: wrap; place-content: start center; gap: 0.1rem 1rem; }
+  .clock-swatch::before { content: ""; display: inline-block; width: 11px; height: var(--h, 11px); margin-right: 6px;
+    border-radius: 2px; background: var(--c); box-shadow: 0 0 0 1px var(--b, var(--c));
+    vertical-align: calc((11px - var(--h, 11px)) / 2 - 1px); }
+  .clock-read dl { display: grid; grid-template-columns: auto 1fr auto; gap: 0.1rem 0.8rem; margin: 0.2rem 0 0.4rem; }
+  .clock-read :is(dt, dd) { margin: 0; padding: 0; font-weight: 400; }
+  .clock-read dd:nth-of-type(even) { font-weight: 600; font-variant-numeric: tabular-nums; }
+  .clock-read div { margin-bottom: 0.2rem; }`;
+
+const tidy = (x) => Math.round(x * 1000) / 1000;
+const fixed = (x) => (x < -0.004 ? `−${(-x).toFixed(2)}` : Math.abs(x).toFixed(2));
+const small = (x, digits) => String(x).replace(/\d/g, (digit) => digits[digit]);
+const above = (x) => small(x, "⁰¹²³⁴⁵⁶⁷⁸⁹"), below = (x) => small(x, "₀₁₂₃₄₅₆₇₈₉");
+
+// The coefficients of the product, each as the list of its terms.
+export function terms(v, g) {
+  const degrees = Array.from({ length: 2 * v.length - 1 }, () => []);
+  v.forEach((a, j) => g.forEach((b, i) => degrees[j + i].push({ j, i, value: a * b })));
+  return degrees;
+}
+
+// Hour by hour on n hours: what belongs there, what wraps around (before it is turned), real and imaginary part.
+export function clock(v, g, n, unit) {
+  const p = terms(v, g).map((degree) => degree.reduce((sum, term) => sum + term.value, 0));
+  const own = Array.from({ length: n }, (_, t) => p[t] ?? 0), wrapped = own.map((_, t) => p[t + n] ?? 0);
+  const real = own.map((x, t) => x + UNITS[unit].re * wrapped[t]), imag = wrapped.map((x) => UNITS[unit].im * x);
+  const contaminated = [...v.keys()].filter((t) => t + n < p.length && UNITS[unit].re !== 0);
+  return { p, own, wrapped, real, imag, contaminated };
+}
+
+function move(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function make(parent, name, attributes = {}, text = "") {
+  const drawing = name === "svg" || parent.namespaceURI === SVG;
+  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
+  move(node, attributes);
+  node.textContent = text;
+  return parent.appendChild(node);
+}
+
+export function render({ model, el }) {
+  const start = { v: model.get("v"), g: model.get("g") }, length = start.v.length;
+  const top = 2 * length - 1;                             // degrees of the product, and the smallest safe n
+  const host = el.closest(".caracal-figure") ?? el, calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const group = `clock-${Math.random()}`;                 // of radio buttons: a page may hold two figures
+  let now, n, unit, hour, picked = null;                  // `picked`: the bar whose products are outlined
+  let goal, shown, frame = 0, last = 0;                   // what to draw, what is drawn on the way there
+  el.classList.add("caracal-live");
+  make(el, "style", {}, CSS);
+  make(el, "p", { class: "clock-help" }, "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
+  const parts = make(el, "div", { class: "clock-parts" });
+  const inputs = make(parts, "svg", { height: TOP + HEIGHT + 20, style: "grid-area: in" });
+  const controls = make(parts, "div", { style: "grid-area: set" });
+  const label = make(controls, "label", { style: "display: block" }), caption = make(label, "span");
+  const slider = make(label, "input", { type: "range", min: length, max: 2 * length, step: 1 });
+  const marks = make(controls, "div", { class: "clock-marks", "aria-hidden": "true" });
+  const along = (points) => `calc(12px + (100% - 24px) * ${(points - length) / length})`, safe = along(top - 0.5);
+  slider.style.setProperty("--track", `linear-gradient(to right, var(--wrapped) ${safe}, var(--result) ${safe})`);
+  make(marks, "span", { style: `left: ${along(length)}` }, "L");
+  make(marks, "span", { style: `left: ${along(top)}` }, "2L − 1");
+  const units = make(controls, "div", { class: "clock-units", role: "radiogroup", "aria-label": "what z to the N is" });
+  const choices = Object.keys(UNITS).map((value) => {
+    const choice = make(units, "label"), input = make(choice, "input", { type: "radio", name: group, value });
+    input.addEventListener("change", () => { unit = value; update(); });
+    return { value, input, text: make(choice, "span") };
+  });
+  const face = make(parts, "svg", { class: "clock-face" });
+  const key = make(parts, "div", { class: "clock-key" });
+  for (const [style, text] of [[OWN, "where it belongs"], [WRAPPED, "wrapped around"], [TAIL, "tail, cut off"],
+    [OUTPUT, "real part of the output"]]) make(key, "span", { class: "clock-swatch", style }, text);
+  const read = make(parts, "div", { class: "clock-read", style: "grid-area: read", "aria-live": "polite" });
+  const again = make(make(parts, "div", { style: "grid-area: again" }), "button", { type: "button" }, "Start again");
+  const bars = { v: [], g: [] }, grips = { v: [], g: [] }, numbers = { v: [], g: [] }, panels = {}, floors = {};
+  for (const s of ["v", "g"]) {
+    const panel = panels[s] = make(inputs, "g"), style = `fill: var(--${COLOUR[s]})`;
+    make(panel, "rect", { y: 1, width: 11, height: 11, rx: 2, style });
+    make(panel, "text", { x: 17, y: 11, style: "font-weight: 600" }, NAME[s]);
+    floors[s] = make(panel, "line", { y1: TOP + HEIGHT, y2: TOP + HEIGHT, style: "stroke: var(--muted)" });
+    for (let t = 0; t < length; t++) {
+      bars[s].push(make(panel, "rect", { rx: 1.5, style }));
+      numbers[s].push(make(panel, "text", { y: TOP + HEIGHT + 16, "text-anchor": "middle", class: "muted" }, t));
+      grips[s].push(grip(s, t));
+    }
+  }
+  const each = (count, build) => Array.from({ length: count }, (_, k) => build(k));
+  const sector = make(face, "path", { style: "fill: var(--shade)" });
+  const ring = (colour) => make(face, "circle", { fill: "none", style: `stroke: var(--${colour})` });
+  const dial = ring("muted"), track = ring("rule");
+  const stacks = each(top, (d) => {
+    const node = make(face, "g");
+    return { node, rects: terms(start.v, start.g)[d].map(() => make(node, "rect", { rx: 1 })) };
+  });
+  const lines = each(length, () => make(face, "line", { style: "stroke: var(--ink)", "stroke-width": 3 }));
+  const hours = each(2 * length, (t) => {
+    const node = make(face, "g"), disc = make(node, "circle", { r: 12.5 });
+    return { node, disc, text: make(node, "text", { "text-anchor": "middle", y: 4.5 }, t) };
+  });
+  const hand = make(face, "g", { class: "clock-hand", role: "slider", tabindex: 0, "aria-label": "hour" });
+  const halo = make(hand, "circle", { class: "clock-halo", fill: "transparent", "stroke-width": 3 });
+  const needle = make(hand, "path");
+  make(hand, "circle", { r: 5 });
+
+  const set = (s, t, value) => { now[s][t] = Math.min(LIMIT, Math.max(0, tidy(value))); update(); };
+  const turn = (to) => { hour = ((to % n) + n) % n; update(); };
+  function hold(node, begin, during) {                    // what a pointer does between going down and up
+    let held = null;
+    node.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      node.focus({ preventScroll: true });
+      node.setPointerCapture(event.pointerId);
+      held = begin(event);
+    });
+    node.addEventListener("pointermove", (event) => { if (held) during(event, held); });
+    for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { held = null; });
+  }
+  function listen(node, keys) {
+    node.addEventListener("keydown", (event) => {
+      if (!keys[event.key]) return;
+      event.preventDefault();
+      event.stopPropagation();             // notebooks have shortcuts of their own on the arrow keys
+      keys[event.key]();
+    });
+  }
+  function grip(s, t) {
+    const node = make(panels[s], "rect", { class: "clock-grip", role: "slider", "aria-orientation": "vertical", rx: 3,
+      "aria-label": `${NAME[s]}, token ${t}`, "aria-valuemin": 0, "aria-valuemax": LIMIT, tabindex: t ? -1 : 0 });
+    node.addEventListener("focus", () => { picked = { s, t }; update(); });
+    node.addEventListener("blur", () => { picked = null; update(); });
+    hold(node, (event) => ({ y: event.clientY, value: now[s][t] }), (event, held) => {
+      set(s, t, Math.round((held.value + ((held.y - event.clientY) / HEIGHT) * LIMIT) / SNAP) * SNAP);
+    });
+    const raise = (by) => () => set(s, t, now[s][t] + by), go = (to) => () => (grips[s][to] ?? node).focus();
+    listen(node, { ArrowUp: raise(STEP), ArrowDown: raise(-STEP), PageUp: raise(LEAP), PageDown: raise(-LEAP),
+      ArrowLeft: go(t - 1), ArrowRight: go(t + 1), Home: go(0), End: go(length - 1) });
+    return node;
+  }
+  function point(event) {
+    const box = face.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    turn(Math.round((Math.atan2(x - box.width / 2, box.height / 2 - y) * n) / (2 * Math.PI)));
+  }
+  function restart() {
+    [now, n, unit, hour] = [structuredClone(start), model.get("n"), model.get("unit"), model.get("hour")];
+    update();
+  }
+  function update() {
+    hour = Math.min(hour, n - 1);
+    const out = clock(now.v, now.g, n, unit), { p } = out, wraps = (d) => d >= n;
+    const lap = shown ? Math.round(shown.hand[0] - hour / n) : 0;      // the hand goes the short way round
+    goal = { ...now, n: [n], hand: [hour / n + lap], real: out.real.slice(0, length),
+      reach: [Math.max(length / 2, ...now.v.map((_, t) => p[t] + (p[t + length] ?? 0)))],
+      base: p.map((_, d) => (wraps(d) ? p[d - n] : 0)), slim: p.map((_, d) => (wraps(d) ? 0.55 : 1)),
+      turn: p.map((_, d) => (wraps(d) ? UNITS[unit].turn : 0)) };
+    setControls();
+    tell(out);
+    paint(out);
+    for (const [name, x] of Object.entries({ ...out, ...now, n, unit, hour })) host.dataset[name] = JSON.stringify(x);
+    if (calm.matches || !shown) shown = structuredClone(goal);
+    draw();
+    frame ||= requestAnimationFrame(ease);
+  }
+  function setControls() {
+    const name = { [length]: `${n} = L`, [top]: `${n} = 2L − 1`, [2 * length]: `${n} = 2L` }[n] ?? `${n}`;
+    caption.textContent = `hours on the clock N = ${name}`;
+    slider.value = n;
+    slider.setAttribute("aria-valuetext", name);
+    for (const { value, input } of choices) input.checked = value === unit;
+    for (const { value, text } of choices) text.textContent = `z${above(n)} = ${UNITS[value].name}`;
+    for (const s of ["v", "g"]) grips[s].forEach((node, t) => move(node, { "aria-valuenow": now[s][t] }));
+    if (picked) grips[picked.s].forEach((node, t) => { node.tabIndex = t === picked.t ? 0 : -1; });
+  }
+  function tell({ own, wrapped, real, contaminated }) {
+    const kept = hour < length, wraps = hour + n < top, product = terms(now.v, now.g), { im, re } = UNITS[unit];
+    const sum = (d) => (product[d] ?? []).map(({ j, i }) => `v${below(j)}g${below(i)}`).join(" + ") || "nothing";
+    const [a, b, value] = [own, wrapped, real].map((x) => fixed(x[hour])), sign = re < 0 ? "−" : "+";
+    move(hand, { "aria-valuemin": 0, "aria-valuemax": n - 1, "aria-valuenow": hour,
+      "aria-valuetext": `hour ${hour}: ${a} belongs there, ${b} wrapped around, real part ${value}` });
+    read.textContent = "";
+    make(read, "b", {}, `Hour ${hour}: degree${wraps ? `s ${hour} and ${hour + n}` : ` ${hour}`}`);
+    const list = make(read, "dl"), rows = [[kept ? OWN : TAIL, kept ? "causal sum" : "tail", sum(hour), a],
+      [WRAPPED, "wrapped", sum(hour + n), b],
+      [OUTPUT, "comes out", wraps ? `${a} ${sign} ${b}${im ? " i" : ""}` : "", wraps && im ? "" : value]];
+    for (const [style, title, ...texts] of rows) {
+      make(list, "dt", { class: "clock-swatch", style }, title);
+      for (const text of texts) make(list, "dd", {}, text);
+    }
+    make(read, "div", {}, !kept ? "No output: truncation cuts this hour off."
+      : contaminated.includes(hour) ? `Output ${hour} hears from the future.`
+        : `${wraps ? "The real part" : "This"} is output ${hour}. It is causal.`);
+    make(read, "div", {}, `Contaminated outputs: ${contaminated.join(", ") || "none"}.`);
+  }
+  function paint({ contaminated }) {
+    hours.forEach(({ node, disc, text }, t) => {
+      const ring = t >= length ? "rule" : contaminated.includes(t) ? "wrapped" : "result";
+      move(node, { visibility: t < n ? "visible" : "hidden" });
+      move(disc, { style: `fill: var(--paper); stroke: var(--${ring}); stroke-width: ${t === hour ? 4 : 2}` });
+      move(text, { style: `font-weight: ${t === hour ? 700 : 400}`, class: t < length ? "" : "muted" });
+    });
+    stacks.forEach(({ rects }, d) => terms(now.v, now.g)[d].forEach(({ j, i }, k) => {
+      const colour = `var(--${d < length ? "result" : "wrapped"})`, tail = d >= length && d < n;
+      const mine = picked?.t === (picked?.s === "v" ? j : i);
+      move(rects[k], { style: `fill: ${colour}; fill-opacity: ${tail ? 0.25 : 1}; stroke-width: ${mine ? 2.5 : 1};
+        stroke: ${mine ? "var(--ink)" : tail ? colour : "var(--paper)"}` });
+    }));
+  }
+  function ease(time) {
+    const share = 1 - Math.exp(-Math.min(time - (last || time - 16), 50) / PACE);
+    let far = 0;
+    for (const [name, values] of Object.entries(goal)) {
+      shown[name] = shown[name].map((x, k) => x + (values[k] - x) * share);
+      far = Math.max(far, ...values.map((x, k) => Math.abs(x - shown[name][k])));
+    }
+    last = time;
+    if (far < 0.003) [shown, last] = [structuredClone(goal), 0];
+    draw();
+    frame = last ? requestAnimationFrame(ease) : 0;
+  }
+  function draw() {
+    parts.classList.toggle("clock-wide", el.clientWidth >= 600);
+    const panel = ((inputs.clientWidth || 300) - 20) / 2, pitch = panel / length;
+    ["v", "g"].forEach((s, k) => {
+      move(panels[s], { transform: `translate(${k * (panel + 20)} 0)` });
+      move(floors[s], { x2: panel });
+      shown[s].forEach((value, t) => {
+        const x = pitch * t, high = (value / LIMIT) * HEIGHT;
+        move(bars[s][t], { x: x + pitch * 0.18, width: pitch * 0.64, y: TOP + HEIGHT - high, height: high });
+        move(numbers[s][t], { x: x + pitch / 2 });
+        move(grips[s][t], { x, width: pitch, y: TOP - 4, height: HEIGHT + 8 });
+      });
+    });
+    drawFace((face.clientWidth || 320) / 2);
+  }
+  function drawFace(radius) {
+    const rim = radius - 16, inner = radius * 0.38, scale = (rim - 18 - inner) / shown.reach[0], wide = inner * 0.3;
+    const count = shown.n[0], half = 0.5 / count, place = shown.hand[0];
+    const at = (part, r) => `${r * Math.sin(2 * Math.PI * part)} ${-r * Math.cos(2 * Math.PI * part)}`;
+    move(face, { viewBox: `${-radius} ${-radius} ${2 * radius} ${2 * radius}`, height: 2 * radius });
+    for (const [node, r] of [[dial, inner], [track, rim], [halo, inner - 3]]) move(node, { r });
+    move(sector, { d: `M0 0L${at(place - half, rim)}A${rim} ${rim} 0 0 1 ${at(place + half, rim)}Z` });
+    stacks.forEach(({ node, rects }, d) => {
+      const across = wide * shown.slim[d], sine = Math.abs(Math.sin((shown.turn[d] * Math.PI) / 180));
+      const foot = inner + shown.base[d] * scale + sine * (across / 2 + 2.5);      // aside, it lies on the black line
+      move(node, { transform: `rotate(${(360 * d) / count}) translate(0 ${-foot}) rotate(${shown.turn[d]})` });
+      let high = 0;
+      terms(shown.v, shown.g)[d].forEach(({ value }, k) => {
+        move(rects[k], { x: -across / 2, width: across, y: -high - value * scale, height: value * scale });
+        high += value * scale;
+      });
+    });
+    lines.forEach((node, t) => move(node, { x1: -wide * 0.75, x2: wide * 0.75,
+      transform: `rotate(${(360 * t) / count}) translate(0 ${-inner - shown.real[t] * scale})` }));
+    hours.forEach(({ node }, t) => move(node, { transform: `translate(${at(t / count, rim)})` }));
+    move(needle, { d: `M-4 0L0 ${-inner * 0.5}L4 0Z`, transform: `rotate(${360 * place})` });
+  }
+
+  slider.addEventListener("input", () => { n = Number(slider.value); update(); });
+  face.addEventListener("click", point);
+  hold(hand, () => true, point);
+  const next = () => turn(hour + 1), back = () => turn(hour - 1);
+  listen(hand, { ArrowRight: next, ArrowUp: next, ArrowLeft: back, ArrowDown: back,
+    Home: () => turn(0), End: () => turn(n - 1) });
+  again.addEventListener("click", restart);
+  restart();
+  const watch = new ResizeObserver(draw);
+  watch.observe(el);
+  return () => { watch.disconnect(); cancelAnimationFrame(frame); };
+}
+export default { render };
