@@ -1,0 +1,172 @@
+"""The checkers of chapter 3: right answers pass, named wrong ones fail with the case, blank ones are reported."""
+
+import cmath
+import math
+import re
+
+import pytest
+import torch
+from torch.fft import fft, ifft
+
+from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle, circular_conv
+from caracal_min.exercises import wrap_around as check
+
+THIRDS = (0.0, 2 * math.pi / 3, 4 * math.pi / 3)
+
+
+def mean_over_turns(u, v, g, thetas=THIRDS):
+    total = 0
+    for theta in thetas:
+        twist = torch.exp(1j * theta * torch.arange(len(u), dtype=u.dtype) / len(u))
+        total = total + ifft(fft(u * twist) * fft(v * twist) * fft(g * twist)) / twist
+    return total.real / len(thetas)
+
+
+def padded_triple(u, v, g):
+    n = 3 * len(u)
+    return torch.fft.irfft(torch.fft.rfft(torch.stack([u, v, g]), n=n).prod(0), n=n)[:len(u)]
+
+
+def padded_pair(v, g):
+    n = 2 * len(v)
+    return ifft(fft(v, n=n) * fft(g, n=n))[:len(v)].real
+
+
+def two_turns(first, second, theta_1, theta_2):
+    a, b = cmath.exp(1j * theta_1), cmath.exp(1j * theta_2)
+    tail = (first - second) / (a - b)
+    return first - a * tail, tail
+
+
+def negacyclic_integers(a, b, limbs, bits, sign=-1, whole=lambda c: c.round(), remainder=True, points=None):
+    n = points or limbs
+    mask = 2**bits - 1
+    x, y = (torch.tensor([k >> (bits * i) & mask for i in range(limbs)], dtype=torch.float64) for k in (a, b))
+    angle = math.pi / n if sign < 0 else 0.0
+    twist = torch.exp(1j * angle * torch.arange(n, dtype=torch.float64))
+    out = ifft(fft(torch.nn.functional.pad(x, (0, n - limbs)) * twist)
+               * fft(torch.nn.functional.pad(y, (0, n - limbs)) * twist)) / twist
+    total = sum(int(c) << (bits * k) for k, c in enumerate(whole(out.real).tolist()))
+    return total % (2**(limbs * bits) + 1) if remainder else total
+
+
+def masked(a, b, limbs, bits):
+    """Reduce each output to a digit, as if no carry were needed."""
+    return negacyclic_integers(a, b, limbs, bits, whole=lambda c: c.round() % 2**bits)
+
+
+RIGHT = {
+    check.overheard: [
+        lambda length, taps, points, t: list(range(t + points - taps + 1, length)),
+        lambda length, taps, points, t: range(t + points - taps + 1, length),
+        lambda length, taps, points, t: [j for j in range(t + 1, length) if points - (j - t) < taps],
+    ],
+    check.head_and_tail: [two_turns, lambda *outputs: list(two_turns(*outputs))],
+    check.causal_triple: [
+        mean_over_turns,
+        lambda u, v, g: mean_over_turns(u, v, g, tuple(theta + 0.0 for theta in THIRDS[::-1])),
+        lambda u, v, g: causal_conv_right_angle(causal_conv_right_angle(u, v), g),
+    ],
+    check.multiply_mod: [negacyclic_integers],
+}
+WRONG = {
+    check.overheard: {
+        "the contaminated outputs": lambda length, taps, points, t: list(range(length + taps - 1 - points)),
+        "one too many": lambda length, taps, points, t: list(range(max(t + 1, t + points - taps), length)),
+        "one too few": lambda length, taps, points, t: list(range(t + points - taps + 2, length)),
+        "forgets that the gate is short": lambda length, taps, points, t: list(range(t + points - length + 1, length)),
+        "everything after t": lambda length, taps, points, t: list(range(t + 1, length)),
+        "the nearest instead of the farthest": lambda length, taps, points, t: list(
+            range(t + 1, max(t + 1, min(length, length - points + taps)))),
+        "in the wrong order": lambda length, taps, points, t: list(range(t + points - taps + 1, length))[::-1],
+        "a set": lambda length, taps, points, t: set(range(t + points - taps + 1, length)),
+        "forgets to return": lambda length, taps, points, t: None,
+    },
+    check.head_and_tail: {
+        "real and imaginary part": lambda first, second, a, b: (first.real + 0j, first.imag + 0j),
+        "mean and half difference": lambda first, second, a, b: ((first + second) / 2, (first - second) / 2),
+        "head alone": lambda first, second, a, b: two_turns(first, second, a, b)[0],
+        "tail and head": lambda first, second, a, b: two_turns(first, second, a, b)[::-1],
+        "second angle for the first output": lambda first, second, a, b: two_turns(second, first, a, b),
+        "drops the imaginary part": lambda first, second, a, b: tuple(x.real for x in two_turns(first, second, a, b)),
+        "head from the wrong output": lambda first, second, a, b: (
+            second - cmath.exp(1j * a) * two_turns(first, second, a, b)[1], two_turns(first, second, a, b)[1]),
+        "keeps one entry fewer": lambda first, second, a, b: tuple(x[:-1] for x in two_turns(first, second, a, b)),
+    },
+    check.causal_triple: {
+        "the real part at a right angle": lambda u, v, g: mean_over_turns(u, v, g, (math.pi / 2,)),
+        "the mean of cyclic and negacyclic": lambda u, v, g: mean_over_turns(u, v, g, (0.0, math.pi)),
+        "no turn at all": lambda u, v, g: mean_over_turns(u, v, g, (0.0,)),
+        "the sum instead of the mean": lambda u, v, g: 3 * mean_over_turns(u, v, g),
+        "padded to 3L": padded_triple,
+        "padded, twice, by the package": lambda u, v, g: causal_conv_fft(causal_conv_fft(u, v), g),
+        "padded, twice": lambda u, v, g: padded_pair(padded_pair(u, v), g),
+        "no transform, the direct sum": lambda u, v, g: causal_conv_direct(causal_conv_direct(u, v), g),
+        "circular, twice": lambda u, v, g: circular_conv(circular_conv(u, v), g),
+        "complex": lambda u, v, g: mean_over_turns(u, v, g) + 0j,
+        "float32": lambda u, v, g: mean_over_turns(u, v, g).float(),
+    },
+    check.multiply_mod: {
+        "Python multiplies": lambda a, b, limbs, bits: a * b % (2**(limbs * bits) + 1),
+        "cyclic": lambda *sizes: negacyclic_integers(*sizes, sign=1),
+        "truncates instead of rounding": lambda *sizes: negacyclic_integers(*sizes, whole=lambda c: c.trunc()),
+        "no remainder at the end": lambda *sizes: negacyclic_integers(*sizes, remainder=False),
+        "modulo 2**n": lambda a, b, limbs, bits: a * b % 2**(limbs * bits),
+        "no carries": masked,
+        "drops the sign": lambda *sizes: negacyclic_integers(*sizes, whole=lambda c: c.round().abs()),
+        "padded": lambda a, b, limbs, bits: negacyclic_integers(a, b, limbs, bits, sign=1, points=2 * limbs),
+        "a float": lambda *sizes: float(negacyclic_integers(*sizes) % 2**60),
+    },
+}
+CHECKERS = list(RIGHT)
+WRONG_ANSWERS = [pytest.param(checker, answer, id=f"{checker.__name__}: {name}")
+                 for checker, answers in WRONG.items() for name, answer in answers.items()]
+
+
+def test_every_exercise_is_covered():
+    assert {c.__name__ for c in CHECKERS} == set(check.__all__) and set(WRONG) == set(CHECKERS)
+
+
+@pytest.mark.parametrize("checker", CHECKERS, ids=lambda c: c.__name__)
+def test_right_answer_is_accepted(checker, capsys):
+    for answer in RIGHT[checker]:
+        assert checker(answer) is None
+        assert capsys.readouterr().out.startswith(f"{checker.__name__}: correct for ")
+
+
+@pytest.mark.parametrize("checker, answer", WRONG_ANSWERS)
+def test_wrong_answer_is_rejected_and_its_case_named(checker, answer, capsys):
+    with pytest.raises(AssertionError, match=rf"^{checker.__name__}.*expected|^{checker.__name__}.*should be"):
+        checker(answer)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("checker, name, says", [
+    (check.overheard, "one too many", "overheard(2, 1, 2, 0): expected [], given [1]"),
+    (check.overheard, "forgets to return", "given None"),
+    (check.head_and_tail, "mean and half difference", "angles 0.5 and 2: head, real part: entry [0] should be"),
+    (check.head_and_tail, "head alone", "expected two tensors, head and tail, given Tensor"),
+    (check.causal_triple, "padded to 3L", "expected transforms of at most 1 points, given one of 3"),
+    (check.causal_triple, "no transform, the direct sum", "expected a transform of torch.fft, given none"),
+    (check.causal_triple, "the real part at a right angle", "causal_triple for length 3: entry [0] should be"),
+    (check.multiply_mod, "Python multiplies", "expected a transform of torch.fft, given none"),
+    (check.multiply_mod, "padded", "expected transforms of at most 1 points, given one of 2"),
+])
+def test_the_reason_is_named(checker, name, says):
+    with pytest.raises(AssertionError, match=re.escape(says)):
+        checker(WRONG[checker][name])
+
+
+def test_a_long_number_is_not_printed_whole():
+    with pytest.raises(AssertionError) as error:
+        check.multiply_mod(lambda a, b, limbs, bits: negacyclic_integers(a, b, limbs, bits) + (limbs * bits > 500))
+    assert "given a number that is larger by about 2**0" in str(error.value) and len(str(error.value)) < 200
+
+
+@pytest.mark.parametrize("checker", CHECKERS, ids=lambda c: c.__name__)
+def test_blank_answer_is_reported(checker, capsys):
+    def blank(*args):
+        raise NotImplementedError
+
+    assert checker(blank) is None
+    assert capsys.readouterr().out == f"{checker.__name__}: not answered yet\n"
