@@ -231,6 +231,9 @@ def test_the_drawing_shows_the_numbers(page, unit):
         assert sizes == pytest.approx([scale * float(term) for term in terms], abs=1e-6)
         turn = {"1": 0, "-1": 180, "i": -90}[unit] if d >= L else 0
         assert transform.endswith(f"rotate({turn})") and transform.startswith(f"rotate({360 * d // L}")
+        foot = -float(transform.split("translate(0 ")[1].split(")")[0])
+        beyond = foot - dial - (scale * shown["p"][d - L] if d >= L else 0)   # where its own sum ends
+        assert 0 < beyond < 12 if turn == -90 else abs(beyond) < 1e-6
 
 
 def test_products_of_the_bar_in_focus_are_outlined(page):

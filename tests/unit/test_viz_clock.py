@@ -46,6 +46,14 @@ def test_still_draws_every_product_once_at_its_length():
     assert sum(vermillion) == pytest.approx(scale * outer[~belongs].sum().item(), rel=1e-2)
 
 
+def test_what_wraps_around_stands_on_what_belongs_there():
+    text, p = still_of(viz.clock(V, G)), linear_conv(V, G)
+    feet = [float(x) for x in re.findall(r"translate\(0 -([\d.]+)\) rotate", text)]
+    scale = heights(text, viz.palette.result)[0] / p[0].item()
+    assert len(feet) == 7 and feet[:4] == [feet[0]] * 4
+    assert [foot - feet[0] for foot in feet[4:]] == pytest.approx([scale * x for x in p[:3].tolist()], rel=1e-2)
+
+
 def test_the_tail_is_pale_where_it_has_hours_of_its_own():
     text = still_of(viz.clock(V, G, n=7))
     assert text.count('fill-opacity="0.25"') == 6 and heights(text, viz.palette.wrapped) == []
