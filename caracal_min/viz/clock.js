@@ -1,5 +1,5 @@
 // The wrap-around clock: the product v_j g_i stands at hour (j + i) mod N, and what wraps around arrives as 1, -1 or i.
-// Each hour has a complex plane of its own with the real axis pointing outwards; the black line is the real part.
+// Each hour has a complex plane of its own with the real axis pointing outwards; the line across is the real part.
 // model: v, g (numbers from 0 to LIMIT, same length L), n (hours at the start), unit (what z^n is), hour (the hand).
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -14,7 +14,7 @@ const CSS = `
   .clock-help { margin: 0 0 0.7rem; color: var(--muted); }
   .clock-parts { display: grid; gap: 0.8rem 1.6rem;
     grid-template: "in" "set" "face" "key" "read" "again" / minmax(0, 1fr); }
-  .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 5fr) minmax(0, 7fr); }
+  .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 6fr) minmax(0, 7fr); }
   .clock-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
   .clock-grip:focus-visible { stroke: var(--focus); stroke-width: 2.5; }
   .clock-marks { position: relative; height: 2rem; color: var(--muted); }
@@ -270,7 +270,7 @@ export function render({ model, el }) {
     move(sector, { d: `M0 0L${at(place - half, rim)}A${rim} ${rim} 0 0 1 ${at(place + half, rim)}Z` });
     stacks.forEach(({ node, rects }, d) => {
       const across = wide * shown.slim[d], sine = Math.abs(Math.sin((shown.turn[d] * Math.PI) / 180));
-      const foot = inner + shown.base[d] * scale + sine * (across / 2 + 2.5);      // aside, it lies on the black line
+      const foot = inner + shown.base[d] * scale + sine * (across / 2 + 2.5);      // aside, it lies on the line
       move(node, { transform: `rotate(${(360 * d) / count}) translate(0 ${-foot}) rotate(${shown.turn[d]})` });
       let high = 0;
       terms(shown.v, shown.g)[d].forEach(({ value }, k) => {

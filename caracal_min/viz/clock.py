@@ -120,7 +120,7 @@ def _face(v: Tensor, g: Tensor, n: int, unit: complex, hour: int, spoilt: int) -
         wraps, tail = d >= n, length <= d < n
         colour = palette.wrapped if d >= length else palette.result
         across = wide * (0.55 if wraps else 1)
-        aside = across / 2 + 2.5 if wraps and unit == 1j else 0.0  # turned aside, it lies on the black line
+        aside = across / 2 + 2.5 if wraps and unit == 1j else 0.0  # turned aside, it lies on the line
         foot = inner + (p[d - n] * scale if wraps else 0.0) + aside
         rects, high = [], 0.0
         for j in range(max(0, d - length + 1), min(d, length - 1) + 1):
