@@ -14,7 +14,7 @@ const CSS = `
   .clock-help { margin: 0 0 0.7rem; color: var(--muted); }
   .clock-parts { display: grid; gap: 0.8rem 1.6rem;
     grid-template: "in" "set" "face" "key" "read" "again" / minmax(0, 1fr); }
-  .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 6fr) minmax(0, 7fr); }
+  .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 13fr) minmax(0, 14fr); }
   .clock-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
   .clock-grip:focus-visible { stroke: var(--focus); stroke-width: 2.5; }
   .clock-marks { position: relative; height: 2rem; color: var(--muted); }
@@ -32,9 +32,9 @@ const CSS = `
   .clock-swatch::before { content: ""; display: inline-block; width: 11px; height: var(--h, 11px); margin-right: 6px;
     border-radius: 2px; background: var(--c); box-shadow: 0 0 0 1px var(--b, var(--c));
     vertical-align: calc((11px - var(--h, 11px)) / 2 - 1px); }
-  .clock-read dl { display: grid; grid-template-columns: auto 1fr auto; gap: 0.1rem 0.8rem; margin: 0.2rem 0 0.4rem; }
+  .clock-read dl { display: grid; grid-template-columns: auto 1fr auto; gap: 0.1rem 0.6rem; margin: 0.2rem 0 0.4rem; }
   .clock-read :is(dt, dd) { margin: 0; padding: 0; font-weight: 400; }
-  .clock-read dd:nth-of-type(even) { font-weight: 600; font-variant-numeric: tabular-nums; }
+  .clock-read dd:nth-of-type(even) { text-align: right; font-weight: 600; font-variant-numeric: tabular-nums; }
   .clock-read div { margin-bottom: 0.2rem; }`;
 
 const tidy = (x) => Math.round(x * 1000) / 1000;
@@ -202,7 +202,7 @@ export function render({ model, el }) {
   }
   function tell({ own, wrapped, real, contaminated }) {
     const kept = hour < length, wraps = hour + n < top, product = terms(now.v, now.g), { im, re } = UNITS[unit];
-    const sum = (d) => (product[d] ?? []).map(({ j, i }) => `v${below(j)}g${below(i)}`).join(" + ") || "nothing";
+    const sum = (d) => (product[d] ?? []).map(({ j, i }) => `v${below(j)}g${below(i)}`).join(" + ") || "nothing";
     const [a, b, value] = [own, wrapped, real].map((x) => fixed(x[hour])), sign = re < 0 ? "−" : "+";
     move(hand, { "aria-valuemin": 0, "aria-valuemax": n - 1, "aria-valuenow": hour,
       "aria-valuetext": `hour ${hour}: ${a} belongs there, ${b} wrapped around, real part ${value}` });

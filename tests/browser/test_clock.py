@@ -129,6 +129,11 @@ def test_everything_is_reached_by_tab(page):
         page.keyboard.press("Tab")
         names.append(page.evaluate("(e => e.getAttribute('aria-label') ?? e.type)(document.activeElement)"))
     assert names == ["content v, token 0", "gate g, token 0", "range", "radio", "hour", "button"]
+    for name, shown in (("content v, token 0", ".clock-grip"), ("hour", ".clock-halo")):      # the focus can be seen
+        rings = "e => [...document.querySelectorAll(e)].filter(n => getComputedStyle(n).stroke !== 'none').length"
+        assert page.evaluate(rings, shown) == 0
+        page.get_by_role("slider", name=name, exact=True).focus()
+        assert page.evaluate(rings, shown) == 1
 
 
 def test_radio_buttons_by_arrow_keys(page):
@@ -156,7 +161,7 @@ def test_the_hand_by_keyboard_reads_each_hour(page):
     assert data(page)["hour"] == 4
     page.keyboard.press("Home")
     words = page.locator("[aria-live]").inner_text()
-    assert "v₁g₄ + v₂g₃ + v₃g₂ + v₄g₁" in words and f"{p[0]:.2f} + {p[5]:.2f}" in words
+    assert "v₁g₄ + v₂g₃ + v₃g₂ + v₄g₁" in words and f"{p[0]:.2f} + {p[5]:.2f}" in words
     choose(page, "i")
     assert f"{p[0]:.2f} + {p[5]:.2f} i" in page.locator("[aria-live]").inner_text()
     assert "The real part is output 0. It is causal." in page.locator("[aria-live]").inner_text()
