@@ -25,7 +25,7 @@ const CSS = `
   .clock-units label:has(:checked) { background: var(--ink); color: var(--paper); font-weight: 600; }
   .clock-units:has(:focus-visible) { outline: 3px solid var(--focus); outline-offset: 2px; }
   .clock-units input { position: absolute; inset: 0; opacity: 0; margin: 0; cursor: pointer; }
-  .clock-face { grid-area: face; max-width: 27rem; margin: 0 auto; cursor: pointer; }
+  .clock-face { grid-area: face; max-width: 27rem; margin: auto; cursor: pointer; }
   .clock-hand { outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
   .clock-hand:focus-visible .clock-halo { stroke: var(--focus); }
   .clock-key { grid-area: key; display: flex; flex-wrap: wrap; place-content: start center; gap: 0.1rem 1rem; }
