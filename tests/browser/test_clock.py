@@ -64,7 +64,7 @@ def assert_agrees_with_the_package(shown):
     assert torch.allclose(tensor(shown["p"]), p, atol=1e-9)
     if unit == "1":
         assert torch.allclose(real, circular_conv(v, g, n), atol=1e-9)
-    if unit == "i" and n == L:
+    if (unit, n) == ("i", L):
         assert torch.allclose(real, causal_conv_right_angle(v, g), atol=1e-9)
     wrong = (real[:L] - causal_conv_direct(v, g)).abs() > 1e-9
     assert shown["contaminated"] == ([] if unit == "i" else list(range(2 * L - 1 - n)))
@@ -94,12 +94,10 @@ def test_first_frame_is_what_python_asked_for(open_figure, tmp_path):
 def test_outputs_equal_the_package_on_every_clock(page, n, unit):
     set_hours(page, n)
     choose(page, unit)
-    for name, token, key in (("content v", 0, "PageUp"), ("gate g", 0, "ArrowDown")):
-        bar(page, name, token).focus()
-        page.keyboard.press(key)
-    bar(page, "gate g", 0).focus()
-    page.keyboard.press("End")
-    page.keyboard.press("ArrowUp")
+    for name, keys in (("content v", ["PageUp"]), ("gate g", ["ArrowDown", "End", "ArrowUp"])):
+        bar(page, name, 0).focus()
+        for key in keys:
+            page.keyboard.press(key)
     shown = data(page)
     assert (shown["n"], shown["unit"]) == (n, unit)
     assert shown["v"][0] == pytest.approx(1.5)
@@ -119,8 +117,6 @@ def test_entries_stay_within_their_range_and_focus_moves_along_the_bars(page):
     for key, token in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", 4), ("ArrowRight", 4), ("Home", 0)):
         page.keyboard.press(key)
         assert page.evaluate("document.activeElement.getAttribute('aria-label')") == f"content v, token {token}"
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "gate g, token 0"
 
 
 def test_everything_is_reached_by_tab(page):
@@ -144,7 +140,7 @@ def test_radio_buttons_by_arrow_keys(page):
         assert page.locator("input[type=radio]:checked").get_attribute("value") == unit
     group = page.get_by_role("radiogroup")
     assert group.inner_text().split("\n") == ["z⁵ = 1", "z⁵ = −1", "z⁵ = i"]
-    set_hours(page, 10)
+    set_hours(page, 2 * L)
     assert group.inner_text().split("\n")[0] == "z¹⁰ = 1"
 
 
@@ -186,9 +182,8 @@ def test_dragging_a_bar(page):
     page.mouse.move(x, y - 16.5, steps=4)     # a quarter of the height
     page.mouse.up()
     page.mouse.move(x, y + 30)                # released
-    shown = data(page)
-    assert shown["g"][3] == pytest.approx(1.5, abs=0.051)
-    assert_agrees_with_the_package(shown)
+    assert data(page)["g"][3] == pytest.approx(1.5, abs=0.051)
+    assert_agrees_with_the_package(data(page))
 
 
 def test_turning_the_hand_and_choosing_an_hour_by_pointer(page):
@@ -244,22 +239,19 @@ def test_the_drawing_shows_the_numbers(page, unit):
 def test_products_of_the_bar_in_focus_are_outlined(page):
     bar(page, "gate g", 0).focus()
     page.keyboard.press("ArrowRight")
-    outlined = page.eval_on_selector_all(".clock-face > g:has(> rect)", """nodes => nodes.map(n =>
-        [...n.children].filter(r => r.style.strokeWidth === '2.5').length)""")
+    count = "nodes => nodes.map(n => [...n.children].filter(r => r.style.strokeWidth === '2.5').length)"
+    outlined = page.eval_on_selector_all(".clock-face > g:has(> rect)", count)
     assert outlined == [0, 1, 1, 1, 1, 1, 0, 0, 0]        # v_j g_1: degrees 1 to 5
     page.get_by_role("button").focus()
     assert page.locator(".clock-face rect[style*='stroke-width: 2.5']").count() == 0
 
 
 def test_motion_ends_where_the_arithmetic_says(open_figure, address):
-    page = open_figure(address, reduced_motion="no-preference")
-    set_hours(page, 9)
-    expected = open_figure(address)
-    set_hours(expected, 9)
-    transforms = "nodes => nodes.map(n => n.getAttribute('transform')).join('|')"
-    end = expected.eval_on_selector_all(".clock-face > g", transforms)
-    page.wait_for_function("""end => [...document.querySelectorAll('.clock-face > g')]
-        .map(n => n.getAttribute('transform')).join('|') === end""", arg=end)
+    moving, calm = open_figure(address, reduced_motion="no-preference"), open_figure(address)
+    for page in (moving, calm):
+        set_hours(page, 9)
+    drawn = "[...document.querySelectorAll('.clock-face > g')].map(n => n.getAttribute('transform')).join('|')"
+    moving.wait_for_function(f"end => {drawn} === end", arg=calm.evaluate(drawn))
 
 
 def test_it_fits_a_phone_and_puts_the_clock_beside_the_bars_on_a_desk(page):
@@ -277,12 +269,10 @@ def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
     """Colab shows outputs in a frame with an opaque origin; a page may show one figure twice."""
     figure = viz.clock(V, G).to_html()
     inner = PAGE.format(theme="", body=figure + figure).replace("&", "&amp;").replace('"', "&quot;")
-    path = tmp_path / "frame.html"
-    path.write_text('<!doctype html><iframe sandbox="allow-scripts" width="700" height="2000" '
-                    f'srcdoc="{inner}"></iframe>', encoding="utf-8")
+    frame = f'<iframe sandbox="allow-scripts" width="700" height="2000" srcdoc="{inner}"></iframe>'
     context = browser.new_context()
     page = context.new_page()
-    page.goto(path.as_uri())
+    page.goto(write_page(tmp_path, frame))
     frame = page.frame_locator("iframe")
     frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
     frame.locator("input[value=i]").nth(1).check(force=True)
