@@ -57,11 +57,10 @@ def twisted(v, g, n, theta):
 
 def assert_agrees_with_the_package(shown):
     v, g, n, unit = tensor(shown["v"]), tensor(shown["g"]), shown["n"], shown["unit"]
-    out, p = twisted(v, g, n, ANGLES[unit]), linear_conv(v, g)
-    real, imag = tensor(shown["real"]), tensor(shown["imag"])
-    assert torch.allclose(real, out.real, atol=1e-9) and torch.allclose(imag, out.imag, atol=1e-9)
-    assert torch.allclose(tensor(shown["own"])[:L], causal_conv_direct(v, g), atol=1e-9)
-    assert torch.allclose(tensor(shown["p"]), p, atol=1e-9)
+    out = twisted(v, g, n, ANGLES[unit])
+    real = tensor(shown["real"])
+    assert torch.allclose(torch.complex(real, tensor(shown["imag"])), out, atol=1e-9)
+    assert torch.allclose(tensor(shown["p"]), linear_conv(v, g), atol=1e-9) and shown["own"][:L] == shown["p"][:L]
     if unit == "1":
         assert torch.allclose(real, circular_conv(v, g, n), atol=1e-9)
     if (unit, n) == ("i", L):
