@@ -89,7 +89,8 @@ def multiply_mod(answer: Callable[[int, int, int, int], int]) -> str:
         random = [int("".join(map(str, torch.randint(2, (n,), generator=source).tolist())), 2) for _ in range(2)]
         for name, a, b in (("random numbers", *random), ("the largest numbers", 2**n - 1, 2**n - 1),
                            ("0 and a random number", 0, random[0]), ("1 and a random number", 1, random[0])):
-            case = f"multiply_mod of {name}, limbs={limbs}, bits={bits}"
+            case = (f"multiply_mod({a}, {b}, {limbs}, {bits})" if n <= 64
+                    else f"multiply_mod of {name}, limbs={limbs}, bits={bits}")
             with _Transforms() as made:
                 given = answer(a, b, limbs, bits)
             if n > 64 and type(given) is int and given != a * b % (2**n + 1):

@@ -150,6 +150,7 @@ def test_wrong_answer_is_rejected_and_its_case_named(checker, answer, capsys):
     (check.causal_triple, "no transform, the direct sum", "expected a transform of torch.fft, given none"),
     (check.causal_triple, "the real part at a right angle", "causal_triple for length 3: entry [0] should be"),
     (check.multiply_mod, "Python multiplies", "expected a transform of torch.fft, given none"),
+    (check.multiply_mod, "no remainder at the end", "multiply_mod(12, 7, 1, 4): expected 16, given 84"),
     (check.multiply_mod, "padded", "expected transforms of at most 1 points, given one of 2"),
 ])
 def test_the_reason_is_named(checker, name, says):
