@@ -10,5 +10,4 @@ from .style import palette, use_style
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
-__all__ = ["Figure", "palette", "poke", "training_run", "use_style", "weighted_sum"]
-__all__ = ["Figure", "clock", "palette", "poke", "training_run", "use_style"]
+__all__ = ["Figure", "clock", "palette", "poke", "training_run", "use_style", "weighted_sum"]
