@@ -1,0 +1,250 @@
+// The product of two polynomials as the anti-diagonals of the table of products v_j g_i.
+// The table is turned by 45 degrees: cell (j, i) stands at x = j + i, above the bar of coefficient j + i.
+// model: v, g (whole numbers, same length L), t (the coefficient that is lit), limit (largest entry).
+
+const SVG = "http://www.w3.org/2000/svg";
+const PITCH = 31;                      // largest distance of two bars, in pixels
+const BARS = 104, GAP = 30;            // height of the bars; room between table and bars, for the arrow
+const DRAG = 14;                       // pixels of pointer travel for one unit
+const NAME = { v: "content v", g: "gate g" };
+const CSS = `
+  .caracal-live .anti-help { margin: 0 0 0.5rem; color: var(--muted); }
+  .caracal-live .anti-cell { stroke-width: 0; cursor: pointer; }
+  .caracal-live .anti-cell.lit { stroke-width: 2.5; }
+  .caracal-live .anti-value { text-anchor: middle; pointer-events: none; }
+  .caracal-live svg .anti-value.dim { fill: var(--muted); }
+  .caracal-live .anti-grip { fill: var(--paper); stroke-width: 2.5; cursor: ns-resize; touch-action: none; outline: none; }
+  .caracal-live .anti-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; }
+  .caracal-live .anti-grip:focus-visible ~ .anti-ring { visibility: visible; }
+  .caracal-live .anti-bars { cursor: pointer; fill: transparent; touch-action: pan-y; }
+  .caracal-live .anti-t { display: block; margin-bottom: 0.6rem; text-align: center; }
+  .caracal-live .anti-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.2rem 0 0.4rem; }
+  .caracal-live .anti-key span::before { content: ""; display: inline-block; width: 12px; height: 12px;
+    margin-right: 6px; border-radius: 2px; background: var(--c); vertical-align: -1px; }
+  .caracal-live .anti-sum { margin: 0.5rem 0; min-height: 6.6em; font-variant-numeric: tabular-nums; }
+  .caracal-live .anti-sum div { margin: 0.1rem 0; }
+  .caracal-live .anti-line { font-size: 16px; line-height: 1.55; }
+  .caracal-live .anti-line span { white-space: nowrap; }
+  .caracal-live .anti-v { border-bottom: 3px solid var(--content); }
+  .caracal-live .anti-g { border-bottom: 3px solid var(--gate); }
+  .caracal-live .anti-r { font-weight: 700; border-bottom: 3px solid var(--c); }
+  .caracal-live .anti-line sub { font-size: 0.72em; line-height: 1; }`;
+
+const minus = (x) => String(x).replace("-", "−");
+const signed = (x) => (x < 0 ? `(${minus(x)})` : `${x}`);
+
+// All 2L - 1 coefficients of the product, and the pairs [j, i] behind coefficient t.
+export function multiply(v, g) {
+  const product = Array(v.length + g.length - 1).fill(0);
+  v.forEach((a, j) => g.forEach((b, i) => { product[j + i] += a * b; }));
+  return product;
+}
+export const pairs = (length, t) => Array.from({ length }, (_, j) => [j, t - j]).filter(([, i]) => i >= 0 && i < length);
+
+function move(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function make(parent, name, attributes = {}, text = "") {
+  const drawing = name === "svg" || parent.namespaceURI === SVG;
+  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
+  move(node, attributes);
+  node.textContent = text;
+  return parent.appendChild(node);
+}
+
+export function render({ model, el }) {
+  const start = { v: model.get("v"), g: model.get("g") }, length = start.v.length, last = 2 * length - 2;
+  const limit = model.get("limit"), host = el.closest(".caracal-figure") ?? el;
+  const colour = (s) => (s < length ? "var(--result)" : "var(--wrapped)");
+  const now = {};
+  let t, reach;
+
+  el.classList.add("caracal-live");
+  make(el, "style", {}, CSS);
+  make(el, "p", { class: "anti-help" }, "Click a cell or a bar, or move the slider, to choose t. Drag an entry of v or g "
+    + "up or down. By keyboard: Tab to the entries, ← → choose one, ↑ ↓ change it.");
+  const drawing = make(el, "svg", { role: "presentation" });
+  const label = make(el, "label", { class: "anti-t" });
+  const slider = make(label, "input", { type: "range", min: 0, max: last, step: 1 });
+  const caption = make(label, "span");
+  const key = make(el, "div", { class: "anti-key" });
+  make(key, "span", { style: "--c: var(--content)" }, "content v");
+  make(key, "span", { style: "--c: var(--gate)" }, "gate g");
+  make(key, "span", { style: "--c: var(--result)" }, "outputs of the text");
+  make(key, "span", { style: "--c: var(--wrapped)" }, "beyond the text");
+  const words = make(el, "div", { class: "anti-sum", "aria-live": "polite" });
+  const sum = make(words, "div", { class: "anti-line" });
+  const numbers = make(words, "div", { class: "anti-line" });
+  const note = make(words, "div");
+  const again = make(el, "button", { type: "button" }, "Start again");
+
+  // Back to front: the column of the chosen t, the cells, the bars, the entries with their rings.
+  const column = make(drawing, "rect", { rx: 4, style: "fill: var(--shade)" });
+  const arrow = make(drawing, "path", { style: "fill: none; stroke-width: 2.5" });
+  const cells = start.v.map((_, j) => start.g.map((_, i) => {
+    const cell = make(drawing, "path", { class: "anti-cell", style: `fill: ${colour(j + i)}; stroke: ${colour(j + i)}` });
+    cell.addEventListener("click", () => choose(j + i));
+    return { cell, text: make(drawing, "text", { class: "anti-value" }) };
+  }));
+  const zero = make(drawing, "line", { style: "stroke: var(--muted)" });
+  const bars = Array.from({ length: last + 1 }, (_, s) => ({
+    bar: make(drawing, "rect", { style: `fill: ${colour(s)}` }),
+    value: make(drawing, "text", { class: "anti-value" }), power: make(drawing, "text", { class: "anti-value" }),
+  }));
+  const names = ["r", "t"].map((name) => make(drawing, "text", { class: "anti-value dim", style: "font-style: italic" }, name));
+  const field = make(drawing, "rect", { class: "anti-bars" });
+  const entries = { v: start.v.map((_, k) => entry("v", k)), g: start.g.map((_, k) => entry("g", k)) };
+
+  function entry(s, k) {
+    const group = make(drawing, "g");
+    const grip = make(group, "path", { class: "anti-grip", role: "slider", "aria-orientation": "vertical",
+      "aria-label": `${NAME[s]}, entry ${k}`, "aria-valuemin": -limit, "aria-valuemax": limit,
+      tabindex: k ? -1 : 0, style: `stroke: var(--${s === "v" ? "content" : "gate"})` });
+    const value = make(group, "text", { class: "anti-value", style: "font-weight: 700" });
+    const name = make(group, "text", { class: "anti-value" }, s);
+    make(name, "tspan", { dy: 3, style: "font-size: 9.5px" }, k);
+    const ring = make(group, "path", { class: "anti-ring" });
+    grip.addEventListener("focus", () => entries[s].forEach((e, n) => e.grip.setAttribute("tabindex", n === k ? 0 : -1)));
+    grip.addEventListener("keydown", (event) => press(event, s, k));
+    grip.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      grip.focus({ preventScroll: true });
+      grip.setPointerCapture(event.pointerId);
+      grip.held = { y: event.clientY, value: now[s][k] };
+    });
+    grip.addEventListener("pointermove", (event) => {
+      if (grip.held) set(s, k, grip.held.value + Math.round((grip.held.y - event.clientY) / DRAG));
+    });
+    for (const end of ["pointerup", "pointercancel"]) grip.addEventListener(end, () => { grip.held = null; });
+    return { grip, value, name, ring };
+  }
+  function press(event, s, k) {
+    const raise = { ArrowUp: 1, ArrowDown: -1, PageUp: 3, PageDown: -3 }[event.key];
+    const go = { ArrowLeft: k - 1, ArrowRight: k + 1, Home: 0, End: length - 1 }[event.key];
+    if (raise === undefined && go === undefined) return;
+    event.preventDefault();
+    event.stopPropagation();               // notebooks have shortcuts of their own on the arrow keys
+    if (raise !== undefined) set(s, k, now[s][k] + raise);
+    else entries[s][Math.min(length - 1, Math.max(0, go))].grip.focus();
+  }
+  function set(s, k, value) {
+    now[s][k] = Math.min(limit, Math.max(-limit, value));
+    update();
+  }
+  function choose(s) {
+    t = Math.min(last, Math.max(0, s));
+    update();
+  }
+  function restart() {
+    Object.assign(now, { v: [...start.v], g: [...start.g] });
+    [t, reach] = [model.get("t"), 1];
+    update();
+  }
+
+  function update() {
+    const product = multiply(now.v, now.g), met = pairs(length, t);
+    reach = Math.max(reach, ...product.map(Math.abs));
+    slider.value = t;
+    slider.setAttribute("aria-valuetext", `t = ${t}, sum ${product[t]}`);
+    slider.style.setProperty("--track", `linear-gradient(to right, var(--result) ${along(length - 0.5)}, `
+      + `var(--wrapped) ${along(length - 0.5)})`);
+    caption.textContent = `coefficient t = ${t}`;
+    tell(product, met);
+    for (const s of ["v", "g"]) {
+      entries[s].forEach((e, k) => {
+        e.value.textContent = minus(now[s][k]);
+        move(e.grip, { "aria-valuenow": now[s][k], "aria-valuetext": now[s][k] });
+      });
+    }
+    Object.assign(host.dataset, { t, v: JSON.stringify(now.v), g: JSON.stringify(now.g),
+      product: JSON.stringify(product), pairs: JSON.stringify(met), sum: product[t], beyond: t >= length });
+    draw(product);
+  }
+  function along(s) { return `calc(12px + (100% - 24px) * ${s / last})`; }
+
+  function tell(product, met) {
+    const write = (line, head, terms) => {
+      line.replaceChildren();
+      line.append(head);
+      terms.forEach((term, k) => {
+        if (k) line.append(" + ");
+        const span = make(line, "span");
+        for (const [s, text, sub] of term) {
+          if (span.childNodes.length) span.append("·");
+          const part = make(span, "span", { class: `anti-${s}` }, text);
+          if (sub !== undefined) make(part, "sub", {}, sub);
+        }
+      });
+    };
+    write(sum, "", met.map(([j, i]) => [["v", "v", j], ["g", "g", i]]));
+    write(numbers, "= ", met.map(([j, i]) => [["v", signed(now.v[j])], ["g", signed(now.g[i])]]));
+    numbers.append(" = ");
+    make(numbers, "span", { class: "anti-r", style: `--c: ${colour(t)}` }, minus(product[t]));
+    note.textContent = t < length
+      ? `Positions add up to ${t}. At lag 0 the weight is g₀, here and for every t; token 0 computes it.`
+      : `Positions add up to ${t}, which the text of ${length} tokens has not reached.`;
+  }
+
+  function draw(product = multiply(now.v, now.g)) {
+    const width = drawing.clientWidth || 600;
+    const pitch = Math.min(PITCH, width / (2 * length + 0.75));
+    const left = (width - pitch * (2 * length - 0.75)) / 2 + 1.05 * pitch;   // x of the bar of coefficient 0
+    const middle = pitch * (length + 0.95);
+    const top = middle + pitch * (length + 0.45), base = top + GAP + 14 + BARS / 2;
+    const at = (j, i) => [left + pitch * (j + i), middle + pitch * (j - i)];
+    const diamond = ([x, y], half) => `M${x - half} ${y}L${x} ${y - half}L${x + half} ${y}L${x} ${y + half}Z`;
+    const put = (node, x, y, text) => {
+      move(node, { x, y: y + 4.5 });
+      if (text !== undefined) node.textContent = text;
+    };
+    drawing.setAttribute("height", base + BARS / 2 + 44);
+    Object.assign(slider.style, { width: `${pitch * last + 24}px`, marginLeft: `${left - 12}px` });
+    names.forEach((name, k) => put(name, left - pitch, base + BARS / 2 + 12 + 19 * k));
+    cells.forEach((row, j) => row.forEach(({ cell, text }, i) => {
+      const lit = j + i === t;
+      move(cell, { d: diamond(at(j, i), pitch * 0.94 - (lit ? 1 : 0)), class: lit ? "anti-cell lit" : "anti-cell",
+        "fill-opacity": lit ? 0.38 : 0.1 });
+      put(text, ...at(j, i), minus(now.v[j] * now.g[i]));
+      text.setAttribute("class", lit ? "anti-value" : "anti-value dim");
+      text.style.fontWeight = lit ? 700 : 400;
+    }));
+    for (const s of ["v", "g"]) {
+      entries[s].forEach((e, k) => {
+        const [x, y] = s === "v" ? at(k, -1) : at(-1, k);
+        e.grip.setAttribute("d", diamond([x, y], pitch * 0.8));
+        e.ring.setAttribute("d", diamond([x, y], pitch * 0.8 + 4));
+        put(e.value, x, y);
+        put(e.name, x - pitch * 0.66, y + pitch * (s === "v" ? 0.66 : -0.66));
+      });
+    }
+    const x = left + pitch * t, length_t = pairs(length, t).length, foot = middle + pitch * length_t;
+    const tall = (product[t] / reach) * (BARS / 2);
+    move(column, { x: x - pitch / 2, width: pitch, y: top + GAP - 6, height: BARS + 62 });
+    move(arrow, { d: `M${x} ${foot + 4}V${top + GAP - 14}m-5 -6l5 6l5 -6` });
+    arrow.style.stroke = colour(t);
+    move(zero, { x1: left - pitch / 2, x2: left + pitch * (last + 0.5), y1: base, y2: base });
+    bars.forEach(({ bar, value, power }, s) => {
+      const high = (product[s] / reach) * (BARS / 2);
+      move(bar, { x: left + pitch * (s - 0.33), width: pitch * 0.66, y: Math.min(base, base - high),
+        height: Math.abs(high), "fill-opacity": s === t ? 1 : 0.5 });
+      put(value, left + pitch * s, base + BARS / 2 + 12, minus(product[s]));
+      put(power, left + pitch * s, base + BARS / 2 + 31, s);
+      value.style.fontWeight = power.style.fontWeight = s === t ? 700 : 400;
+      power.setAttribute("class", "anti-value dim");
+    });
+    move(field, { x: left - pitch / 2, width: pitch * (last + 1), y: top + GAP - 6, height: BARS + 62 });
+    field.pick = (event) => choose(Math.floor((event.clientX - field.getBoundingClientRect().left) / pitch));
+  }
+
+  field.addEventListener("pointerdown", (event) => { field.setPointerCapture(event.pointerId); field.pick(event); });
+  field.addEventListener("pointermove", (event) => { if (event.buttons) field.pick(event); });
+  slider.addEventListener("input", () => choose(Number(slider.value)));
+  again.addEventListener("click", restart);
+  restart();
+  const watch = new ResizeObserver(() => draw());
+  watch.observe(el);
+  return () => watch.disconnect();
+}
+
+export default { render };

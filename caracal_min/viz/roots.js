@@ -1,0 +1,212 @@
+// N points evenly spaced on the unit circle, their squares, and a polynomial's values at them.
+// For the chosen point z it builds P(z) = E(z^2) + z O(z^2), and P(-z) = E(z^2) - z O(z^2) where -z is a point.
+// model: n, coefficients (real, lowest power first), degrees (angle of z^n), point (the chosen k), largest (n).
+
+const SVG = "http://www.w3.org/2000/svg";
+const CIRCLE = 1.4;                    // half the width of a panel with a circle of radius 1
+const STEP = 15;                       // degrees of z^n for one press of an arrow key, and grid of a drag
+const CSS = `
+  .caracal-live .roots-help { margin: 0 0 0.5rem; color: var(--muted); }
+  .caracal-live .roots-panels { display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 0.6rem 0.8rem; margin-bottom: 0.4rem; }
+  .caracal-live .roots-panels figure { margin: 0; min-width: 0; }
+  .caracal-live .roots-panels figcaption { font-weight: 600; font-style: normal; font-size: 14px; margin: 0; text-align: left; color: var(--ink); }
+  @media (max-width: 560px) {
+    .caracal-live .roots-panels { grid-template-columns: 1fr 1fr; }
+    .caracal-live .roots-panels figure:last-child { grid-column: 1 / 3; max-width: 18rem; width: 100%; margin: 0 auto; } }
+  .caracal-live .roots-panels svg { aspect-ratio: 1; overflow: hidden; }
+  .caracal-live .roots-panels .turn { cursor: grab; touch-action: none; }
+  .caracal-live svg .roots-name { font-size: 15px; font-weight: 600; text-anchor: middle; pointer-events: none; }
+  .caracal-live .roots-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: 0 1.2rem; }
+  .caracal-live .roots-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.2rem 0 0.5rem; }
+  .caracal-live .roots-key span::before { content: ""; display: inline-block; width: 12px; height: 12px;
+    margin-right: 6px; border-radius: 50%; background: var(--c); vertical-align: -1px; }
+  .caracal-live .roots-facts { margin: 0.5rem 0; }
+  .caracal-live .roots-facts div { display: flex; flex-wrap: wrap; justify-content: space-between; column-gap: 1rem; }
+  .caracal-live .roots-facts b { font-weight: 600; font-variant-numeric: tabular-nums; }`;
+
+const times = ([a, b], [c, d]) => [a * c - b * d, a * d + b * c];
+const plus = ([a, b], [c, d]) => [a + c, b + d];
+const turn = (angle) => [Math.cos(angle), Math.sin(angle)];
+const number = (x) => x.toFixed(2).replace(/^-(0\.00)$/, "$1").replace("-", "−");
+const complex = ([a, b]) => `${number(a)} ${b < -0.004 ? "−" : "+"} ${number(Math.abs(b))} i`;
+
+export const points = (n, degrees) => Array.from({ length: n }, (_, k) =>
+  turn((degrees * Math.PI) / 180 / n - (2 * Math.PI * k) / n));
+export const horner = (coefficients, z) => coefficients.reduceRight((sum, c) => plus(times(sum, z), [c, 0]), [0, 0]);
+
+function move(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function make(parent, name, attributes = {}, text = "") {
+  const drawing = name === "svg" || parent.namespaceURI === SVG;
+  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
+  move(node, attributes);
+  node.textContent = text;
+  return parent.appendChild(node);
+}
+
+function arrow([x1, y1], [x2, y2], head) {
+  const length = Math.hypot(x2 - x1, y2 - y1), h = Math.min(head, length / 2), body = `M${x1} ${y1}L${x2} ${y2}`;
+  if (length < 1e-6) return body;
+  const [a, b] = [((x2 - x1) / length) * h, ((y2 - y1) / length) * h];
+  return `${body}M${x2 - a - b * 0.6} ${y2 - b + a * 0.6}L${x2} ${y2}L${x2 - a + b * 0.6} ${y2 - b - a * 0.6}`;
+}
+
+export function render({ model, el }) {
+  const coefficients = model.get("coefficients"), largest = model.get("largest");
+  const host = el.closest(".caracal-figure") ?? el;
+  const split = [0, 1].map((rest) => coefficients.filter((_, k) => k % 2 === rest));
+  const round = Array.from({ length: 181 }, (_, a) => turn((a * Math.PI) / 90));
+  const curve = round.map((z) => horner(coefficients, z));                    // of P, once around the circle
+  const most = Math.max(0.1, ...[...curve, ...round.map((z) => horner(split[0], z))].map((x) => Math.hypot(...x)));
+  let n, degrees, k;                   // points, angle of z^n in degrees, the chosen point
+
+  el.classList.add("caracal-live");
+  make(el, "style", {}, CSS);
+  make(el, "p", { class: "roots-help" }, "Click a point to choose it, drag it to turn them all. By keyboard: Tab to a slider.");
+  const panels = make(el, "div", { class: "roots-panels" });
+  const [circle, squares, plane] = [0, 1, 2].map((which) => {
+    const figure = make(panels, "figure"), half = which < 2 ? CIRCLE : most * 1.12;
+    const title = make(figure, "figcaption");
+    const svg = make(figure, "svg", { viewBox: `-100 -100 200 200`, role: "presentation" });
+    make(svg, "path", { d: "M-98 0H98M0 -98V98", style: "stroke: var(--rule)" });
+    if (which < 2) make(svg, "circle", { r: 100 / half, style: "fill: none; stroke: var(--muted)" });
+    const at = ([x, y]) => [(x / half) * 100, (-y / half) * 100];
+    if (which === 2) make(svg, "path", { d: `M${curve.map(at).join("L")}Z`, style: "fill: none; stroke: var(--muted); stroke-dasharray: 2 3" });
+    return { title, svg, at, half, lines: make(svg, "g"), dots: make(svg, "g") };
+  });
+  make(circle.svg, "rect", { x: -100, y: -100, width: 200, height: 200, class: "turn", style: "fill: transparent" });
+  const key = make(el, "div", { class: "roots-key" });
+  make(key, "span", { style: "--c: var(--result)" }, "chosen point z, and −z");
+  make(key, "span", { style: "--c: var(--content)" }, "E(z²), even powers");
+  make(key, "span", { style: "--c: var(--gate)" }, "± z O(z²), odd powers");
+  const sliders = make(el, "div", { class: "roots-sliders" });
+  const slide = (min, max, step) => {
+    const label = make(sliders, "label"), caption = make(label, "span");
+    return { caption, input: make(label, "input", { type: "range", min, max, step }) };
+  };
+  const count = slide(2, largest, 1), chosen = slide(0, 1, 1), angle = slide(0, 360 - STEP, STEP);
+  const facts = make(el, "div", { class: "roots-facts", "aria-live": "polite" });
+  const rows = ["power", "squares", "value", "other"].map(() => {
+    const row = make(facts, "div");
+    return { row, name: make(row, "span"), value: make(row, "b") };
+  });
+  const again = make(el, "button", { type: "button" }, "Start again");
+
+  function update() {
+    k = Math.min(k, n - 1);
+    const z = points(n, degrees), square = z.map((x) => times(x, x)), values = z.map((x) => horner(coefficients, x));
+    const partner = n % 2 ? null : (k + n / 2) % n;
+    const even = horner(split[0], square[k]), odd = times(z[k], horner(split[1], square[k]));
+    const distinct = n % 2 ? n : n / 2;
+    tell(values, distinct, partner);
+    draw(z, square, values, partner, even, odd);
+    Object.assign(host.dataset, { n, degrees, point: k, twist: (degrees * Math.PI) / 180 / n, distinct,
+      points: JSON.stringify(z), squares: JSON.stringify(square), values: JSON.stringify(values),
+      even: JSON.stringify(even), odd: JSON.stringify(odd), partner: JSON.stringify(partner) });
+  }
+  function power() {
+    return { 0: "1", 90: "i", 180: "−1", 270: "−i" }[Math.round(degrees)] ?? complex(turn((degrees * Math.PI) / 180));
+  }
+  function tell(values, distinct, partner) {
+    circle.title.textContent = `${n} points z`;
+    squares.title.textContent = `${distinct} squares z²`;
+    plane.title.textContent = "values P(z)";
+    count.caption.textContent = `number of points N = ${n}`;
+    chosen.caption.textContent = `chosen point k = ${k}`;
+    angle.caption.textContent = `turn: zᴺ = ${power()}`;
+    move(chosen.input, { max: n - 1 });
+    for (const [control, value, words] of [[count, n, `${n} points`], [chosen, k, `point ${k}`],
+      [angle, degrees, `z to the N is ${power()}`]]) {
+      control.input.value = value;
+      control.input.setAttribute("aria-valuetext", words);
+    }
+    const say = ([name, value], row) => {
+      row.row.hidden = value === undefined;
+      row.name.textContent = name;
+      row.value.textContent = value ?? "";
+    };
+    [["zᴺ, the same at every point", power()],
+      ["different squares", n % 2 ? `${n}: N is odd, no −z among the points` : `${distinct}, each of two points`],
+      [`P at point ${k}: E + z O`, complex(values[k])],
+      partner === null ? [""] : [`P at point ${partner}: E − z O`, complex(values[partner])],
+    ].forEach((fact, row) => say(fact, rows[row]));
+  }
+  function draw(z, square, values, partner, even, odd) {
+    for (const panel of [circle, squares, plane]) { panel.lines.replaceChildren(); panel.dots.replaceChildren(); }
+    const dot = ({ dots, at }, x, r, lit, extra = "") => {
+      const [cx, cy] = at(x);
+      return make(dots, "circle", { cx, cy, r, "pointer-events": "none",
+        style: `fill: var(--${lit ? "result" : "paper"}); stroke: var(--${lit ? "ink" : "muted"}); stroke-width: 1.6; ${extra}` });
+    };
+    const line = ({ lines, at }, from, to, colour, width) => make(lines, "path",
+      { d: arrow(at(from), at(to), 9), style: `fill: none; stroke: var(--${colour}); stroke-width: ${width}; stroke-linecap: round` });
+    const mark = turn((degrees * Math.PI) / 180), far = (x, share) => circle.at(x.map((c) => c * share));
+    const [[x1, y1], [x2, y2], [mx, my]] = [far(mark, 1.12), far(mark, 1.19), far(mark, 1.3)];
+    make(circle.lines, "line", { x1, y1, x2, y2, style: "stroke: var(--ink); stroke-width: 3" });
+    make(circle.dots, "text", { x: mx, y: my + 5, class: "roots-name" }, "zᴺ");
+    const order = z.map((_, at) => at).sort((a, b) => (a === k || a === partner) - (b === k || b === partner));
+    if (partner !== null) {
+      make(circle.lines, "path", { d: `M${circle.at(z[k])}L${circle.at(z[partner])}`,
+        style: "stroke: var(--result); stroke-width: 2.5" });
+    }
+    for (const j of order) {
+      const lit = j === k || j === partner;
+      dot(circle, z[j], lit ? 8 : 6, lit);
+      if (lit || n % 2) dot(squares, square[j], lit ? 8 : 6, lit);
+      else if (j < n / 2) dot(squares, square[j], 6, false);
+      dot(plane, values[j], lit ? 6 : 4, lit);
+    }
+    const name = (x, text) => {            // beside the line between the two
+      const [a, b] = far(times(x, turn(0.36)), 0.72);
+      make(circle.dots, "text", { x: a, y: b + 5, class: "roots-name" }, text);
+    };
+    name(z[k], "z");
+    if (partner !== null) name(z[partner], "−z");
+    line(plane, [0, 0], even, "content", 3);
+    line(plane, even, plus(even, odd), "gate", 3);
+    if (partner !== null) line(plane, even, plus(even, times([-1, 0], odd)), "gate", 3);
+  }
+
+  function restart() {
+    [n, degrees, k] = [model.get("n"), model.get("degrees"), model.get("point")];
+    update();
+  }
+  // The angle of the pointer seen from the middle of the first circle, and the point nearest to it.
+  function seen(event) {
+    const box = circle.svg.getBoundingClientRect();
+    return Math.atan2(box.top + box.height / 2 - event.clientY, event.clientX - box.left - box.width / 2);
+  }
+  function nearest(angle) {
+    const share = ((degrees * Math.PI) / 180 / n - angle) * (n / (2 * Math.PI));
+    return ((Math.round(share) % n) + n) % n;
+  }
+  let held = null;
+  circle.svg.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    circle.svg.setPointerCapture(event.pointerId);
+    held = { x: event.clientX, y: event.clientY, moved: false };
+    k = nearest(seen(event));
+    update();
+  });
+  circle.svg.addEventListener("pointermove", (event) => {
+    if (!held) return;
+    held.moved ||= Math.hypot(event.clientX - held.x, event.clientY - held.y) > 5;
+    if (!held.moved) return;
+    // The chosen point follows: its angle is degrees / n - 2 pi k / n, with degrees from 0 up to 360.
+    const steps = Math.round(((seen(event) * n * 180) / Math.PI) / STEP) * STEP;
+    degrees = ((steps % 360) + 360) % 360;
+    k = ((Math.round((degrees - steps) / 360) % n) + n) % n;
+    update();
+  });
+  for (const end of ["pointerup", "pointercancel"]) circle.svg.addEventListener(end, () => { held = null; });
+  count.input.addEventListener("input", () => { n = Number(count.input.value); update(); });
+  chosen.input.addEventListener("input", () => { k = Number(chosen.input.value); update(); });
+  angle.input.addEventListener("input", () => { degrees = Number(angle.input.value); update(); });
+  for (const { input } of [count, chosen, angle]) input.addEventListener("keydown", (event) => event.stopPropagation());
+  again.addEventListener("click", restart);
+  restart();
+}
+
+export default { render };

@@ -1,0 +1,123 @@
+"""The figure of chapters 2 and 3: N points on the unit circle, their squares, and a polynomial's values there."""
+
+import cmath
+import math
+from collections.abc import Sequence
+
+from .figure import Figure
+from .style import palette
+
+__all__ = ["roots"]
+
+_SIZE, _GAP = 190, 20  # of one panel of the still, and between two, in its own units
+_LARGEST = 16
+
+
+def roots(n: int, coefficients: Sequence[float] = (1.0, 2.0, 1.5, -1.0), *, twist: float = 0.0,
+          point: int = 1) -> Figure:
+    """Show the n points z_k = e^{i twist} e^{-2 pi i k / n}, their squares, and the values of a polynomial at them.
+
+    The points solve z^n = e^{i n twist}: 1 without a twist, -1 for twist = pi / n, i for twist = pi / (2 n).
+    For the chosen point z the figure builds P(z) = E(z^2) + z O(z^2), with E and O the even and the odd powers,
+    and, where -z is a point too (n even), P(-z) from the same two numbers.  The reader slides n from 2 to 16,
+    chooses a point, and turns all points by dragging one or by a slider, up to their next neighbours.
+
+    Args:
+        n: number of points, 2 to 16.
+        coefficients: of the polynomial, lowest power first, real, 1 to 8 of them.
+        twist: angle in radians by which all points are turned, 0 <= twist < 2 pi / n.
+        point: index k of the point that is chosen at the start, 0 to n - 1.
+
+    Raises:
+        ValueError: n, twist or point out of range; no coefficients, more than 8, or one that is not finite.
+
+    Source: the points of Caracal, Appendix C (b); z^N = -1 and z^N = i are not in the paper.
+    """
+    if not 2 <= n <= _LARGEST:
+        raise ValueError(f"n={n} points; give 2 to {_LARGEST}")
+    numbers = [float(c) for c in coefficients]
+    if not 1 <= len(numbers) <= 8 or not all(map(math.isfinite, numbers)):
+        raise ValueError(f"coefficients are {numbers}; give 1 to 8 finite numbers")
+    if not 0 <= twist < 2 * math.pi / n:
+        raise ValueError(f"twist={twist:g}; for {n} points give an angle from 0 up to 2 pi / {n}, "
+                         f"{2 * math.pi / n:.4f}: a larger one gives the same points again")
+    if not 0 <= point < n:
+        raise ValueError(f"point={point}; for {n} points give 0 to {n - 1}")
+    degrees = round(math.degrees(n * twist), 6)  # of the angle of z^n
+    model = {"n": n, "coefficients": numbers, "degrees": degrees, "point": point, "largest": _LARGEST}
+    return Figure("roots", model, _still(n, numbers, twist, point), _alt(n, numbers, degrees, point))
+
+
+def _value(coefficients: Sequence[float], z: complex) -> complex:
+    total = 0j
+    for coefficient in reversed(coefficients):
+        total = total * z + coefficient
+    return total
+
+
+def _power(degrees: float) -> str:
+    """Name the number of absolute value 1 at an angle."""
+    z = cmath.rect(1, math.radians(degrees))
+    written = f"{z.real:.2f} {'−' if z.imag < 0 else '+'} {abs(z.imag):.2f} i".replace("-", "−")
+    return {0: "1", 90: "i", 180: "−1", 270: "−i"}.get(round(degrees, 6), written)
+
+
+def _alt(n: int, coefficients: list[float], degrees: float, point: int) -> str:
+    squares = f"{n // 2} different squares, each of two points" if n % 2 == 0 else "squares that are all different"
+    return (f"{n} points evenly spaced on the unit circle with z^{n} = {_power(degrees)}, their {squares}, "
+            f"and the values of the polynomial with coefficients {coefficients} at them. Point {point} is chosen. "
+            "Sliders set the number of points, the chosen point and the angle of z^N; a point can be dragged.")
+
+
+def _still(n: int, coefficients: list[float], twist: float, point: int) -> str:
+    """Draw the first frame as SVG: points, squares and values, one panel each, and the facts in words."""
+    z = [cmath.rect(1, twist - 2 * math.pi * k / n) for k in range(n)]
+    values = [_value(coefficients, x) for x in z]
+    even = _value(coefficients[::2], z[point] ** 2)
+    reach = max(1.0, *map(abs, values), abs(even)) * 1.12
+    partner = (point + n // 2) % n if n % 2 == 0 else None
+    chosen = {point, partner} - {None}
+
+    def at(panel: int, x: complex, scale: float) -> str:
+        half = _SIZE / 2
+        return (f"{12 + panel * (_SIZE + _GAP) + half + x.real / scale * half:.1f} "
+                f"{34 + half - x.imag / scale * half:.1f}")
+
+    def dot(panel: int, x: complex, scale: float, fill: str, radius: float) -> str:
+        cx, cy = at(panel, x, scale).split()
+        return f'<circle cx="{cx}" cy="{cy}" r="{radius}" fill="{fill}" stroke="{palette.ink}" stroke-width="0.8"/>'
+
+    def line(panel: int, a: complex, b: complex, scale: float, colour: str, width: float) -> str:
+        return (f'<path d="M{at(panel, a, scale)}L{at(panel, b, scale)}" stroke="{colour}" stroke-width="{width}" '
+                'fill="none" stroke-linecap="round"/>')
+
+    parts = []
+    for panel, title in enumerate((f"{n} points z", "their squares z²", "values P(z)")):
+        scale = reach if panel == 2 else 1.3
+        parts.append(f'<text x="{12 + panel * (_SIZE + _GAP)}" y="20" font-weight="600">{title}</text>')
+        edge = scale / 1.02
+        for a in (1, 1j):
+            parts.append(line(panel, -edge * a, edge * a, scale, palette.rule, 1))
+        if panel < 2:
+            cx, cy = at(panel, 0, scale).split()
+            parts.append(f'<circle cx="{cx}" cy="{cy}" r="{_SIZE / 2 / scale:.1f}" fill="none" '
+                         f'stroke="{palette.muted}"/>')
+    if partner is not None:
+        parts.append(line(0, z[point], z[partner], 1.3, palette.result, 2.5))
+    for k in range(n):
+        shade = palette.result if k in chosen else palette.rule
+        parts.append(dot(0, z[k], 1.3, shade, 7 if k in chosen else 5))
+        parts.append(dot(1, z[k] ** 2, 1.3, shade, 7 if k in chosen else 5))
+        parts.append(dot(2, values[k], reach, shade, 5 if k in chosen else 3.5))
+    parts.append(dot(1, z[point] ** 2, 1.3, palette.result, 7))
+    parts.append(line(2, 0, even, reach, palette.content, 3))
+    for k in sorted(chosen):
+        parts.append(line(2, even, values[k], reach, palette.gate, 3))
+        parts.append(dot(2, values[k], reach, palette.result, 5))
+    facts = [f"z to the power {n} is {_power(math.degrees(n * twist))} at every point",
+             f"{len({(round((x * x).real, 6), round((x * x).imag, 6)) for x in z})} different squares"]
+    words = "".join(f'<text x="12" y="{34 + _SIZE + 26 + 19 * k}">{fact}</text>' for k, fact in enumerate(facts))
+    width, height = 24 + 3 * _SIZE + 2 * _GAP, 34 + _SIZE + 26 + 19 * len(facts)
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="15" '
+            f'fill="{palette.ink}"><rect width="{width}" height="{height}" fill="white"/>{"".join(parts)}{words}</svg>')
