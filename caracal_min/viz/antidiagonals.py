@@ -100,7 +100,8 @@ def _still(v: list[int], g: list[int], product: list[int], t: int) -> str:
                  f'stroke="{palette.muted}"/>')
     pairs = [(j, t - j) for j in range(length) if 0 <= t - j < length]
     terms = " + ".join(f"{_signed(v[j])}·{_signed(g[i])}" for j, i in pairs)
-    parts.append(text(12, base + _BARS / 2 + 44, f"coefficient {t}:  {terms} = {_minus(product[t])}", 'font-weight="600"'))
+    sentence = f"coefficient {t}:  {terms} = {_minus(product[t])}"
+    parts.append(text(12, base + _BARS / 2 + 44, sentence, 'font-weight="600"'))
     size = f'viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}"'
     return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="12.5" '
             f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{height:.0f}" fill="white"/>{"".join(parts)}</svg>')

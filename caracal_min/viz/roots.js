@@ -143,8 +143,8 @@ export function render({ model, el }) {
     const line = ({ lines, at }, from, to, colour, width) => make(lines, "path",
       { d: arrow(at(from), at(to), 9), style: `fill: none; stroke: var(--${colour}); stroke-width: ${width}; stroke-linecap: round` });
     const mark = turn((degrees * Math.PI) / 180), far = (x, share) => circle.at(x.map((c) => c * share));
-    const [[x1, y1], [x2, y2], [mx, my]] = [far(mark, 1.12), far(mark, 1.19), far(mark, 1.3)];
-    make(circle.lines, "line", { x1, y1, x2, y2, style: "stroke: var(--ink); stroke-width: 3" });
+    const [cx, cy] = circle.at(mark), [mx, my] = far(mark, 1.29);
+    make(circle.lines, "circle", { cx, cy, r: 11, style: "fill: none; stroke: var(--ink); stroke-width: 1.5; stroke-dasharray: 3 2" });
     make(circle.dots, "text", { x: mx, y: my + 5, class: "roots-name" }, "zᴺ");
     const order = z.map((_, at) => at).sort((a, b) => (a === k || a === partner) - (b === k || b === partner));
     if (partner !== null) {
