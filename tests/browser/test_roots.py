@@ -1,0 +1,195 @@
+"""The figure of the roots of unity in a real browser: points, squares and values against torch."""
+
+import json
+import math
+
+import pytest
+import torch
+from figure_pages import contrast, luminance, write_page
+
+from caracal_min import viz
+
+COEFFICIENTS = [1.0, 2.0, 1.5, -1.0]
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    return write_page(tmp_path_factory.mktemp("roots"), viz.roots(8, COEFFICIENTS).to_html())
+
+
+@pytest.fixture
+def page(open_figure, address):
+    return open_figure(address)
+
+
+def data(page):
+    raw = page.eval_on_selector(".caracal-figure", "host => ({...host.dataset})")
+    return {key: json.loads(value) for key, value in raw.items()}
+
+
+def numbers(pairs):
+    return torch.view_as_complex(torch.tensor(pairs, dtype=torch.float64).reshape(-1, 2))
+
+
+def control(page, name):
+    return page.get_by_role("slider", name=name)
+
+
+def assert_agrees_with_torch(page, coefficients=COEFFICIENTS):
+    shown = data(page)
+    n, twist, k = shown["n"], shown["twist"], shown["point"]
+    v = torch.tensor(coefficients, dtype=torch.complex128)
+    turned = v * torch.exp(1j * twist * torch.arange(len(v), dtype=torch.float64))
+    folded = sum(torch.nn.functional.pad(part, (0, n - len(part))) for part in turned.split(n))
+    z = torch.exp(1j * (twist - 2 * math.pi * torch.arange(n, dtype=torch.float64) / n))
+    values = numbers(shown["values"])
+    assert torch.allclose(numbers(shown["points"]), z)
+    assert torch.allclose(numbers(shown["squares"]), z**2)
+    assert torch.allclose(z**n, torch.full_like(z, complex(math.cos(n * twist), math.sin(n * twist))))
+    assert torch.allclose(values, torch.fft.fft(folded))  # the twist, then the library's transform
+    even, odd = numbers(shown["even"])[0], numbers(shown["odd"])[0]
+    assert torch.isclose(even + odd, values[k])
+    assert shown["distinct"] == len({(round(x.real, 6), round(x.imag, 6)) for x in (z**2 + 0).tolist()})
+    if n % 2:
+        assert shown["partner"] is None
+    else:
+        assert torch.isclose(z[shown["partner"]], -z[k])
+        assert torch.isclose(even - odd, values[shown["partner"]])
+
+
+def test_without_scripts_the_still_is_shown(open_figure, address):
+    page = open_figure(address, scripts=False)
+    still = page.get_by_role("img")
+    box = still.bounding_box()
+    assert still.get_attribute("alt").startswith("8 points evenly spaced")
+    assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 100
+    assert still.evaluate("image => image.naturalWidth") > 0
+
+
+def test_first_frame(page):
+    shown = data(page)
+    assert (shown["n"], shown["degrees"], shown["point"], shown["twist"]) == (8, 0, 1, 0)
+    assert_agrees_with_torch(page)
+
+
+@pytest.mark.parametrize("n, twist", [(4, math.pi / 4), (8, math.pi / 16), (6, 0.1), (3, math.pi / 6)])
+def test_python_sets_the_twist(open_figure, tmp_path, n, twist):
+    page = open_figure(write_page(tmp_path, viz.roots(n, [0.5, 1.0], twist=twist, point=n - 1).to_html()))
+    assert data(page)["twist"] == pytest.approx(twist, abs=1e-7)
+    assert data(page)["point"] == n - 1
+    assert_agrees_with_torch(page, [0.5, 1.0])
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 7, 8, 12, 16])
+def test_every_number_of_points(page, n):
+    control(page, "number of points").fill(str(n))
+    for degrees in (0, 90, 180, 345):
+        control(page, "turn").fill(str(degrees))
+        control(page, "chosen point").fill(str(n - 1))
+        shown = data(page)
+        assert (shown["n"], shown["degrees"], shown["point"]) == (n, degrees, n - 1)
+        assert_agrees_with_torch(page)
+    words = page.locator("[aria-live]").inner_text()
+    assert ("N is odd" in words) == (n % 2 == 1)
+
+
+def test_by_keyboard(page):
+    control(page, "turn").focus()
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    assert data(page)["degrees"] == 90
+    assert "= i" in page.locator("label").nth(2).inner_text()
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    assert "= −1" in page.locator("label").nth(2).inner_text()
+    assert data(page)["twist"] == pytest.approx(math.pi / 8)
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("ArrowRight")
+    assert data(page)["point"] == 2
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Home")
+    assert (data(page)["n"], data(page)["point"]) == (2, 1)  # there is no point 2 any more
+    assert_agrees_with_torch(page)
+
+
+def place(page, angle, share=1.0):
+    """Return where a point of the first circle stands on the screen."""
+    box = page.locator(".turn").bounding_box()
+    radius = share * box["width"] / 2 / 1.4
+    return (box["x"] + box["width"] / 2 + radius * math.cos(angle),
+            box["y"] + box["height"] / 2 - radius * math.sin(angle))
+
+
+def test_a_click_chooses_the_nearest_point(page):
+    for k in (0, 3, 6):
+        page.mouse.click(*place(page, -2 * math.pi * k / 8 + 0.2))
+        assert (data(page)["point"], data(page)["degrees"]) == (k, 0)
+        assert_agrees_with_torch(page)
+
+
+def test_dragging_a_point_turns_them_all_and_it_stays_with_the_pointer(page):
+    page.mouse.move(*place(page, -math.pi / 4))
+    page.mouse.down()
+    for angle in (-0.6, -0.3, 0.0, 0.4, 1.0, 2.5):
+        page.mouse.move(*place(page, angle), steps=3)
+        shown = data(page)
+        z = numbers(shown["points"])[shown["point"]]
+        gap = abs(math.remainder(math.atan2(z.imag, z.real) - angle, 2 * math.pi))
+        assert gap < math.radians(15) / 8 / 2 + 0.03
+        assert 0 <= shown["degrees"] < 360
+        assert_agrees_with_torch(page)
+    page.mouse.up()
+    before = data(page)
+    page.mouse.move(*place(page, -2.0))
+    assert data(page) == before
+
+
+def test_the_drawing_shows_the_numbers(page):
+    """Points and squares stand on their circles where the data say; a pair shares one square."""
+    control(page, "turn").fill("60")
+    shown = data(page)
+    for panel, name, count in ((0, "points", 8), (1, "squares", 4)):
+        drawn = page.locator("figure svg").nth(panel).locator("g:last-of-type circle").evaluate_all(
+            "nodes => nodes.map(n => [Number(n.getAttribute('cx')), Number(n.getAttribute('cy'))])")
+        places = {(round(x / 100 * 1.4, 3), round(-y / 100 * 1.4, 3)) for x, y in drawn}
+        assert places == {(round(x, 3), round(y, 3)) for x, y in shown[name]}
+        assert len(places) == count
+
+
+def test_start_again(page):
+    first = data(page)
+    control(page, "number of points").fill("5")
+    control(page, "turn").fill("120")
+    assert data(page) != first
+    page.get_by_role("button", name="Start again").click()
+    assert data(page) == first
+
+
+def test_two_figures_on_a_page_are_independent(open_figure, tmp_path):
+    html = viz.roots(8).to_html()
+    page = open_figure(write_page(tmp_path, html + html))
+    control(page, "number of points").nth(1).fill("5")
+    assert page.eval_on_selector_all(".caracal-figure", "hosts => hosts.map(host => host.dataset.n)") == ["8", "5"]
+
+
+@pytest.mark.parametrize("width", [320, 360, 900])
+def test_it_fits(open_figure, address, width):
+    page = open_figure(address, viewport={"width": width, "height": 900})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    for box in page.locator("figure svg").all():
+        frame = box.bounding_box()
+        assert 120 < frame["width"] and abs(frame["width"] - frame["height"]) < 1
+
+
+@pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark, scheme):
+    page = open_figure(write_page(tmp_path, viz.roots(8).to_html(), theme), color_scheme=scheme)
+    paper, colours = page.evaluate("""() => {
+      const live = document.querySelector('.caracal-live');
+      const style = (name, of) => getComputedStyle(live.querySelector(name))[of];
+      return [getComputedStyle(live).backgroundColor, [style('.roots-help', 'color'), style('figcaption', 'color'),
+        style('.roots-name', 'fill'), style('.roots-facts', 'color')]];
+    }""")
+    assert (luminance(paper) < 0.1) == (dark or (not theme and scheme == "dark"))
+    assert min(contrast(colour, paper) for colour in colours) >= 4.5
