@@ -1,5 +1,5 @@
 // N points evenly spaced on the unit circle, their squares, and a polynomial's values at them.
-// For the chosen point z it builds P(z) = E(z^2) + z O(z^2), and P(-z) = E(z^2) - z O(z^2) where -z is a point.
+// For the chosen point z it builds P(z) = even(z^2) + z odd(z^2), and P(-z) = even(z^2) - z odd(z^2) where -z is a point.
 // model: n, coefficients (real, lowest power first), degrees (angle of z^n), point (the chosen k), largest (n).
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -8,11 +8,11 @@ const STEP = 15;                       // degrees of z^n for one press of an arr
 const CSS = `
   .caracal-live .roots-help { margin: 0 0 0.5rem; color: var(--muted); }
   .caracal-live .roots-panels { display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 0.6rem 0.8rem; margin-bottom: 0.4rem; }
-  .caracal-live .roots-panels figure { margin: 0; min-width: 0; }
-  .caracal-live .roots-panels figcaption { font-weight: 600; font-style: normal; font-size: 14px; margin: 0; text-align: left; color: var(--ink); }
+  .caracal-live .roots-panels > div { min-width: 0; }
+  .caracal-live .roots-title { font-weight: 600; }
   @media (max-width: 560px) {
     .caracal-live .roots-panels { grid-template-columns: 1fr 1fr; }
-    .caracal-live .roots-panels figure:last-child { grid-column: 1 / 3; max-width: 18rem; width: 100%; margin: 0 auto; } }
+    .caracal-live .roots-panels > div:last-child { grid-column: 1 / 3; max-width: 18rem; width: 100%; margin: 0 auto; } }
   .caracal-live .roots-panels svg { aspect-ratio: 1; overflow: hidden; }
   .caracal-live .roots-panels .turn { cursor: grab; touch-action: none; }
   .caracal-live svg .roots-name { font-size: 15px; font-weight: 600; text-anchor: middle; pointer-events: none; }
@@ -67,8 +67,8 @@ export function render({ model, el }) {
   make(el, "p", { class: "roots-help" }, "Click a point to choose it, drag it to turn them all. By keyboard: Tab to a slider.");
   const panels = make(el, "div", { class: "roots-panels" });
   const [circle, squares, plane] = [0, 1, 2].map((which) => {
-    const figure = make(panels, "figure"), half = which < 2 ? CIRCLE : most * 1.12;
-    const title = make(figure, "figcaption");
+    const figure = make(panels, "div"), half = which < 2 ? CIRCLE : most * 1.12;
+    const title = make(figure, "div", { class: "roots-title" });
     const svg = make(figure, "svg", { viewBox: `-100 -100 200 200`, role: "presentation" });
     make(svg, "path", { d: "M-98 0H98M0 -98V98", style: "stroke: var(--rule)" });
     if (which < 2) make(svg, "circle", { r: 100 / half, style: "fill: none; stroke: var(--muted)" });
@@ -79,8 +79,8 @@ export function render({ model, el }) {
   make(circle.svg, "rect", { x: -100, y: -100, width: 200, height: 200, class: "turn", style: "fill: transparent" });
   const key = make(el, "div", { class: "roots-key" });
   make(key, "span", { style: "--c: var(--result)" }, "chosen point z, and −z");
-  make(key, "span", { style: "--c: var(--content)" }, "E(z²), even powers");
-  make(key, "span", { style: "--c: var(--gate)" }, "± z O(z²), odd powers");
+  make(key, "span", { style: "--c: var(--content)" }, "even(z²)");
+  make(key, "span", { style: "--c: var(--gate)" }, "± z odd(z²)");
   const sliders = make(el, "div", { class: "roots-sliders" });
   const slide = (min, max, step) => {
     const label = make(sliders, "label"), caption = make(label, "span");
@@ -129,8 +129,8 @@ export function render({ model, el }) {
     };
     [["zᴺ, the same at every point", power()],
       ["different squares", n % 2 ? `${n}: N is odd, no −z among the points` : `${distinct}, each of two points`],
-      [`P at point ${k}: E + z O`, complex(values[k])],
-      partner === null ? [""] : [`P at point ${partner}: E − z O`, complex(values[partner])],
+      [`P at point ${k}: even + z odd`, complex(values[k])],
+      partner === null ? [""] : [`P at point ${partner}: even − z odd`, complex(values[partner])],
     ].forEach((fact, row) => say(fact, rows[row]));
   }
   function draw(z, square, values, partner, even, odd) {

@@ -18,7 +18,7 @@ def roots(n: int, coefficients: Sequence[float] = (1.0, 2.0, 1.5, -1.0), *, twis
     """Show the n points z_k = e^{i twist} e^{-2 pi i k / n}, their squares, and the values of a polynomial at them.
 
     The points solve z^n = e^{i n twist}: 1 without a twist, -1 for twist = pi / n, i for twist = pi / (2 n).
-    For the chosen point z the figure builds P(z) = E(z^2) + z O(z^2), with E and O the even and the odd powers,
+    For the chosen point z the figure builds P(z) = even(z^2) + z odd(z^2), from the even and the odd coefficients,
     and, where -z is a point too (n even), P(-z) from the same two numbers.  The reader slides n from 2 to 16,
     chooses a point, and turns all points by dragging one or by a slider, up to their next neighbours.
 

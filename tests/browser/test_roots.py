@@ -149,7 +149,7 @@ def test_the_drawing_shows_the_numbers(page):
     control(page, "turn").fill("60")
     shown = data(page)
     for panel, name, count in ((0, "points", 8), (1, "squares", 4)):
-        drawn = page.locator("figure svg").nth(panel).locator("g:last-of-type circle").evaluate_all(
+        drawn = page.locator(".roots-panels svg").nth(panel).locator("g:last-of-type circle").evaluate_all(
             "nodes => nodes.map(n => [Number(n.getAttribute('cx')), Number(n.getAttribute('cy'))])")
         places = {(round(x / 100 * 1.4, 3), round(-y / 100 * 1.4, 3)) for x, y in drawn}
         assert places == {(round(x, 3), round(y, 3)) for x, y in shown[name]}
@@ -176,7 +176,7 @@ def test_two_figures_on_a_page_are_independent(open_figure, tmp_path):
 def test_it_fits(open_figure, address, width):
     page = open_figure(address, viewport={"width": width, "height": 900})
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for box in page.locator("figure svg").all():
+    for box in page.locator(".roots-panels svg").all():
         frame = box.bounding_box()
         assert 120 < frame["width"] and abs(frame["width"] - frame["height"]) < 1
 
@@ -188,7 +188,7 @@ def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark, sch
     paper, colours = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live');
       const style = (name, of) => getComputedStyle(live.querySelector(name))[of];
-      return [getComputedStyle(live).backgroundColor, [style('.roots-help', 'color'), style('figcaption', 'color'),
+      return [getComputedStyle(live).backgroundColor, [style('.roots-help', 'color'), style('.roots-title', 'color'),
         style('.roots-name', 'fill'), style('.roots-facts', 'color')]];
     }""")
     assert (luminance(paper) < 0.1) == (dark or (not theme and scheme == "dark"))
