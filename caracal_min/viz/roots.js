@@ -6,6 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const CIRCLE = 1.4;                    // half the width of a panel with a circle of radius 1
 const STEP = 15;                       // degrees of z^n for one press of an arrow key, and grid of a drag
 const CSS = `
+  .caracal-live { --even: #56B4E9; --odd: #CC79A7; }   /* neither content nor gate: palette.others */
   .caracal-live .roots-help { margin: 0 0 0.5rem; color: var(--muted); }
   .caracal-live .roots-panels { display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 0.6rem 0.8rem; margin-bottom: 0.4rem; }
   .caracal-live .roots-panels > div { min-width: 0; }
@@ -17,6 +18,7 @@ const CSS = `
   .caracal-live .roots-panels .turn { cursor: grab; touch-action: none; }
   .caracal-live svg .roots-name { font-size: 15px; font-weight: 600; text-anchor: middle; pointer-events: none; }
   .caracal-live .roots-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: 0 1.2rem; }
+  .caracal-live .roots-sliders input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
   .caracal-live .roots-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.2rem 0 0.5rem; }
   .caracal-live .roots-key span::before { content: ""; display: inline-block; width: 12px; height: 12px;
     margin-right: 6px; border-radius: 50%; background: var(--c); vertical-align: -1px; }
@@ -79,8 +81,8 @@ export function render({ model, el }) {
   make(circle.svg, "rect", { x: -100, y: -100, width: 200, height: 200, class: "turn", style: "fill: transparent" });
   const key = make(el, "div", { class: "roots-key" });
   make(key, "span", { style: "--c: var(--result)" }, "chosen point z, and −z");
-  make(key, "span", { style: "--c: var(--content)" }, "even(z²)");
-  make(key, "span", { style: "--c: var(--gate)" }, "± z odd(z²)");
+  make(key, "span", { style: "--c: var(--even)" }, "even(z²)");
+  make(key, "span", { style: "--c: var(--odd)" }, "± z odd(z²)");
   const sliders = make(el, "div", { class: "roots-sliders" });
   const slide = (min, max, step) => {
     const label = make(sliders, "label"), caption = make(label, "span");
@@ -164,9 +166,9 @@ export function render({ model, el }) {
     };
     name(z[k], "z");
     if (partner !== null) name(z[partner], "−z");
-    line(plane, [0, 0], even, "content", 3);
-    line(plane, even, plus(even, odd), "gate", 3);
-    if (partner !== null) line(plane, even, plus(even, times([-1, 0], odd)), "gate", 3);
+    line(plane, [0, 0], even, "even", 3);
+    line(plane, even, plus(even, odd), "odd", 3);
+    if (partner !== null) line(plane, even, plus(even, times([-1, 0], odd)), "odd", 3);
   }
 
   function restart() {

@@ -110,9 +110,9 @@ def _still(n: int, coefficients: list[float], twist: float, point: int) -> str:
         parts.append(dot(1, z[k] ** 2, 1.3, shade, 7 if k in chosen else 5))
         parts.append(dot(2, values[k], reach, shade, 5 if k in chosen else 3.5))
     parts.append(dot(1, z[point] ** 2, 1.3, palette.result, 7))
-    parts.append(line(2, 0, even, reach, palette.content, 3))
+    parts.append(line(2, 0, even, reach, palette.others[0], 3))
     for k in sorted(chosen):
-        parts.append(line(2, even, values[k], reach, palette.gate, 3))
+        parts.append(line(2, even, values[k], reach, palette.others[1], 3))
         parts.append(dot(2, values[k], reach, palette.result, 5))
     facts = [f"z to the power {n} is {_power(math.degrees(n * twist))} at every point",
              f"{len({(round((x * x).real, 6), round((x * x).imag, 6)) for x in z})} different squares"]
