@@ -16,6 +16,7 @@ from . import checker, expect_close, expect_equal
 
 __all__ = ["deciders", "fft_3", "from_roots", "karatsuba"]
 
+_TAKES_OUT = ("numpy", "__array__", "tolist", "item", "__complex__")  # of torch, where work cannot be counted
 _WORK = 60  # numbers computed for each point and each level of a transform: some three times what it takes
 
 
@@ -115,7 +116,7 @@ class _CountWork(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         name = getattr(func, "__name__", "")
-        if name.startswith("fft_") or name in ("numpy", "__array__", "tolist"):
+        if name.startswith("fft_") or name in _TAKES_OUT:
             self.foreign = name
         for part in result if isinstance(result, (tuple, list)) else (result,):
             self.numbers += part.numel() if isinstance(part, Tensor) else 0

@@ -1,5 +1,6 @@
 """The checkers of chapter 2: right answers pass, named wrong ones fail with the case, blank ones are reported."""
 
+import cmath
 import math
 import re
 
@@ -92,6 +93,12 @@ def horner_everywhere(v):
     return value
 
 
+def sums_of_python(numbers):
+    n = len(numbers)
+    return torch.tensor([sum(x * cmath.exp(-2j * math.pi * j * k / n) for j, x in enumerate(numbers))
+                         for k in range(n)], dtype=torch.complex128)
+
+
 RIGHT = {
     check.deciders: [right_deciders],
     check.karatsuba: [by_halves],
@@ -131,6 +138,8 @@ WRONG = {
     check.fft_3: {
         "the library": torch.fft.fft,
         "numpy": lambda v: torch.from_numpy(np.fft.fft(v.numpy())),
+        "two loops of Python": lambda v: sums_of_python([x.item() for x in v]),
+        "two loops of Python, by complex": lambda v: sums_of_python([complex(x) for x in v]),
         "the matrix": lambda v: points(len(v)) ** torch.arange(len(v))[:, None] @ v,
         "Horner at every point": horner_everywhere,
         "the inverse direction": lambda v: by_thirds(v, sign=1),
@@ -175,6 +184,7 @@ def test_wrong_answer_is_rejected_and_its_case_named(checker, answer, capsys):
     (check.from_roots, "drops whoever has no neighbour", "from_roots with 3 roots: expected shape (4,)"),
     (check.fft_3, "the library", "fft_3 with 1 points: fft_fft was called"),
     (check.fft_3, "numpy", "numpy was called"),
+    (check.fft_3, "two loops of Python", "item was called"),
     (check.fft_3, "the matrix", "numbers were computed"),
     (check.fft_3, "Horner at every point", "numbers were computed"),
     (check.fft_3, "thirds in the wrong order", "fft_3 with 3 points, real part: entry [1] should be"),
