@@ -3,8 +3,8 @@
 matplotlib and anywidget are imported only when they are needed.  Read next: `style`, `figure`, `poke`.
 """
 
-from .clock import clock
 from .antidiagonals import antidiagonals
+from .clock import clock
 from .figure import Figure
 from .poke import poke
 from .roots import roots
@@ -12,5 +12,4 @@ from .style import palette, use_style
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
-__all__ = ["Figure", "clock", "palette", "poke", "training_run", "use_style", "weighted_sum"]
-__all__ = ["Figure", "antidiagonals", "palette", "poke", "roots", "training_run", "use_style"]
+__all__ = ["Figure", "antidiagonals", "clock", "palette", "poke", "roots", "training_run", "use_style", "weighted_sum"]
