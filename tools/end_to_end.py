@@ -85,8 +85,8 @@ def main() -> None:
              out / "validation", "--minutes", options.minutes, "--tokens", 10**9, "--checkpoint-every", 10,
              "--eval-every", 50, "--eval-windows", 32, "--prompt", "The court", "--out", out / "run")
     log = out / "run" / "log.jsonl"
-    seen = killed(25, log, *train)
-    before = steps(log)[:20]
+    seen = killed(12, log, *train)
+    before = steps(log)[:10]
     run(*train)
     run("evaluate", "--model", out / "run" / "model", "--data", out / "validation", "--split", "all", "--context", 256,
         "--tokens", 2**15, "--tasks", "all", "--task-data", options.data / "evals", "--limit", options.items,
@@ -95,11 +95,11 @@ def main() -> None:
     trained, evaluated = (read_record(out / name, require_commit=False)
                           for name in ("run/record.json", "evaluation.json"))
     curve = trained["results"]["curve"]
-    assert [entry["loss"] for entry in steps(log)[:20]] == [entry["loss"] for entry in before], "not the same curve"
+    assert [entry["loss"] for entry in steps(log)[:10]] == [entry["loss"] for entry in before], "not the same curve"
     assert trained["results"]["model_sha256"] == evaluated["results"]["model_sha256"], "not the same model"
     assert len(evaluated["results"]["table2"]["tasks"]) == 8, "not all tasks"
     measured = [entry["validation_loss"] for entry in curve if "validation_loss" in entry]
-    assert measured[-1] < curve[0]["loss"] - 2, "it did not learn"
+    assert measured[-1] < curve[0]["loss"] - 1.5, "it did not learn"
     print(f"\n{recorded.describe(trained)}\nkilled after step {seen}, resumed, finished at step {curve[-1]['step']}")
     print(f"training loss {curve[0]['loss']:.2f} to {curve[-1]['loss']:.2f}, held-out loss {measured[-1]:.3f} nats per "
           f"token; by context length {evaluated['results']['loss_by_context_length']}")
