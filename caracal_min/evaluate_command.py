@@ -19,6 +19,7 @@ from .files import file_sha256
 from .language_model import LanguageModel
 from .models import load_model
 from .record import write_record
+from .table2 import format_table
 
 __all__ = ["EvaluateConfig", "run_evaluate"]
 
@@ -71,7 +72,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
 
     Raises:
         ValueError, FileNotFoundError, ImportError: as `models.load_model`, `corpus.load_corpus` and
-            `table2.evaluate_tasks`.
+            `tasks.evaluate_tasks`.
     """
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     tasks = _tasks(config) if config.tasks else ()
@@ -80,7 +81,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     print(f"{config.model}: {results['parameters']:,} parameters")
     results |= _losses(model, config)
     if tasks:
-        from .table2 import evaluate_tasks, format_table
+        from .tasks import evaluate_tasks
 
         results["table2"] = evaluate_tasks(model, tasks, config.task_data, config.limit, config.batch_size,
                                            config.max_length, device)

@@ -2,7 +2,7 @@
 
 The paper writes "acc" everywhere.  From the size of its numbers (a model of 64M with 31 on HellaSwag and 25 on ARC-c)
 the usual convention is inferred: `acc_norm`, the accuracy after dividing by the length of the answer, for HellaSwag and
-ARC-c, `acc` for the others.  `evaluate_tasks` records both wherever the harness has both.
+ARC-c, `acc` for the others.  `tasks.evaluate_tasks` records both wherever the harness has both.
 
 The paper's numbers are in `table2.json`.
 
@@ -11,16 +11,10 @@ Read next: `evaluate_command`.
 
 import json
 import math
-from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from .files import file_sha256
-from .harness import HARNESS_VERSION, HarnessModel, run_tasks
-from .language_model import LanguageModel
-from .tasks import TASKS, load_tasks
-
-__all__ = ["COLUMNS", "evaluate_tasks", "format_table", "paper_rows", "table_row"]
+__all__ = ["COLUMNS", "format_table", "paper_rows", "table_row"]
 
 COLUMNS = {
     "LMB ppl": ("lambada_openai", "perplexity"),
@@ -36,55 +30,11 @@ COLUMNS = {
 """Task and metric of each column."""
 
 
-def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), folder: str | Path | None = None,
-                   limit: int | None = None, batch_size: int = 16, max_length: int = 2048,
-                   device: str = "auto") -> dict:
-    """Run tasks of the harness, without examples in the prompt, and return every metric.
-
-    Args:
-        names: some of `tasks.TASKS`.
-        folder: local files, as `tasks` describes them; None takes the data sets of the hub.
-        limit: items per task, the first ones; None takes all.
-        batch_size, max_length, device: as `harness.HarnessModel`.
-
-    Returns:
-        Only what JSON holds: harness (its version), limit, max_length, parameters, and tasks: by name items, version
-        (of the harness's configuration), data (file and sha256, or the hub's path), and metrics: by name value and
-        stderr.  Accuracies are from 0 to 1, perplexity is per target word.  The standard error is that of a mean over
-        items, for perplexity carried over from the mean log-likelihood to first order; None for a single item.
-
-    Raises:
-        ValueError, FileNotFoundError: as `tasks.load_tasks` and `harness.HarnessModel`; or a limit below 1.
-    """
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit}; give a number >= 1, or None for all items")
-    tasks = load_tasks(names, folder, limit)
-    harness = HarnessModel(model, batch_size, max_length, device=device)
-    found = run_tasks(harness, tasks, limit)
-    results = {}
-    for name, task in tasks.items():
-        samples = found["samples"][name]
-        metrics = {}
-        for metric in samples[0]["metrics"]:
-            value = float(found["results"][name][f"{metric},none"])
-            error = _standard_error([float(sample[metric]) for sample in samples])
-            if error is not None and metric == "perplexity":
-                error *= value
-            metrics[metric] = {"value": value, "stderr": error}
-        data = {"hub": task.DATASET_PATH, "name": task.DATASET_NAME}
-        if folder is not None:
-            path = Path(folder) / TASKS[name].file
-            data = {"file": path.name, "sha256": file_sha256(path)}
-        results[name] = {"items": len(samples), "version": found["versions"][name], "data": data, "metrics": metrics}
-    return {"harness": HARNESS_VERSION, "limit": limit, "max_length": harness.max_length,
-            "parameters": model.num_parameters(), "tasks": results}
-
-
 def table_row(results: dict) -> dict[str, tuple[float, float | None] | None]:
     """Return value and standard error of each column and of Avg, accuracies in per cent; None where a task is missing.
 
     Args:
-        results: as returned by `evaluate_tasks`.
+        results: as returned by `tasks.evaluate_tasks`.
     """
     row = {}
     for column, (task, metric) in COLUMNS.items():
@@ -135,15 +85,6 @@ def format_table(results: dict) -> str:
                      + ("; they lack the titles that the hub's have." if "file" in results["tasks"]["boolq"]["data"]
                         else "."))
     return "\n".join(lines)
-
-
-def _standard_error(values: list[float]) -> float | None:
-    """Standard error of the mean, with the unbiased variance; None for one value."""
-    n = len(values)
-    if n < 2:
-        return None
-    mean = math.fsum(values) / n
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)
 
 
 @cache

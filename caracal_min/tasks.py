@@ -19,6 +19,7 @@ Read next: `table2`.
 """
 
 import json
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,9 +28,11 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from .harness import ConfigurableTask, build_tasks
+from .files import file_sha256
+from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, run_tasks
+from .language_model import LanguageModel
 
-__all__ = ["TASKS", "TaskSource", "load_tasks", "read_rows", "require_tasks"]
+__all__ = ["TASKS", "TaskSource", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
 
 
 def _hellaswag(row: dict) -> dict:
@@ -100,6 +103,50 @@ def load_tasks(names: Sequence[str], folder: str | Path | None = None,
     return build_tasks(changes, [TASKS[name].folder for name in names])
 
 
+def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), folder: str | Path | None = None,
+                   limit: int | None = None, batch_size: int = 16, max_length: int = 2048,
+                   device: str = "auto") -> dict:
+    """Run tasks of the harness, without examples in the prompt, and return every metric.
+
+    Args:
+        names: some of `TASKS`.
+        folder: local files, as described above; None takes the data sets of the hub.
+        limit: items per task, the first ones; None takes all.
+        batch_size, max_length, device: as `harness.HarnessModel`.
+
+    Returns:
+        Only what JSON holds: harness (its version), limit, max_length, parameters, and tasks: by name items, version
+        (of the harness's configuration), data (file and sha256, or the hub's path), and metrics: by name value and
+        stderr.  Accuracies are from 0 to 1, perplexity is per target word.  The standard error is that of a mean over
+        items, for perplexity carried over from the mean log-likelihood to first order; None for a single item.
+
+    Raises:
+        ValueError, FileNotFoundError: as `load_tasks` and `harness.HarnessModel`; or a limit below 1.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit}; give a number >= 1, or None for all items")
+    tasks = load_tasks(names, folder, limit)
+    harness = HarnessModel(model, batch_size, max_length, device=device)
+    found = run_tasks(harness, tasks, limit)
+    results = {}
+    for name, task in tasks.items():
+        samples = found["samples"][name]
+        metrics = {}
+        for metric in samples[0]["metrics"]:
+            value = float(found["results"][name][f"{metric},none"])
+            error = _standard_error([float(sample[metric]) for sample in samples])
+            if error is not None and metric == "perplexity":
+                error *= value
+            metrics[metric] = {"value": value, "stderr": error}
+        data = {"hub": task.DATASET_PATH, "name": task.DATASET_NAME}
+        if folder is not None:
+            path = Path(folder) / TASKS[name].file
+            data = {"file": path.name, "sha256": file_sha256(path)}
+        results[name] = {"items": len(samples), "version": found["versions"][name], "data": data, "metrics": metrics}
+    return {"harness": HARNESS_VERSION, "limit": limit, "max_length": harness.max_length,
+            "parameters": model.num_parameters(), "tasks": results}
+
+
 def require_tasks(names: Sequence[str], folder: str | Path | None = None) -> None:
     """Check names and files without reading them.  Arguments and errors as `load_tasks`."""
     for name in names:
@@ -142,3 +189,12 @@ def _local(name: str, folder: Path, limit: int | None) -> dict:
     rows = Dataset.from_list(read_rows(name, folder / TASKS[name].file, limit))
     return {"custom_dataset": lambda **_: {"validation": rows}, "training_split": None,
             "validation_split": "validation", "test_split": None}
+
+
+def _standard_error(values: list[float]) -> float | None:
+    """Standard error of the mean, with the unbiased variance; None for one value."""
+    n = len(values)
+    if n < 2:
+        return None
+    mean = math.fsum(values) / n
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)

@@ -15,8 +15,8 @@ pytest.importorskip("lm_eval")
 from caracal_min import table2
 from caracal_min.data import ByteTokenizer
 from caracal_min.files import file_sha256
-from caracal_min.table2 import COLUMNS, evaluate_tasks, format_table, paper_rows, table_row
-from caracal_min.tasks import TASKS, load_tasks
+from caracal_min.table2 import COLUMNS, format_table, paper_rows, table_row
+from caracal_min.tasks import TASKS, evaluate_tasks, load_tasks
 
 
 def rows_of(tex):
