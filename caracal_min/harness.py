@@ -29,6 +29,7 @@ from .model import Caracal
 from .models import load_model
 
 try:
+    import datasets
     from lm_eval.api.instance import Instance
     from lm_eval.api.model import TemplateLM
     from lm_eval.api.registry import register_model
@@ -239,11 +240,14 @@ def run_tasks(model: HarnessModel, tasks: dict[str, ConfigurableTask], limit: in
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keep the harness from remarks on its own configurations."""
-    logger = getLogger("lm_eval")
+    """Keep the harness from remarks on its own configurations, and its data sets from bars of their own."""
+    logger, bars = getLogger("lm_eval"), not datasets.are_progress_bars_disabled()
     level = logger.level
     logger.setLevel(ERROR)
+    datasets.disable_progress_bars()
     try:
         yield
     finally:
         logger.setLevel(level)
+        if bars:
+            datasets.enable_progress_bars()
