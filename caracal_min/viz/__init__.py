@@ -6,10 +6,13 @@ matplotlib and anywidget are imported only when they are needed.  Read next: `st
 from .antidiagonals import antidiagonals
 from .clock import clock
 from .figure import Figure
+from .mixing_matrices import mixing_matrices
 from .poke import poke
 from .roots import roots
 from .style import palette, use_style
+from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "antidiagonals", "clock", "palette", "poke", "roots", "training_run", "use_style", "weighted_sum"]
+__all__ = ["Figure", "mixing_matrices", "palette", "poke", "toeplitz_kernel", "training_run", "use_style"]

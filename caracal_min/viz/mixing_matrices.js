@@ -1,0 +1,172 @@
+// The mixing matrices of an attention layer and of a Fourier layer, side by side, for one text.
+// The reader picks a head, a channel, a row and a column; the text below is barred with the row's weights.
+// model: letters (one string a token), attention ([{name, rows: lower triangle in thousandths}]),
+// fourier ([{name, g: weights by lag}]), row, column.
+
+const SVG = "http://www.w3.org/2000/svg";
+const CSS = `
+  .caracal-live { --minus: #CC79A7; }
+  html[data-theme="dark"] .caracal-live { --minus: #E59AC4; }
+  @media (prefers-color-scheme: dark) {
+    html:not([data-theme="light"]):not([theme="light"]) body:not([data-jp-theme-light="true"]) .caracal-live { --minus: #E59AC4; } }
+  .caracal-live .mix-help { margin: 0 0 0.6rem; color: var(--muted); }
+  .caracal-live .mix-pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0.4rem 1rem }
+  .caracal-live .mix-pair label { display: block; min-width: 0; }
+  .caracal-live .mix-pair select { display: block; width: 100%; min-height: 36px; margin-top: 0.2rem; font: inherit; color: var(--ink);
+    background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
+  .caracal-live .mix-pair select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
+  .caracal-live .mix-matrix { width: 100%; aspect-ratio: 1; cursor: crosshair; background: var(--shade); }
+  .caracal-live .mix-matrix .mix-cells { shape-rendering: crispEdges; }
+  .caracal-live .mix-mark { fill: none; vector-effect: non-scaling-stroke; pointer-events: none; }
+  .caracal-live .mix-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 0.2rem 1.4rem; margin-top: 0.6rem }
+  .caracal-live .mix-name { margin: 0.5rem 0 0; font-weight: 600; }
+  .caracal-live .mix-text { display: flex; flex-wrap: wrap; row-gap: 3px; font: 14px/1.2 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
+  .caracal-live .mix-letter { width: 11px; text-align: center; border: 1.5px solid transparent; border-radius: 3px; }
+  .caracal-live .mix-letter i { display: block; height: 20px; position: relative; }
+  .caracal-live .mix-letter i::after { content: ""; position: absolute; left: 1px; right: 1px; bottom: 0; height: var(--h); box-sizing: border-box;
+    background: var(--b); border: 1.5px solid var(--e, transparent); }
+  .caracal-live .mix-later { color: var(--muted); }
+  .caracal-live .mix-room { container-type: inline-size; }
+  @container (min-width: 660px) { .caracal-live .mix-letter { width: 14px; } .caracal-live .mix-text { font-size: 16px; } }
+  .caracal-live .mix-here { font-weight: 700; text-decoration: underline; text-decoration-thickness: 2px; text-underline-offset: 2px; }
+  .caracal-live .mix-content { border-color: var(--content); }
+  .caracal-live .mix-gate { border-color: var(--gate); }
+  .caracal-live .mix-content.mix-gate { border-color: var(--gate) var(--content) var(--content) var(--gate); }
+  .caracal-live .mix-facts { margin: 0.5rem 0 0; font-variant-numeric: tabular-nums; min-height: 6em; }
+  .caracal-live .mix-facts p { margin: 0.15rem 0; }
+  .caracal-live .mix-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.4rem 0 0; color: var(--muted); }
+  .caracal-live .mix-key span::before { content: ""; display: inline-block; width: 11px; height: 11px; margin-right: 6px;
+    box-sizing: border-box; background: var(--c); border: 2px solid var(--e, var(--c)); }`;
+
+const said = (x) => x.toFixed(3).replace(/^-(?=0\.000$)/, "").replace("-", "−");
+
+function move(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function make(parent, name, attributes = {}, text = "") {
+  const drawing = name === "svg" || parent.namespaceURI === SVG;
+  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
+  move(node, attributes);
+  node.textContent = text;
+  return parent.appendChild(node);
+}
+
+// Row t of the matrix of a kernel: the weights of tokens 0 to t.
+export function toeplitzRow(g, t) {
+  return g.slice(0, t + 1).reverse();
+}
+
+export function render({ model, el }) {
+  const letters = model.get("letters"), length = letters.length;
+  const attention = model.get("attention"), fourier = model.get("fourier");
+  const host = el.closest(".caracal-figure") ?? el;
+  const all = (f) => letters.map((_, k) => f(k));
+  const drawn = (k) => (letters[k] === " " ? "␣" : letters[k]);
+  const quoted = (k) => `letter ${k} “${drawn(k)}”`;
+  let head = 0, channel = 0, row = model.get("row"), column = model.get("column");
+
+  // The text may hold anything: no script of the page shall read TeX into it or translate it.
+  el.classList.add("caracal-live", "tex2jax_ignore", "mathjax_ignore");
+  el.translate = false;
+  make(el, "style", {}, CSS);
+  make(el, "p", { class: "mix-help" }, "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
+  const pair = make(el, "div", { class: "mix-pair" });
+  const [heads, channels] = [["attention", attention], ["Fourier", fourier]].map(([name, frames]) => {
+    const label = make(pair, "label", {}, name), select = make(label, "select");
+    frames.forEach((frame, k) => make(select, "option", { value: k }, frame.name));
+    return select;
+  });
+  const panels = [0, 1].map(() => {
+    const svg = make(pair, "svg", { class: "mix-matrix", viewBox: `0 0 ${length} ${length}`, "aria-hidden": "true" });
+    const cells = make(svg, "g", { class: "mix-cells" });
+    const band = make(svg, "rect", { class: "mix-mark", x: 0, height: 1, style: "stroke: var(--result); stroke-width: 2" });
+    const spot = make(svg, "circle", { class: "mix-mark", r: 1.3, style: "stroke: var(--content); stroke-width: 2.5" });
+    svg.addEventListener("pointerdown", (event) => point(event, svg));
+    svg.addEventListener("pointermove", (event) => { if (event.pointerType === "mouse" && event.buttons & 1) point(event, svg); });
+    return { svg, cells, band, spot };
+  });
+  const entries = all((t) => all((j) => (j <= t
+    ? make(panels[0].cells, "rect", { x: j, y: t, width: 1, height: 1, style: "fill: var(--ink)" }) : null)));
+  const stripes = all((k) => make(panels[1].cells, "path", {
+    d: all((j) => (j + k < length ? `M${j} ${j + k}h1v1h-1z` : "")).join("") }));
+
+  const sliders = make(el, "div", { class: "mix-sliders" });
+  const [rowLabel, columnLabel] = [0, 1].map(() => make(sliders, "label"));
+  const [rowName, columnName] = [rowLabel, columnLabel].map((label) => make(label, "span"));
+  const rows = make(rowLabel, "input", { type: "range", min: 0, max: length - 1, step: 1 });
+  const columns = make(columnLabel, "input", { type: "range", min: 0, max: length - 1, step: 1 });
+  const lines = ["attention: weights of the row", "Fourier: weights of the row"].map((name) => {
+    const room = make(el, "div", { class: "mix-room" });
+    make(room, "p", { class: "mix-name" }, name);
+    const line = make(room, "div", { class: "mix-text", "aria-hidden": "true" });
+    return all((k) => {
+      const letter = make(line, "span", { class: "mix-letter" }), bar = make(letter, "i");
+      letter.append(drawn(k));
+      return { letter, bar };
+    });
+  });
+  const key = make(el, "div", { class: "mix-key" });
+  make(key, "span", { style: "--c: var(--ink)" }, "attention");
+  make(key, "span", { style: "--c: var(--gate)" }, "Fourier, positive");
+  make(key, "span", { style: "--c: var(--paper); --e: var(--minus)" }, "Fourier, negative");
+  make(key, "span", { style: "--c: var(--paper); --e: var(--content)" }, "picked content");
+  make(key, "span", { style: "--c: var(--paper); --e: var(--gate)" }, "its gate");
+  const facts = make(el, "div", { class: "mix-facts", "aria-live": "polite" });
+  const [byAttention, byFourier] = [make(facts, "p"), make(facts, "p")];
+
+  function point(event, svg) {
+    const box = svg.getBoundingClientRect();
+    const [j, t] = [event.clientX - box.left, event.clientY - box.top].map(
+      (far) => Math.min(length - 1, Math.max(0, Math.floor((far / box.width) * length))));
+    pick(t, j);
+  }
+  function pick(t, j) { [row, column] = [t, Math.min(t, j)]; update(); }
+
+  function frames() {
+    const weights = attention[head].rows, g = fourier[channel].g, most = Math.max(1e-9, ...g.map(Math.abs));
+    entries.forEach((line, t) => line.forEach((node, j) => {
+      if (node) node.setAttribute("fill-opacity", Math.sqrt(weights[t][j] / 1000).toFixed(3));
+    }));
+    stripes.forEach((node, k) => move(node, { style: `fill: var(--${g[k] < 0 ? "minus" : "gate"})`,
+      "fill-opacity": (Math.abs(g[k]) / most).toFixed(3) }));
+    update();
+  }
+  function update() {
+    const weights = attention[head].rows[row].map((w) => w / 1000), g = fourier[channel].g;
+    const mixed = toeplitzRow(g, row), gate = row - column;
+    for (const { band, spot } of panels) {
+      move(band, { y: row, width: row + 1 });
+      move(spot, { cx: column + 0.5, cy: row + 0.5 });
+    }
+    [weights, mixed].forEach((numbers, kind) => {
+      const most = Math.max(1e-9, ...numbers.map(Math.abs));
+      lines[kind].forEach(({ letter, bar }, k) => {
+        const size = k <= row ? Math.abs(numbers[k]) / most : 0, minus = kind && numbers[k] < 0;
+        letter.className = ["mix-letter", k > row && "mix-later", k === row && "mix-here", k === column && "mix-content",
+          kind && k === gate && "mix-gate"].filter(Boolean).join(" ");
+        bar.style.cssText = `--h: ${(20 * size).toFixed(1)}px; --b: var(--${minus ? "paper" : kind ? "gate" : "ink"});` +
+          (minus && size > 0.02 ? "--e: var(--minus)" : "");
+      });
+    });
+    rowName.textContent = `row t = ${row}`;
+    columnName.textContent = `column j = ${column}`;
+    rows.value = row;
+    columns.value = column;
+    rows.setAttribute("aria-valuetext", `row ${row}, output at ${quoted(row)}`);
+    columns.setAttribute("aria-valuetext", `column ${column}, content of ${quoted(column)}`);
+    byAttention.textContent = `Attention: output ${row} gives the content of ${quoted(column)} the weight ${said(weights[column])}.`;
+    byFourier.textContent = `Fourier: it gives it ${said(mixed[column])}, which is g at lag ${row} − ${column} = ${gate}, ` +
+      `written by ${quoted(gate)}.`;
+    Object.assign(host.dataset, { row, column, head, channel, gate, attention: weights[column], fourier: mixed[column],
+      attentionRow: JSON.stringify(weights), fourierRow: JSON.stringify(mixed) });
+  }
+
+  heads.addEventListener("change", () => { head = Number(heads.value); frames(); });
+  channels.addEventListener("change", () => { channel = Number(channels.value); frames(); });
+  rows.addEventListener("input", () => pick(Number(rows.value), column));
+  columns.addEventListener("input", () => pick(Math.max(row, Number(columns.value)), Number(columns.value)));
+  frames();
+}
+
+export default { render };

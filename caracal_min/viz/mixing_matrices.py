@@ -1,0 +1,104 @@
+"""The second figure of chapter 5: attention's matrices beside those of Fourier layers, for one text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .figure import Figure
+from .style import palette
+
+__all__ = ["mixing_matrices"]
+
+_SIDE, _GAP, _NEGATIVE, _LEVELS = 196, 20, "#CC79A7", 10  # of the still: size of a matrix, grades of a shade
+
+
+def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping[str, Tensor], *,
+                    row: int | None = None, column: int = 0) -> Figure:
+    """Show two mixing matrices side by side and, on the letters of the text, the weights of one row.
+
+    The reader chooses among the matrices, and picks a row and a column.
+
+    Args:
+        text: one character a token, L characters, 2 <= L <= 64.
+        attention: by name, causal weights of a head, `[L, L]`, rows that sum to 1.
+        fourier: by name, the kernel g of a channel, `[L]`; its matrix has the entries g[t - j].
+        row: row t at the start; default the last.
+        column: column j at the start, at most `row`.
+
+    Raises:
+        ValueError: no matrix of a kind, a shape that does not fit the text, weights above the diagonal, an entry
+            outside the lower triangle.
+
+    The page holds the attention weights in thousandths and the kernels to five decimals.
+    """
+    length = len(text)
+    row = length - 1 if row is None else row
+    if not 2 <= length <= 64:
+        raise ValueError(f"the text has {length} characters; give 2 to 64")
+    if not 0 <= column <= row < length:
+        raise ValueError(f"entry ({row}, {column}) of a {length} by {length} matrix; "
+                         "give 0 <= column <= row < length")
+    for kind, given, shape in (("attention", attention, (length, length)), ("fourier", fourier, (length,))):
+        if not given:
+            raise ValueError(f"{kind} is empty; give at least one")
+        for name, values in given.items():
+            if tuple(values.shape) != shape:
+                raise ValueError(f"{kind} {name!r} has shape {tuple(values.shape)}; the text asks for {shape}")
+    heads = [{"name": name, "rows": _thousandths(name, A)} for name, A in attention.items()]
+    channels = [{"name": name, "g": torch.round(g.detach().cpu().double(), decimals=5).tolist()}
+                for name, g in fourier.items()]
+    model = {"letters": list(text), "attention": heads, "fourier": channels, "row": row, "column": column}
+    alt = (f"Two lower-triangular matrices for a text of {length} letters: attention, {heads[0]['name']}, in grey, where "
+           f"columns stand out, and a Fourier layer, {channels[0]['name']}, in orange and pink, where each diagonal has "
+           f"one shade. Row {row} is marked; below, the letters of the text carry its weights. Choose among "
+           f"{len(heads)} heads and {len(channels)} channels, and move the sliders for row and column.")
+    return Figure("mixing_matrices", model, _still(model), alt)
+
+
+def _thousandths(name: str, A: Tensor) -> list[list[int]]:
+    A = A.detach().cpu().double()
+    if A.triu(1).any() or (A < 0).any():
+        raise ValueError(f"attention {name!r} has weights above the diagonal or below zero; give causal softmax weights")
+    return [[round(1000 * w) for w in line[:t + 1]] for t, line in enumerate(A.tolist())]
+
+
+def _still(model: dict[str, Any]) -> str:
+    """Draw the first frame as SVG: both matrices, with the row marked."""
+    letters, row = model["letters"], model["row"]
+    length, g = len(letters), model["fourier"][0]["g"]
+    most = max(1e-9, *map(abs, g))
+    left = [(t, j, (w / 1000) ** 0.5, palette.ink)
+            for t, line in enumerate(model["attention"][0]["rows"]) for j, w in enumerate(line)]
+    right = [(t, j, abs(g[t - j]) / most, palette.gate if g[t - j] >= 0 else _NEGATIVE)
+             for t in range(length) for j in range(t + 1)]
+    width, height = 2 * _SIDE + _GAP + 24, _SIDE + 64
+    parts = []
+    for k, (cells, name) in enumerate(((left, f"attention, {model['attention'][0]['name']}"),
+                                       (right, f"Fourier, {model['fourier'][0]['name']}"))):
+        x = 12 + k * (_SIDE + _GAP)
+        parts.append(f'<text x="{x}" y="22" font-weight="600">{_escape(name)}</text>'
+                     f'<g transform="translate({x} 32) scale({_SIDE / length:.4f})" shape-rendering="crispEdges">'
+                     f'<rect width="{length}" height="{length}" fill="#f1f1f1"/>{_shaded(cells)}'
+                     f'<rect y="{row}" width="{row + 1}" height="1" fill="none" stroke="{palette.result}" '
+                     'stroke-width="0.4"/></g>')
+    parts.append(f'<text x="12" y="{height - 12}">Row {row} is marked: the weights of output {row}.</text>')
+    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
+            f'fill="{palette.ink}"><rect width="{width}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
+
+
+def _shaded(cells: list[tuple[int, int, float, str]]) -> str:
+    """Draw cells (row, column, shade from 0 to 1, colour) as one path for each colour and grade of shade."""
+    paths: dict[tuple[str, int], list[str]] = {}
+    for t, j, shade, colour in cells:
+        grade = round(_LEVELS * min(1.0, shade))
+        if grade:
+            paths.setdefault((colour, grade), []).append(f"M{j} {t}h1v1h-1z")
+    return "".join(f'<path d="{"".join(d)}" fill="{colour}" fill-opacity="{grade / _LEVELS}"/>'
+                   for (colour, grade), d in sorted(paths.items()))
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -1,0 +1,238 @@
+// A kernel g and its lower-triangular Toeplitz matrix, linked: a bar is a diagonal, an entry shows its lag,
+// and a row is the weighted sum r_t.  The reader drags the bars.
+// model: v, g (numbers, same length L), row, column (the entry that is picked at the start, column <= row).
+
+const SVG = "http://www.w3.org/2000/svg";
+const STEP = 0.1, LEAP = 0.5, SNAP = 0.05;   // one arrow key, one page key, the grid of a dragged value
+const SIDE = 22, RIGHT = 62, TOP = 64;       // margins of the matrix: row numbers, bars of r, bars of v
+const CSS = `
+  .caracal-live .toe-help { margin: 0 0 0.6rem; color: var(--muted); }
+  .caracal-live .toe-room { container-type: inline-size; }
+  .caracal-live .toe-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.7rem 1.8rem; align-items: start;
+    grid-template-areas: "kernel" "matrix" "words"; }
+  @container (min-width: 600px) {
+    .caracal-live .toe-parts { grid-template-columns: minmax(0, 1fr) minmax(0, 1.3fr); grid-template-rows: auto 1fr;
+      grid-template-areas: "kernel matrix" "words matrix"; } }
+  .caracal-live .toe-kernel { grid-area: kernel; }
+  .caracal-live .toe-matrix { grid-area: matrix; }
+  .caracal-live .toe-words { grid-area: words; }
+  .caracal-live .toe-head { font-weight: 600; margin: 0 0 0.3rem; }
+  .caracal-live .toe-lit { fill: var(--gate); fill-opacity: 0.24; }
+  .caracal-live .toe-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
+  .caracal-live .toe-entry { cursor: pointer; outline: none; fill: transparent; }
+  .caracal-live .toe-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; pointer-events: none; }
+  .caracal-live .toe-grip:focus-visible + .toe-ring { visibility: visible; }
+  .caracal-live .toe-still { pointer-events: none; }
+  .caracal-live .toe-row { display: block; }
+  .caracal-live .toe-facts { margin: 0.5rem 0 0.7rem; font-variant-numeric: tabular-nums; }
+  .caracal-live .toe-facts p { margin: 0.15rem 0; }
+  .caracal-live .toe-sum { min-height: 3em; }
+  .caracal-live .toe-sum span { white-space: nowrap; color: var(--muted); }
+  .caracal-live .toe-sum .toe-term { color: var(--ink); font-weight: 700; text-decoration: underline;
+    text-decoration-color: var(--gate); text-decoration-thickness: 3px; text-underline-offset: 3px; }
+  .caracal-live .toe-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; }`;
+
+const tidy = (x) => Math.round(x * 1000) / 1000 || 0;
+const low = (k) => `${k}`.replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
+const said = (x) => x.toFixed(2).replace(/^-(?=0\.00$)/, "").replace("-", "−");
+
+// r_t = sum over j <= t of v_j g_{t-j}.
+export function mixed(v, g) {
+  return v.map((_, t) => v.slice(0, t + 1).reduce((sum, x, j) => sum + x * g[t - j], 0));
+}
+
+function move(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function make(parent, name, attributes = {}, text = "") {
+  const drawing = name === "svg" || parent.namespaceURI === SVG;
+  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
+  move(node, attributes);
+  node.textContent = text;
+  return parent.appendChild(node);
+}
+
+export function render({ model, el }) {
+  const v = model.get("v").map(tidy), first = model.get("g").map(tidy), length = v.length;
+  const limit = Math.max(2, Math.ceil(Math.max(...[...v, ...first].map(Math.abs))));
+  const clamp = (x) => Math.min(limit, Math.max(-limit, tidy(x)));
+  const host = el.closest(".caracal-figure") ?? el;
+  const all = (f) => v.map((_, k) => f(k));
+  let g, row, column, hover = null;      // the entry that is picked, and the one under the mouse
+
+  el.classList.add("caracal-live");
+  make(el, "style", {}, CSS);
+  make(el, "p", { class: "toe-help" },
+    "Drag an orange bar, or pick a square. By keyboard: Tab to the bars or the squares, then the arrow keys.");
+  const parts = make(make(el, "div", { class: "toe-room" }), "div", { class: "toe-parts" });
+  const [kernelBox, matrixBox, words] = ["kernel", "matrix", "words"].map((name) => make(parts, "div", { class: `toe-${name}` }));
+  make(kernelBox, "p", { class: "toe-head" }, "kernel g, by lag");
+  const kernel = make(kernelBox, "svg", { height: 210 });
+  make(matrixBox, "p", { class: "toe-head" }, "matrix A: rows t, columns j");
+  const matrix = make(matrixBox, "svg");
+
+  const floor = 180, reach = 84, zero = floor - reach - 6;
+  const y = (value) => zero - (value / limit) * reach;
+  const lit = make(kernel, "rect", { class: "toe-lit", y: 2, height: floor + 24, rx: 3 });
+  const axis = make(kernel, "line", { x1: 0, y1: zero, y2: zero, style: "stroke: var(--muted)" });
+  const bars = all(() => make(kernel, "rect", { class: "toe-bar" }));
+  const lags = all((k) => make(kernel, "text", { y: floor + 18, "text-anchor": "middle" }, `${k}`));
+  const handle = make(kernel, "circle", { r: 6, class: "toe-still",
+    style: "fill: var(--paper); stroke: var(--ink); stroke-width: 2" });
+  const grips = all(grip);
+
+  const stripe = make(matrix, "path", { class: "toe-lit" });
+  const edge = make(matrix, "path", { style: "fill: none; stroke: var(--rule)" });
+  const band = make(matrix, "rect", { style: "fill: none; stroke: var(--result); stroke-width: 2.5", rx: 2 });
+  const squares = all((t) => all((j) => (j <= t ? make(matrix, "rect", { class: "toe-square" }) : null)));
+  const vBars = all(() => make(matrix, "rect", { style: "fill: var(--content)" }));
+  const rBars = all(() => make(matrix, "rect", { style: "fill: var(--result)" }));
+  const [vAxis, rAxis] = [0, 1].map(() => make(matrix, "line", { style: "stroke: var(--muted)" }));
+  const [vName, rName] = ["v", "r"].map((name) => make(matrix, "text", { style: "font-weight: 600" }, name));
+  const rows = all((t) => make(matrix, "text", { x: SIDE - 7, "text-anchor": "end" }, `${t}`));
+  const columns = all((j) => make(matrix, "text", { "text-anchor": "middle" }, `${j}`));
+  const picked = make(matrix, "rect", { class: "toe-still", style: "fill: none; stroke: var(--ink); stroke-width: 2.5", rx: 2 });
+  const entries = all((t) => all((j) => (j <= t ? entry(t, j) : null)));
+
+  const label = make(words, "label", { class: "toe-row" });
+  const caption = make(label, "span");
+  const slider = make(label, "input", { type: "range", min: 0, max: length - 1, step: 1 });
+  const facts = make(words, "div", { class: "toe-facts", "aria-live": "polite" });
+  const what = make(facts, "p"), sum = make(facts, "p", { class: "toe-sum" });
+  const buttons = make(words, "div", { class: "toe-buttons" });
+  const only = make(buttons, "button", { type: "button" });
+  const again = make(buttons, "button", { type: "button" }, "Start again");
+
+  function grip(k) {
+    const node = make(kernel, "rect", { class: "toe-grip", role: "slider", "aria-orientation": "vertical", tabindex: -1,
+      "aria-label": `kernel g, lag ${k}`, "aria-valuemin": -limit, "aria-valuemax": limit, y: 2, height: floor + 24 });
+    node.ring = make(kernel, "rect", { class: "toe-ring", rx: 3, y: 2, height: floor + 24 });
+    node.addEventListener("focus", () => pickLag(k));
+    node.addEventListener("keydown", (event) => {
+      const raise = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: LEAP, PageDown: -LEAP }[event.key];
+      const go = { ArrowLeft: k - 1, ArrowRight: k + 1, Home: 0, End: length - 1 }[event.key];
+      if (raise === undefined && go === undefined) return;
+      event.preventDefault();
+      event.stopPropagation();           // notebooks have shortcuts of their own on the arrow keys
+      if (raise !== undefined) set(k, g[k] + raise);
+      else grips[Math.min(length - 1, Math.max(0, go))].focus();
+    });
+    node.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      node.focus({ preventScroll: true });
+      pickLag(k);
+      node.setPointerCapture(event.pointerId);
+      node.held = { y: event.clientY, value: g[k] };
+    });
+    node.addEventListener("pointermove", (event) => {
+      if (!node.held) return;
+      const moved = ((node.held.y - event.clientY) / reach) * limit;
+      set(k, Math.round((node.held.value + moved) / SNAP) * SNAP);
+    });
+    for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { node.held = null; });
+    return node;
+  }
+  function entry(t, j) {
+    const node = make(matrix, "rect", { class: "toe-entry", role: "button", tabindex: -1 });
+    node.addEventListener("focus", () => pick(t, j));
+    node.addEventListener("click", () => { node.focus({ preventScroll: true }); pick(t, j); });
+    node.addEventListener("pointerenter", (event) => {
+      if (event.pointerType === "mouse" && !event.buttons) { hover = [t, j]; update(); }
+    });
+    node.addEventListener("pointerleave", () => { if (hover) { hover = null; update(); } });
+    node.addEventListener("keydown", (event) => {
+      const go = { ArrowUp: [t - 1, j], ArrowDown: [t + 1, j], ArrowLeft: [t, j - 1], ArrowRight: [t, j + 1],
+        Home: [t, 0], End: [t, t] }[event.key];
+      if (!go) return;
+      event.preventDefault();
+      event.stopPropagation();
+      const [nextRow, nextColumn] = go.map((x) => Math.min(length - 1, Math.max(0, x)));
+      entries[nextRow][Math.min(nextRow, nextColumn)].focus();
+    });
+    return node;
+  }
+  function pick(t, j) { [row, column, hover] = [t, j, null]; update(); }
+  function pickLag(k) { row = Math.max(row, k); pick(row, row - k); }
+  function set(k, value) { g[k] = clamp(value); update(); }
+  function restart() {
+    g = [...first];
+    pick(model.get("row"), model.get("column"));
+  }
+
+  function update() {
+    const [t, j] = hover ?? [row, column], k = t - j, r = mixed(v, g);
+    caption.textContent = `row t = ${t}`;
+    slider.value = t;
+    slider.setAttribute("aria-valuetext", `row ${t}, r = ${said(r[t])}`);
+    what.textContent = `A[${t}, ${j}] = g${low(k)} = ${said(g[k])}, the weight at lag ${k}. It stands in ` +
+      `${length - k} ${length - k === 1 ? "place" : "places"}.`;
+    sum.textContent = "";
+    make(sum, "b", {}, `r${low(t)} = ${said(r[t])}`);
+    for (let i = 0; i <= t; i++) {
+      sum.append(i ? " + " : " = ");
+      make(sum, "span", i === j ? { class: "toe-term" } : {}, `v${low(i)}g${low(t - i)}`);
+    }
+    only.textContent = `Keep only lag ${k}`;
+    grips.forEach((node, i) => move(node, { tabindex: i === k ? 0 : -1, "aria-valuenow": g[i], "aria-valuetext": said(g[i]) }));
+    entries.forEach((line, a) => line.forEach((node, b) => node && move(node, {
+      tabindex: a === row && b === column ? 0 : -1, "aria-label": `row ${a}, column ${b}: ${said(g[a - b])}` })));
+    Object.assign(host.dataset, { row: t, column: j, lag: k, entry: g[k], sum: tidy(r[t]),
+      g: JSON.stringify(g), r: JSON.stringify(r.map(tidy)) });
+    draw(t, j, r);
+  }
+  function draw(t, j, r) {
+    const k = t - j, wide = kernel.clientWidth || 300, pitch = wide / length;
+    axis.setAttribute("x2", wide);
+    move(lit, { x: pitch * k, width: pitch });
+    move(handle, { cx: pitch * (k + 0.5), cy: y(g[k]) });
+    g.forEach((value, i) => {
+      move(bars[i], { x: pitch * (i + 0.2), width: pitch * 0.6, y: Math.min(y(value), zero), height: Math.abs(y(value) - zero),
+        style: sign(value) });
+      move(lags[i], { x: pitch * (i + 0.5), style: i === k ? "font-weight: 700" : "fill: var(--muted)" });
+      for (const node of [grips[i], grips[i].ring]) move(node, { x: pitch * i, width: pitch });
+    });
+    const total = matrix.clientWidth || 360, cell = Math.min(42, (total - SIDE - RIGHT) / length);
+    const x = (b) => SIDE + b * cell, top = (a) => TOP + a * cell, right = x(length);
+    matrix.setAttribute("height", top(length) + 4);
+    move(edge, { d: `M${x(0)} ${top(0)}V${top(length)}H${right}` + all((a) => `L${x(length - a)} ${top(length - a - 1)}H${x(length - a - 1)}`).join("") });
+    move(stripe, { d: all((b) => (b + k < length ? `M${x(b)} ${top(b + k)}h${cell}v${cell}h${-cell}z` : "")).join("") });
+    move(band, { x: x(0), y: top(t), width: (t + 1) * cell, height: cell });
+    move(picked, { x: x(j) + 1, y: top(t) + 1, width: cell - 2, height: cell - 2 });
+    squares.forEach((line, a) => line.forEach((node, b) => {
+      if (!node) return;
+      const side = 0.8 * cell * Math.sqrt(Math.abs(g[a - b]) / limit);
+      move(node, { x: x(b) + (cell - side) / 2, y: top(a) + (cell - side) / 2, width: side, height: side, style: sign(g[a - b], side) });
+      move(entries[a][b], { x: x(b), y: top(a), width: cell, height: cell });
+    }));
+    const most = Math.max(1, ...v.map(Math.abs)), far = Math.max(2, ...r.map(Math.abs)), half = RIGHT / 2 - 5;
+    const rise = 18, middle = 22, centre = right + 10 + half;
+    move(vAxis, { x1: x(0), x2: right, y1: middle, y2: middle });
+    move(rAxis, { x1: centre, x2: centre, y1: top(0), y2: top(length) });
+    move(vName, { x: 4, y: middle + 4 });
+    move(rName, { x: centre - 3, y: top(0) - 9 });
+    all((b) => {
+      const up = (v[b] / most) * rise, out = (r[b] / far) * half;
+      move(vBars[b], { x: x(b + 0.2), width: cell * 0.6, y: Math.min(middle, middle - up), height: Math.abs(up),
+        "fill-opacity": b <= t ? 1 : 0.3 });
+      move(rBars[b], { x: Math.min(centre, centre + out), width: Math.abs(out), y: top(b + 0.2), height: cell * 0.6,
+        "fill-opacity": b === t ? 1 : 0.45 });
+      move(columns[b], { x: x(b + 0.5), y: TOP - 8, style: b === j ? "font-weight: 700" : "fill: var(--muted)" });
+      move(rows[b], { y: top(b + 0.5) + 4, style: b === t ? "font-weight: 700" : "fill: var(--muted)" });
+    });
+  }
+  // Positive weights are filled, negative ones hollow.
+  function sign(value, side = 20) {
+    return value >= 0 ? "fill: var(--gate)" : `fill: var(--paper); stroke: var(--gate); stroke-width: ${Math.min(2, side / 3)}`;
+  }
+
+  slider.addEventListener("input", () => { const t = Number(slider.value); pick(t, Math.min(column, t)); });
+  only.addEventListener("click", () => { const k = row - column; g = all((i) => (i === k ? 1 : 0)); update(); });
+  again.addEventListener("click", restart);
+  restart();
+  const watch = new ResizeObserver(() => update());
+  watch.observe(el);
+  return () => watch.disconnect();
+}
+
+export default { render };
