@@ -21,13 +21,13 @@ const CSS = `
   .caracal-live .mix-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 0.2rem 1.4rem; margin-top: 0.6rem }
   .caracal-live .mix-name { margin: 0.5rem 0 0; font-weight: 600; }
   .caracal-live .mix-text { display: flex; flex-wrap: wrap; row-gap: 3px; font: 14px/1.2 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
-  .caracal-live .mix-letter { width: 11px; text-align: center; border: 1.5px solid transparent; border-radius: 3px; }
-  .caracal-live .mix-letter i { display: block; height: 20px; position: relative; }
-  .caracal-live .mix-letter i::after { content: ""; position: absolute; left: 1px; right: 1px; bottom: 0; height: var(--h); box-sizing: border-box;
-    background: var(--b); border: 1.5px solid var(--e, transparent); }
+  .caracal-live .mix-letter { box-sizing: border-box; width: min(16px, max(13px, 99.5cqw / var(--letters))); text-align: center;
+    border: 1.5px solid transparent; border-radius: 3px; }
+  .caracal-live .mix-letter i { display: block; height: 20px; position: relative; border-bottom: 1px solid var(--rule); }
+  .caracal-live .mix-letter i::after { content: ""; position: absolute; left: 1px; right: 1px; bottom: 0; height: var(--h);
+    box-sizing: border-box; background: var(--b); border: var(--e, none); }
   .caracal-live .mix-later { color: var(--muted); }
   .caracal-live .mix-room { container-type: inline-size; }
-  @container (min-width: 660px) { .caracal-live .mix-letter { width: 14px; } .caracal-live .mix-text { font-size: 16px; } }
   .caracal-live .mix-here { font-weight: 700; text-decoration: underline; text-decoration-thickness: 2px; text-underline-offset: 2px; }
   .caracal-live .mix-content { border-color: var(--content); }
   .caracal-live .mix-gate { border-color: var(--gate); }
@@ -72,8 +72,8 @@ export function render({ model, el }) {
   make(el, "style", {}, CSS);
   make(el, "p", { class: "mix-help" }, "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
   const pair = make(el, "div", { class: "mix-pair" });
-  const [heads, channels] = [["attention", attention], ["Fourier", fourier]].map(([name, frames]) => {
-    const label = make(pair, "label", {}, name), select = make(label, "select");
+  const [heads, channels] = [["attention", "head", attention], ["Fourier", "channel", fourier]].map(([name, part, frames]) => {
+    const label = make(pair, "label", {}, name), select = make(label, "select", { "aria-label": `${name}: ${part}` });
     frames.forEach((frame, k) => make(select, "option", { value: k }, frame.name));
     return select;
   });
@@ -97,7 +97,7 @@ export function render({ model, el }) {
   const rows = make(rowLabel, "input", { type: "range", min: 0, max: length - 1, step: 1 });
   const columns = make(columnLabel, "input", { type: "range", min: 0, max: length - 1, step: 1 });
   const lines = ["attention: weights of the row", "Fourier: weights of the row"].map((name) => {
-    const room = make(el, "div", { class: "mix-room" });
+    const room = make(el, "div", { class: "mix-room", style: `--letters: ${length}` });
     make(room, "p", { class: "mix-name" }, name);
     const line = make(room, "div", { class: "mix-text", "aria-hidden": "true" });
     return all((k) => {
@@ -146,7 +146,7 @@ export function render({ model, el }) {
         letter.className = ["mix-letter", k > row && "mix-later", k === row && "mix-here", k === column && "mix-content",
           kind && k === gate && "mix-gate"].filter(Boolean).join(" ");
         bar.style.cssText = `--h: ${(20 * size).toFixed(1)}px; --b: var(--${minus ? "paper" : kind ? "gate" : "ink"});` +
-          (minus && size > 0.02 ? "--e: var(--minus)" : "");
+          (minus && size > 0.05 ? "--e: 1.5px solid var(--minus)" : minus ? "--b: var(--minus)" : "");
       });
     });
     rowName.textContent = `row t = ${row}`;

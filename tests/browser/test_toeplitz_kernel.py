@@ -1,0 +1,185 @@
+"""The kernel and its matrix in a real browser: bars, squares, keys and pointer, and the arithmetic behind them."""
+
+import json
+
+import pytest
+import torch
+from figure_pages import contrast, luminance, write_page
+
+from caracal_min import viz
+from caracal_min.convolution import causal_conv_direct, toeplitz
+
+V = torch.tensor([0.8, -0.6, 1.2, 0.4, -1.0, 0.9, 0.5, -0.7, 1.1], dtype=torch.float64)
+G = torch.tensor([1.4, 0.6, -0.8, -1.2, 1.0, 0.4, -0.3, 0.8, -0.5], dtype=torch.float64)
+L = len(V)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    return write_page(tmp_path_factory.mktemp("kernel"), viz.toeplitz_kernel(V, G, row=6, column=2).to_html())
+
+
+@pytest.fixture
+def page(open_figure, address):
+    return open_figure(address)
+
+
+def data(page, number=0):
+    raw = page.locator(".caracal-figure").nth(number).evaluate("host => ({...host.dataset})")
+    return {key: value if key == "ready" else json.loads(value) for key, value in raw.items()}
+
+
+def tensor(numbers):
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def bar(page, lag):
+    return page.get_by_role("slider", name=f"kernel g, lag {lag}", exact=True)
+
+
+def square(page, t, j):
+    return page.locator(f".toe-entry[aria-label^='row {t}, column {j}:']")
+
+
+def assert_agrees_with_the_package(shown):
+    g, t, j = tensor(shown["g"]), shown["row"], shown["column"]
+    A, r = toeplitz(g), causal_conv_direct(V, g)
+    assert torch.allclose(tensor(shown["r"]), r, atol=1e-3)
+    assert shown["entry"] == pytest.approx(A[t, j].item()) and shown["lag"] == t - j
+    assert shown["sum"] == pytest.approx(r[t].item(), abs=1e-3)
+
+
+def sides(page):
+    """The sides of the squares of the matrix as drawn, by row and column."""
+    widths = page.eval_on_selector_all(".toe-square", "nodes => nodes.map(n => Number(n.getAttribute('width')))")
+    full = torch.zeros(L, L, dtype=torch.float64)
+    full[tuple(torch.tril_indices(L, L))] = tensor(widths)
+    return full
+
+
+def test_without_scripts_the_still_is_shown(open_figure, address):
+    page = open_figure(address, scripts=False)
+    still = page.get_by_role("img")
+    assert still.is_visible() and 250 < still.bounding_box()["width"] <= 360
+    assert page.locator("[role=slider], input").count() == 0
+
+
+def test_first_frame_is_the_one_that_python_asked_for(page):
+    shown = data(page)
+    assert torch.allclose(tensor(shown["g"]), G) and (shown["row"], shown["column"], shown["lag"]) == (6, 2, 4)
+    assert_agrees_with_the_package(shown)
+    assert not page.locator(".caracal-still").is_visible()
+
+
+def test_squares_have_areas_in_proportion_to_the_matrix(page):
+    drawn, A = sides(page).square(), toeplitz(G).abs()
+    ratio = drawn[0, 0] / A[0, 0]
+    assert torch.allclose(drawn, ratio * A, atol=1e-6 * ratio)
+    hollow = page.eval_on_selector_all(".toe-square", "nodes => nodes.map(n => n.style.fill.includes('paper'))")
+    assert hollow == (toeplitz(G)[tuple(torch.tril_indices(L, L))] < 0).tolist()
+
+
+def test_a_bar_changes_its_diagonal_and_no_other(page):
+    before = sides(page)
+    bar(page, 3).focus()
+    page.keyboard.press("PageDown")
+    after = sides(page)
+    lag = torch.arange(L)[:, None] - torch.arange(L)
+    assert (after != before)[lag == 3].all() and torch.equal(after[lag != 3], before[lag != 3])
+    shown = data(page)
+    assert shown["g"][3] == pytest.approx(-1.7) and shown["lag"] == 3 and shown["row"] == 6
+    assert_agrees_with_the_package(shown)
+
+
+def test_arrow_keys_on_the_bars(page):
+    bar(page, 4).focus()
+    for key, lag in (("ArrowRight", 5), ("End", 8), ("ArrowRight", 8), ("Home", 0), ("ArrowLeft", 0)):
+        page.keyboard.press(key)
+        assert data(page)["lag"] == lag
+    for _ in range(12):
+        page.keyboard.press("PageUp")
+    assert data(page)["g"][0] == 2 and bar(page, 0).get_attribute("aria-valuenow") == "2"
+    assert_agrees_with_the_package(data(page))
+
+
+def test_a_lag_that_the_row_does_not_reach_takes_the_row_along(page):
+    bar(page, 8).focus()
+    assert (data(page)["row"], data(page)["column"]) == (8, 0)
+
+
+def test_dragging_a_bar(page):
+    box = bar(page, 5).bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    assert data(page)["g"] == G.tolist()  # touching a bar does not move it
+    page.mouse.move(x, y - 42, steps=4)
+    page.mouse.up()
+    page.mouse.move(x, y + 30)  # released
+    assert data(page)["g"][5] == pytest.approx(1.4, abs=0.06)
+    assert_agrees_with_the_package(data(page))
+
+
+def test_picking_a_square_by_pointer_and_by_keys(page):
+    square(page, 5, 1).click()
+    assert (data(page)["row"], data(page)["column"], data(page)["lag"]) == (5, 1, 4)
+    for key, place in (("ArrowDown", (6, 1)), ("ArrowRight", (6, 2)), ("End", (6, 6)), ("ArrowUp", (5, 5)),
+                       ("ArrowRight", (5, 5)), ("Home", (5, 0)), ("ArrowLeft", (5, 0))):
+        page.keyboard.press(key)
+        assert (data(page)["row"], data(page)["column"]) == place
+        assert_agrees_with_the_package(data(page))
+
+
+def test_hovering_looks_and_leaving_returns(page):
+    square(page, 8, 3).hover()
+    assert (data(page)["row"], data(page)["column"]) == (8, 3)
+    page.mouse.move(2, 2)
+    assert (data(page)["row"], data(page)["column"]) == (6, 2)
+
+
+def test_the_row_slider_keeps_the_column_inside(page):
+    slider = page.locator("input[type=range]")
+    slider.fill("8")
+    assert (data(page)["row"], data(page)["column"]) == (8, 2)
+    slider.fill("1")
+    assert (data(page)["row"], data(page)["column"]) == (1, 1)
+    words = page.locator("[aria-live]").inner_text()
+    assert "r₁" in words and "v₀g₁ + v₁g₀" in words and "v₂" not in words
+
+
+def test_only_one_lag_copies_the_content(page):
+    bar(page, 2).focus()
+    page.get_by_role("button", name="Keep only lag 2").click()
+    shown = data(page)
+    assert shown["g"] == [0, 0, 1, 0, 0, 0, 0, 0, 0]
+    assert torch.allclose(tensor(shown["r"])[2:], V[:-2]) and not any(shown["r"][:2])
+    page.get_by_role("button", name="Start again").click()
+    assert data(page)["g"] == G.tolist() and data(page)["lag"] == 4
+
+
+def test_it_fits_a_phone_and_a_desk(page):
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert bar(page, 0).bounding_box()["width"] >= 30 and square(page, 0, 0).bounding_box()["width"] >= 24
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.wait_for_function("() => document.querySelector('.toe-matrix').getBoundingClientRect().left > 200")
+    assert_agrees_with_the_package(data(page))
+
+
+def test_two_on_one_page_are_independent(open_figure, tmp_path):
+    html = viz.toeplitz_kernel(V, G).to_html() + viz.toeplitz_kernel(V, -G).to_html()
+    page = open_figure(write_page(tmp_path, html))
+    second = page.locator(".caracal-figure").nth(1).get_by_role("slider", name="kernel g, lag 1", exact=True)
+    second.focus()
+    second.press("ArrowUp")
+    assert data(page, 0)["g"] == G.tolist() and data(page, 1)["g"][1] == pytest.approx(-0.5)
+
+
+@pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
+def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark):
+    page = open_figure(write_page(tmp_path, viz.toeplitz_kernel(V, G).to_html(), theme))
+    ink, muted, paper = page.evaluate("""() => {
+      const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s));
+      return [css('.toe-head').color, css('.toe-sum span').color, getComputedStyle(live).backgroundColor];
+    }""")
+    assert (luminance(paper) < 0.1) == dark
+    assert contrast(ink, paper) > 7 and contrast(muted, paper) > 4.5
