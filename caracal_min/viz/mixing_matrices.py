@@ -50,9 +50,9 @@ def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping
     channels = [{"name": name, "g": torch.round(g.detach().cpu().double(), decimals=5).tolist()}
                 for name, g in fourier.items()]
     model = {"letters": list(text), "attention": heads, "fourier": channels, "row": row, "column": column}
-    alt = (f"Two lower-triangular matrices for a text of {length} letters: attention, {heads[0]['name']}, in grey, where "
-           f"columns stand out, and a Fourier layer, {channels[0]['name']}, in orange and pink, where each diagonal has "
-           f"one shade. Row {row} is marked; below, the letters of the text carry its weights. Choose among "
+    alt = (f"Two lower-triangular matrices for a text of {length} letters: attention, {heads[0]['name']}, in grey, "
+           f"where columns stand out, and a Fourier layer, {channels[0]['name']}, in orange and pink, where each "
+           f"diagonal has one shade. Row {row} is marked; below, the letters of the text carry its weights. Choose among "
            f"{len(heads)} heads and {len(channels)} channels, and move the sliders for row and column.")
     return Figure("mixing_matrices", model, _still(model), alt)
 
@@ -60,7 +60,7 @@ def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping
 def _thousandths(name: str, A: Tensor) -> list[list[int]]:
     A = A.detach().cpu().double()
     if A.triu(1).any() or (A < 0).any():
-        raise ValueError(f"attention {name!r} has weights above the diagonal or below zero; give causal softmax weights")
+        raise ValueError(f"attention {name!r} has weights above the diagonal or below zero; give causal weights")
     return [[round(1000 * w) for w in line[:t + 1]] for t, line in enumerate(A.tolist())]
 
 

@@ -39,8 +39,8 @@ def toeplitz_kernel(v: Tensor, g: Tensor, *, row: int | None = None, column: int
 
 
 def _alt(length: int, row: int, column: int) -> str:
-    return (f"Bars of a kernel g for the lags 0 to {length - 1}, and its lower-triangular Toeplitz matrix of {length} by "
-            f"{length} squares, with content v above and result r beside it. Entry ({row}, {column}) is picked: its "
+    return (f"Bars of a kernel g for the lags 0 to {length - 1}, and its lower-triangular Toeplitz matrix of {length} "
+            f"by {length} squares, with content v above and result r beside it. Entry ({row}, {column}) is picked: its "
             f"lag {row - column}, its diagonal and the sum of row {row} are marked. Drag a bar, or use the arrow keys, "
             "to change a whole diagonal.")
 
@@ -78,9 +78,10 @@ def _still(v: Tensor, g: Tensor, row: int, column: int) -> str:
     bottom = y(length) + 24
     parts.append(_text(12, bottom, f"A[{row}, {column}] = g[{lag}] = {float(g[lag]):.2f}; "
                                    f"sum of row {row}: {float(r[row]):.2f}"))
-    size = f'viewBox="0 0 {_WIDTH} {bottom + 14:.0f}" width="{_WIDTH}" height="{bottom + 14:.0f}"'
+    frame = f'width="{_WIDTH}" height="{bottom + 14:.0f}"'
+    size = f'viewBox="0 0 {_WIDTH} {bottom + 14:.0f}" {frame}'
     return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
-            f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{bottom + 14:.0f}" fill="white"/>{"".join(parts)}</svg>')
+            f'fill="{palette.ink}"><rect {frame} fill="white"/>{"".join(parts)}</svg>')
 
 
 def _text(x: float, y: float, text: object, anchor: str = "start", weight: int = 600) -> str:

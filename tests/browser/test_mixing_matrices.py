@@ -110,8 +110,8 @@ def test_shades_are_the_weights(page):
     shades = page.eval_on_selector_all(".mix-matrix:nth-of-type(1) rect[fill-opacity]",
                                        "nodes => nodes.map(n => Number(n.getAttribute('fill-opacity')))")
     assert torch.allclose(torch.tensor(shades), A.sqrt(), atol=0.02)
-    stripes = page.eval_on_selector_all(".mix-matrix path", "nodes => nodes.map(n => [n.getAttribute('d').split('M').length - 1,"
-                                        " n.style.fill, Number(n.getAttribute('fill-opacity'))])")
+    stripes = page.eval_on_selector_all(".mix-matrix path", """nodes => nodes.map(n => [
+        n.getAttribute('d').split('M').length - 1, n.style.fill, Number(n.getAttribute('fill-opacity'))])""")
     g = list(KERNELS.values())[0]
     for k, (cells, fill, shade) in enumerate(stripes):
         assert cells == L - k and ("minus" in fill) == (g[k] < 0).item()
@@ -147,8 +147,10 @@ def test_two_on_one_page_are_independent(open_figure, tmp_path):
     assert [data(page, k)["row"] for k in (0, 1)] == [5, 12]
 
 
-@pytest.mark.parametrize("theme, scheme, dark", [("", "light", False), ("", "dark", True), ('data-theme="dark"', "light", True),
-                                                 ('data-theme="light"', "dark", False)])
+@pytest.mark.parametrize("theme, scheme, dark", [
+    ("", "light", False), ("", "dark", True),
+    ('data-theme="dark"', "light", True), ('data-theme="light"', "dark", False),
+])
 def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, scheme, dark):
     html = viz.mixing_matrices(TEXT, HEADS, KERNELS, row=9).to_html()
     page = open_figure(write_page(tmp_path, html, theme), color_scheme=scheme)

@@ -22,7 +22,8 @@ def causal_softmax(seed=0):
     return scores.masked_fill(torch.ones(L, L).triu(1).bool(), -torch.inf).softmax(-1)
 
 
-HEADS, CHANNELS = {"head <0>": causal_softmax(), "head 1": causal_softmax(1)}, {"channel 0": KERNEL, "channel 1": -KERNEL}
+HEADS = {"head <0>": causal_softmax(), "head 1": causal_softmax(1)}
+CHANNELS = {"channel 0": KERNEL, "channel 1": -KERNEL}
 
 
 def still_of(figure):
