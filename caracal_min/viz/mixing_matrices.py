@@ -52,7 +52,7 @@ def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping
     model = {"letters": list(text), "attention": heads, "fourier": channels, "row": row, "column": column}
     alt = (f"Two lower-triangular matrices for a text of {length} letters: attention, {heads[0]['name']}, in grey, "
            f"where columns stand out, and a Fourier layer, {channels[0]['name']}, in orange and pink, where each "
-           f"diagonal has one shade. Row {row} is marked; below, the letters of the text carry its weights. Choose among "
+           f"diagonal has one shade. Row {row} is marked; below, the letters carry its weights. Choose among "
            f"{len(heads)} heads and {len(channels)} channels, and move the sliders for row and column.")
     return Figure("mixing_matrices", model, _still(model), alt)
 
