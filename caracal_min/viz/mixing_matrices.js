@@ -32,7 +32,8 @@ const CSS = `
   .caracal-live .mix-content { border-color: var(--content); }
   .caracal-live .mix-gate { border-color: var(--gate); }
   .caracal-live .mix-content.mix-gate { border-color: var(--gate) var(--content) var(--content) var(--gate); }
-  .caracal-live .mix-facts { margin: 0.5rem 0 0; font-variant-numeric: tabular-nums; min-height: 6em; }
+  .caracal-live .mix-facts { margin: 0.5rem 0 0; font-variant-numeric: tabular-nums; }
+  @media (max-width: 560px) { .caracal-live .mix-facts { min-height: 6em; } }
   .caracal-live .mix-facts p { margin: 0.15rem 0; }
   .caracal-live .mix-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.4rem 0 0; color: var(--muted); }
   .caracal-live .mix-key span::before { content: ""; display: inline-block; width: 11px; height: 11px; margin-right: 6px;
