@@ -12,7 +12,7 @@ const CSS = `
   .caracal-live .mix-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .mix-pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0.4rem 1rem }
   .caracal-live .mix-pair label { display: block; min-width: 0; }
-  .caracal-live .mix-pair select { display: block; width: 100%; min-height: 36px; margin-top: 0.2rem; font: inherit; color: var(--ink);
+  .caracal-live .mix-pair select { display: block; width: 100%; min-height: 36px; margin-top: 0.2rem; font: inherit; font-weight: 400; color: var(--ink);
     background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
   .caracal-live .mix-pair select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
   .caracal-live .mix-matrix { width: 100%; aspect-ratio: 1; cursor: crosshair; background: var(--shade); }
