@@ -5,10 +5,6 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 const CSS = `
-  .caracal-live { --minus: #CC79A7; }
-  html[data-theme="dark"] .caracal-live { --minus: #E59AC4; }
-  @media (prefers-color-scheme: dark) {
-    html:not([data-theme="light"]):not([theme="light"]) body:not([data-jp-theme-light="true"]) .caracal-live { --minus: #E59AC4; } }
   .caracal-live .mix-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .mix-pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0.4rem 1rem }
   .caracal-live .mix-pair label { display: block; min-width: 0; }
@@ -30,14 +26,13 @@ const CSS = `
   .caracal-live .mix-room { container-type: inline-size; }
   .caracal-live .mix-here { font-weight: 700; text-decoration: underline; text-decoration-thickness: 2px; text-underline-offset: 2px; }
   .caracal-live .mix-content { border-color: var(--content); }
-  .caracal-live .mix-gate { border-color: var(--gate); }
-  .caracal-live .mix-content.mix-gate { border-color: var(--gate) var(--content) var(--content) var(--gate); }
+  .caracal-live .mix-gate { background: color-mix(in srgb, var(--gate) 24%, transparent); }
   .caracal-live .mix-facts { margin: 0.5rem 0 0; font-variant-numeric: tabular-nums; }
   @media (max-width: 560px) { .caracal-live .mix-facts { min-height: 6em; } }
   .caracal-live .mix-facts p { margin: 0.15rem 0; }
   .caracal-live .mix-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.4rem 0 0; color: var(--muted); }
   .caracal-live .mix-key span::before { content: ""; display: inline-block; width: 11px; height: 11px; margin-right: 6px;
-    box-sizing: border-box; background: var(--c); border: 2px solid var(--e, var(--c)); }`;
+    box-sizing: border-box; background: var(--c); border: var(--e, none); }`;
 
 const said = (x) => x.toFixed(3).replace(/^-(?=0\.000$)/, "").replace("-", "−");
 
@@ -51,6 +46,12 @@ function make(parent, name, attributes = {}, text = "") {
   move(node, attributes);
   node.textContent = text;
   return parent.appendChild(node);
+}
+
+// The cells of diagonal k of a matrix of this length, as a path; those of a negative weight are hollow.
+function diagonal(k, length, hollow) {
+  const hole = hollow ? "m0.25 0.25v0.5h0.5v-0.5z" : "";
+  return Array.from({ length: length - k }, (_, j) => `M${j} ${j + k}h1v1h-1z${hole}`).join("");
 }
 
 // Row t of the matrix of a kernel: the weights of tokens 0 to t.
@@ -90,7 +91,7 @@ export function render({ model, el }) {
   const entries = all((t) => all((j) => (j <= t
     ? make(panels[0].cells, "rect", { x: j, y: t, width: 1, height: 1, style: "fill: var(--ink)" }) : null)));
   const stripes = all((k) => make(panels[1].cells, "path", {
-    d: all((j) => (j + k < length ? `M${j} ${j + k}h1v1h-1z` : "")).join("") }));
+    "fill-rule": "evenodd", style: "fill: var(--gate)" }));
 
   const sliders = make(el, "div", { class: "mix-sliders" });
   const [rowLabel, columnLabel] = [0, 1].map(() => make(sliders, "label"));
@@ -110,9 +111,9 @@ export function render({ model, el }) {
   const key = make(el, "div", { class: "mix-key" });
   make(key, "span", { style: "--c: var(--ink)" }, "attention");
   make(key, "span", { style: "--c: var(--gate)" }, "Fourier, positive");
-  make(key, "span", { style: "--c: var(--paper); --e: var(--minus)" }, "Fourier, negative");
-  make(key, "span", { style: "--c: var(--paper); --e: var(--content)" }, "picked content");
-  make(key, "span", { style: "--c: var(--paper); --e: var(--gate)" }, "its gate");
+  make(key, "span", { style: "--c: var(--paper); --e: 2px solid var(--gate)" }, "Fourier, negative");
+  make(key, "span", { style: "--c: var(--paper); --e: 2px solid var(--content)" }, "picked content");
+  make(key, "span", { style: "--c: color-mix(in srgb, var(--gate) 24%, transparent)" }, "its gate");
   const facts = make(el, "div", { class: "mix-facts", "aria-live": "polite" });
   const [byAttention, byFourier] = [make(facts, "p"), make(facts, "p")];
 
@@ -129,7 +130,7 @@ export function render({ model, el }) {
     entries.forEach((line, t) => line.forEach((node, j) => {
       if (node) node.setAttribute("fill-opacity", Math.sqrt(weights[t][j] / 1000).toFixed(3));
     }));
-    stripes.forEach((node, k) => move(node, { style: `fill: var(--${g[k] < 0 ? "minus" : "gate"})`,
+    stripes.forEach((node, k) => move(node, { d: diagonal(k, length, g[k] < 0),
       "fill-opacity": (Math.abs(g[k]) / most).toFixed(3) }));
     update();
   }
@@ -147,7 +148,7 @@ export function render({ model, el }) {
         letter.className = ["mix-letter", k > row && "mix-later", k === row && "mix-here", k === column && "mix-content",
           kind && k === gate && "mix-gate"].filter(Boolean).join(" ");
         bar.style.cssText = `--h: ${(20 * size).toFixed(1)}px; --b: var(--${minus ? "paper" : kind ? "gate" : "ink"});` +
-          (minus && size > 0.05 ? "--e: 1.5px solid var(--minus)" : minus ? "--b: var(--minus)" : "");
+          (minus && size > 0.05 ? "--e: 1.5px solid var(--gate)" : minus ? "--b: var(--gate)" : "");
       });
     });
     rowName.textContent = `row t = ${row}`;

@@ -11,7 +11,7 @@ from .style import palette
 
 __all__ = ["mixing_matrices"]
 
-_SIDE, _GAP, _NEGATIVE, _LEVELS = 196, 20, "#CC79A7", 10  # of the still: size of a matrix, grades of a shade
+_SIDE, _GAP, _LEVELS = 196, 20, 10  # of the still: size of a matrix, grades of a shade
 
 
 def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping[str, Tensor], *,
@@ -51,9 +51,9 @@ def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping
                 for name, g in fourier.items()]
     model = {"letters": list(text), "attention": heads, "fourier": channels, "row": row, "column": column}
     alt = (f"Two lower-triangular matrices for a text of {length} letters: attention, {heads[0]['name']}, in grey, "
-           f"where columns stand out, and a Fourier layer, {channels[0]['name']}, in orange and pink, where each "
-           f"diagonal has one shade. Row {row} is marked; below, the letters carry its weights. Choose among "
-           f"{len(heads)} heads and {len(channels)} channels, and move the sliders for row and column.")
+           f"where columns stand out, and a Fourier layer, {channels[0]['name']}, in orange, where each diagonal "
+           f"has one shade and is hollow where negative. Row {row} is marked; below, the letters carry its weights. "
+           f"Choose among {len(heads)} heads and {len(channels)} channels, and move the sliders for row and column.")
     return Figure("mixing_matrices", model, _still(model), alt)
 
 
@@ -69,18 +69,18 @@ def _still(model: dict[str, Any]) -> str:
     letters, row = model["letters"], model["row"]
     length, g = len(letters), model["fourier"][0]["g"]
     most = max(1e-9, *map(abs, g))
-    left = [(t, j, (w / 1000) ** 0.5, palette.ink)
+    left = [(t, j, (w / 1000) ** 0.5)
             for t, line in enumerate(model["attention"][0]["rows"]) for j, w in enumerate(line)]
-    right = [(t, j, abs(g[t - j]) / most, palette.gate if g[t - j] >= 0 else _NEGATIVE)
-             for t in range(length) for j in range(t + 1)]
+    right = [(t, j, g[t - j] / most) for t in range(length) for j in range(t + 1)]
     width, height = 2 * _SIDE + _GAP + 24, _SIDE + 64
     parts = []
-    for k, (cells, name) in enumerate(((left, f"attention, {model['attention'][0]['name']}"),
-                                       (right, f"Fourier, {model['fourier'][0]['name']}"))):
+    for k, (cells, colour, name) in enumerate((
+            (left, palette.ink, f"attention, {model['attention'][0]['name']}"),
+            (right, palette.gate, f"Fourier, {model['fourier'][0]['name']}"))):
         x = 12 + k * (_SIDE + _GAP)
         parts.append(f'<text x="{x}" y="22" font-weight="600">{_escape(name)}</text>'
                      f'<g transform="translate({x} 32) scale({_SIDE / length:.4f})" shape-rendering="crispEdges">'
-                     f'<rect width="{length}" height="{length}" fill="#f1f1f1"/>{_shaded(cells)}'
+                     f'<rect width="{length}" height="{length}" fill="#f1f1f1"/>{_shaded(cells, colour)}'
                      f'<rect y="{row}" width="{row + 1}" height="1" fill="none" stroke="{palette.result}" '
                      'stroke-width="0.4"/></g>')
     parts.append(f'<text x="12" y="{height - 12}">Row {row} is marked: the weights of output {row}.</text>')
@@ -89,15 +89,16 @@ def _still(model: dict[str, Any]) -> str:
             f'fill="{palette.ink}"><rect width="{width}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
 
 
-def _shaded(cells: list[tuple[int, int, float, str]]) -> str:
-    """Draw cells (row, column, shade from 0 to 1, colour) as one path for each colour and grade of shade."""
-    paths: dict[tuple[str, int], list[str]] = {}
-    for t, j, shade, colour in cells:
-        grade = round(_LEVELS * min(1.0, shade))
+def _shaded(cells: list[tuple[int, int, float]], colour: str) -> str:
+    """Draw cells (row, column, shade from -1 to 1) as one path for each grade of shade; negative ones are hollow."""
+    paths: dict[int, list[str]] = {}
+    for t, j, shade in cells:
+        grade = round(_LEVELS * max(-1.0, min(1.0, shade)))
         if grade:
-            paths.setdefault((colour, grade), []).append(f"M{j} {t}h1v1h-1z")
-    return "".join(f'<path d="{"".join(d)}" fill="{colour}" fill-opacity="{grade / _LEVELS}"/>'
-                   for (colour, grade), d in sorted(paths.items()))
+            hole = "m0.25 0.25v0.5h0.5v-0.5z" if grade < 0 else ""
+            paths.setdefault(grade, []).append(f"M{j} {t}h1v1h-1z{hole}")
+    return "".join(f'<path d="{"".join(d)}" fill="{colour}" fill-rule="evenodd" fill-opacity="{abs(grade) / _LEVELS}"/>'
+                   for grade, d in sorted(paths.items()))
 
 
 def _escape(text: str) -> str:

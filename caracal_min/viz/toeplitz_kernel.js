@@ -22,6 +22,7 @@ const CSS = `
   .caracal-live .toe-entry { cursor: pointer; outline: none; fill: transparent; }
   .caracal-live .toe-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; pointer-events: none; }
   .caracal-live .toe-grip:focus-visible + .toe-ring { visibility: visible; }
+  .caracal-live .toe-entry:focus-visible { stroke: var(--focus); stroke-width: 2.5; }
   .caracal-live .toe-still { pointer-events: none; }
   .caracal-live .toe-row { display: block; }
   .caracal-live .toe-facts { margin: 0.5rem 0 0.7rem; font-variant-numeric: tabular-nums; }
