@@ -14,5 +14,5 @@ from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
-__all__ = ["Figure", "antidiagonals", "clock", "palette", "poke", "roots", "training_run", "use_style", "weighted_sum"]
-__all__ = ["Figure", "mixing_matrices", "palette", "poke", "toeplitz_kernel", "training_run", "use_style"]
+__all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "poke",
+           "roots", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
