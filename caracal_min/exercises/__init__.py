@@ -60,7 +60,7 @@ def expect_close(case: str, given: Any, expected: Tensor, tolerance: float = 1e-
         if getattr(given, what) != getattr(expected, what):
             raise AssertionError(f"{case}: expected {what} {_plain(getattr(expected, what))}, "
                                  f"given {_plain(getattr(given, what))}")
-    scale = max(1.0, float(expected.abs().max()))
+    scale = max(1.0, float(expected.abs().max())) if expected.numel() else 1.0
     wrong = ~((given - expected).abs() <= tolerance * scale)  # also where given is nan
     if wrong.any():
         index = tuple(int(i) for i in wrong.nonzero()[0])

@@ -19,26 +19,30 @@ from ..convolution import (
 )
 from . import checker, expect_close, expect_equal
 
-__all__ = ["conv_by_squaring", "continue_sum", "is_causal", "minimal_length"]
+__all__ = ["conv_by_squaring", "continue_sum", "is_causal", "next_block"]
 
 
 @checker
-def minimal_length(answer: Callable[[int, int, int], int]) -> str:
-    """Check `minimal_length(length, taps, first)`: the fewest points that leave outputs first..length-1 clean."""
-    cases = [(length, taps, first) for length in (1, 2, 3, 5, 8) for taps in range(1, length + 1)
-             for first in sorted({0, length // 2, length - 1})]
-    for case in cases:
-        expect_equal(f"minimal_length{case}", answer(*case), _fewest_points(*case))
-    return f"{len(cases)} cases"
-
-
-def _fewest_points(length: int, taps: int, first: int) -> int:
-    """Find the number by trying, on sequences of ones, where every wrapped-around term shows."""
-    v = torch.ones(length, dtype=torch.float64)
-    g = (torch.arange(length) < taps).to(v.dtype)
-    clean = causal_conv_direct(v, g)[first:]
-    return next(n for n in range(length, 2 * length)
-                if torch.allclose(circular_conv(v, g, n)[first:length], clean))
+def next_block(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+    """Check `next_block(block, g, carry)`: the outputs of a block of contents, and what it leaves for later ones."""
+    cases = ((1, (1, 3)), (2, (1, 1, 1)), (3, (4, 4, 4)), (4, (1, 1, 1, 1, 1)), (5, (2, 1, 3, 9)), (8, (8, 8)),
+             (16, (3, 20, 1, 7)), (64, (50, 64, 1)))
+    source = torch.Generator().manual_seed(4)
+    for taps, sizes in cases:
+        g = torch.randn(taps, dtype=torch.float64, generator=source)
+        text = torch.randn(sum(sizes), dtype=torch.float64, generator=source)
+        carry = torch.zeros(taps - 1, dtype=torch.float64)
+        for number, block in enumerate(text.split(sizes)):
+            end = sum(sizes[:number + 1])
+            product = linear_conv(text[:end], g)  # of all blocks so far: the newest outputs, then the carry
+            case = f"next_block with a gate of {taps} and blocks of {sizes}, block {number}"
+            given = answer(block.clone(), g.clone(), carry.clone())
+            if not isinstance(given, tuple | list) or len(given) != 2:
+                raise AssertionError(f"{case}: expected two tensors, outputs and carry, given {type(given).__name__}")
+            expect_close(f"{case}: outputs", given[0], product[end - len(block):end])
+            expect_close(f"{case}: carry", given[1], product[end:])
+            carry = given[1]
+    return f"{len(cases)} texts"
 
 
 @checker

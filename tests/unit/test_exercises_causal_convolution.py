@@ -6,8 +6,35 @@ import pytest
 import torch
 from torch.fft import fft, ifft
 
-from caracal_min.convolution import causal_conv_direct, causal_conv_fft, circular_conv
+from caracal_min.convolution import causal_conv_direct, causal_conv_fft, circular_conv, linear_conv
 from caracal_min.exercises import causal_convolution as check
+
+
+def overlap_add(block, g, carry):
+    product = linear_conv(block, g)
+    product[:len(carry)] += carry
+    return product[:len(block)], product[len(block):]
+
+
+def overlap_save(block, g, carry):
+    """Right outputs, but the carry is the last contents."""
+    seen = torch.cat([carry, block])
+    return linear_conv(seen, g)[len(carry):len(seen)], seen[len(block):]
+
+
+def by_loops(block, g, carry):
+    product = torch.cat([carry, torch.zeros_like(block)])
+    for j, content in enumerate(block):
+        product[j:j + len(g)] += content * g
+    return product[:len(block)], product[len(block):]
+
+
+def only_within_the_block(block, g, carry):
+    """The carry joins the outputs of the block; what reaches beyond a short block is lost."""
+    product = linear_conv(block, g)
+    shared = min(len(block), len(carry))
+    product[:shared] += carry[:shared]
+    return product[:len(block)], product[len(block):]
 
 
 def squaring(v, g):
@@ -73,18 +100,29 @@ def padded_tail(tail, m):
 
 
 RIGHT = {
-    check.minimal_length: [lambda length, taps, first: max(length, length + taps - 1 - first)],
+    check.next_block: [overlap_add, by_loops],
     check.is_causal: [by_jacobian],
     check.conv_by_squaring: [squaring],
     check.continue_sum: [continued],
 }
 WRONG = {
-    check.minimal_length: {
-        "always twice the length": lambda length, taps, first: 2 * length,
-        "forgets that the content must fit": lambda length, taps, first: length + taps - 1 - first,
-        "ignores which outputs are needed": lambda length, taps, first: length + taps - 1,
-        "one too many": lambda length, taps, first: max(length, length + taps - first),
-        "returns a float": lambda length, taps, first: float(max(length, length + taps - 1 - first)),
+    check.next_block: {
+        "truncates and forgets": lambda block, g, carry: (
+            overlap_add(block, g, 0 * carry)[0], torch.zeros_like(carry)),
+        "hands on a carry and does not use it": lambda block, g, carry: overlap_add(block, g, 0 * carry),
+        "passes the carry on untouched": lambda block, g, carry: (overlap_add(block, g, carry)[0], carry),
+        "a short block loses the rest of the carry": only_within_the_block,
+        "wraps around in each block": lambda block, g, carry: (
+            ifft(fft(block) * fft(g, n=len(block))).real, overlap_add(block, g, carry)[1]),
+        "does not truncate": lambda block, g, carry: (linear_conv(block, g), overlap_add(block, g, carry)[1]),
+        "carries one number too many": lambda block, g, carry: (
+            overlap_add(block, g, carry)[0], torch.nn.functional.pad(overlap_add(block, g, carry)[1], (0, 1))),
+        "adds the carry at the end of the block": lambda block, g, carry: tuple(
+            part.flip(-1) for part in overlap_add(block.flip(-1), g.flip(-1), carry.flip(-1))),
+        "carries contents": overlap_save,
+        "outputs alone": lambda block, g, carry: overlap_add(block, g, carry)[0],
+        "answers in float32": lambda block, g, carry: tuple(part.float() for part in overlap_add(block, g, carry)),
+        "forgets to return": lambda block, g, carry: None,
     },
     check.is_causal: {
         "says yes": lambda f, length: True,
@@ -157,6 +195,10 @@ def test_wrong_answer_is_rejected_and_its_case_named(checker, answer, capsys):
 
 
 @pytest.mark.parametrize("checker, name, says", [
+    (check.next_block, "truncates and forgets", "and blocks of (1, 1, 1), block 0: carry: entry [0] should be"),
+    (check.next_block, "a short block loses the rest of the carry", "blocks of (1, 1, 1, 1, 1), block 1: carry: entry"),
+    (check.next_block, "carries contents", "block 0: carry: entry [0] should be"),
+    (check.next_block, "outputs alone", "expected two tensors, outputs and carry, given Tensor"),
     (check.is_causal, "forgets to return", "given None; is a return missing"),
     (check.is_causal, "pokes the last token only", "a faint look at v[1], length=4): expected False, given True"),
     (check.conv_by_squaring, "no transform, the direct sum", "transformed 0 sequences, expected 3"),
@@ -188,5 +230,5 @@ def test_an_error_inside_the_answer_is_not_hidden(checker):
 
 
 def test_a_called_function_is_not_a_function():
-    with pytest.raises(TypeError, match=r"give the function itself.*check.minimal_length\(minimal_length\)"):
-        check.minimal_length(3)
+    with pytest.raises(TypeError, match=r"give the function itself.*check.next_block\(next_block\)"):
+        check.next_block(3)
