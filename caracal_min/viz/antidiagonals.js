@@ -2,7 +2,6 @@
 // The table is turned by 45 degrees: cell (j, i) stands at x = j + i, above the bar of coefficient j + i.
 // model: v, g (whole numbers, same length L), t (the coefficient that is lit), limit (largest entry).
 
-const SVG = "http://www.w3.org/2000/svg";
 const PITCH = 31;                      // largest distance of two bars, in pixels
 const BARS = 104, GAP = 30;            // height of the bars; room between table and bars, for the arrow
 const DRAG = 14;                       // pixels of pointer travel for one unit
@@ -30,7 +29,6 @@ const CSS = `
   .caracal-live .anti-r { font-weight: 700; border-bottom: 3px solid var(--c); }
   .caracal-live .anti-line sub { font-size: 0.72em; line-height: 1; }`;
 
-const minus = (x) => String(x).replace("-", "−");
 const signed = (x) => (x < 0 ? `(${minus(x)})` : `${x}`);
 
 // All 2L - 1 coefficients of the product, and the pairs [j, i] behind coefficient t.
@@ -41,38 +39,21 @@ export function multiply(v, g) {
 }
 export const pairs = (length, t) => Array.from({ length }, (_, j) => [j, t - j]).filter(([, i]) => i >= 0 && i < length);
 
-function move(node, attributes) {
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-}
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
-}
-
 export function render({ model, el }) {
   const start = { v: model.get("v"), g: model.get("g") }, length = start.v.length, last = 2 * length - 2;
-  const limit = model.get("limit"), host = el.closest(".caracal-figure") ?? el;
+  const limit = model.get("limit");
   const colour = (s) => (s < length ? "var(--result)" : "var(--wrapped)");
   const now = {};
   let t, reach;
 
-  el.classList.add("caracal-live");
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "anti-help" }, "Click a cell or a bar, or move the slider, to choose t. Drag an entry of v or g "
-    + "up or down. By keyboard: Tab to the entries, ← → choose one, ↑ ↓ change it.");
+  const host = begin(el, CSS, "anti",
+    "Click a cell or a bar, or move the slider, to choose t. Drag an entry of v or g up or down. By keyboard: Tab to the entries, ← → choose one, ↑ ↓ change it.");
   const drawing = make(el, "svg", { role: "presentation" });
   const label = make(el, "label", { class: "anti-t" });
   const slider = make(label, "input", { type: "range", min: 0, max: last, step: 1 });
   const caption = make(label, "span");
-  const key = make(el, "div", { class: "anti-key" });
-  make(key, "span", { style: "--c: var(--content)" }, "content v");
-  make(key, "span", { style: "--c: var(--gate)" }, "gate g");
-  make(key, "span", { style: "--c: var(--result)" }, "outputs of the text");
-  make(key, "span", { style: "--c: var(--wrapped)" }, "beyond the text");
+  legend(el, "anti-key", [["--c: var(--content)", NAME.v], ["--c: var(--gate)", NAME.g],
+    ["--c: var(--result)", "outputs of the text"], ["--c: var(--wrapped)", "beyond the text"]]);
   const words = make(el, "div", { class: "anti-sum", "aria-live": "polite" });
   const sum = make(words, "div", { class: "anti-line" });
   const numbers = make(words, "div", { class: "anti-line" });
@@ -106,34 +87,16 @@ export function render({ model, el }) {
     make(name, "tspan", { dy: 3, style: "font-size: 9.5px" }, k);
     const ring = make(group, "path", { class: "anti-ring" });
     grip.addEventListener("focus", () => entries[s].forEach((e, n) => e.grip.setAttribute("tabindex", n === k ? 0 : -1)));
-    grip.addEventListener("keydown", (event) => press(event, s, k));
-    grip.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
-      grip.focus({ preventScroll: true });
-      grip.setPointerCapture(event.pointerId);
-      grip.held = { y: event.clientY, value: now[s][k] };
-    });
-    grip.addEventListener("pointermove", (event) => {
-      if (grip.held) set(s, k, grip.held.value + Math.round((grip.held.y - event.clientY) / DRAG));
-    });
-    for (const end of ["pointerup", "pointercancel"]) grip.addEventListener(end, () => { grip.held = null; });
+    raisable(grip, k, { row: () => entries[s].map((e) => e.grip), value: () => now[s][k],
+      change: (to) => set(s, k, to), pixels: DRAG, step: 1, leap: 3, snap: 1 });
     return { grip, value, name, ring };
   }
-  function press(event, s, k) {
-    const raise = { ArrowUp: 1, ArrowDown: -1, PageUp: 3, PageDown: -3 }[event.key];
-    const go = { ArrowLeft: k - 1, ArrowRight: k + 1, Home: 0, End: length - 1 }[event.key];
-    if (raise === undefined && go === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();               // notebooks have shortcuts of their own on the arrow keys
-    if (raise !== undefined) set(s, k, now[s][k] + raise);
-    else entries[s][Math.min(length - 1, Math.max(0, go))].grip.focus();
-  }
   function set(s, k, value) {
-    now[s][k] = Math.min(limit, Math.max(-limit, value));
+    now[s][k] = clamp(value, -limit, limit);
     update();
   }
   function choose(s) {
-    t = Math.min(last, Math.max(0, s));
+    t = clamp(s, 0, last);
     update();
   }
   function restart() {
@@ -144,11 +107,10 @@ export function render({ model, el }) {
 
   function update() {
     const product = multiply(now.v, now.g), met = pairs(length, t);
-    reach = Math.max(reach, ...product.map(Math.abs));
+    reach = Math.max(reach, peak(product));
     slider.value = t;
     slider.setAttribute("aria-valuetext", `t = ${t}, sum ${product[t]}`);
-    slider.style.setProperty("--track", `linear-gradient(to right, var(--result) ${along(length - 0.5)}, `
-      + `var(--wrapped) ${along(length - 0.5)})`);
+    track(slider, (length - 0.5) / last, "result", "wrapped");
     caption.textContent = `coefficient t = ${t}`;
     tell(product, met);
     for (const s of ["v", "g"]) {
@@ -161,7 +123,6 @@ export function render({ model, el }) {
       product: JSON.stringify(product), pairs: JSON.stringify(met), sum: product[t], beyond: t >= length });
     draw(product);
   }
-  function along(s) { return `calc(12px + (100% - 24px) * ${s / last})`; }
 
   function tell(product, met) {
     const write = (line, head, terms) => {
@@ -242,9 +203,7 @@ export function render({ model, el }) {
   slider.addEventListener("input", () => choose(Number(slider.value)));
   again.addEventListener("click", restart);
   restart();
-  const watch = new ResizeObserver(() => draw());
-  watch.observe(el);
-  return () => watch.disconnect();
+  return follow(el, draw);
 }
 
 export default { render };

@@ -2,8 +2,7 @@
 // Each hour has a complex plane of its own with the real axis pointing outwards; the line across is the real part.
 // model: v, g (numbers from 0 to LIMIT, same length L), n (hours at the start), unit (what z^n is), hour (the hand).
 
-const SVG = "http://www.w3.org/2000/svg";
-const LIMIT = 2, STEP = 0.1, LEAP = 0.5, SNAP = 0.05;    // largest entry; an arrow key, a page key, a drag
+const LIMIT = 2;                                         // largest entry
 const TOP = 24, HEIGHT = 66, PACE = 110;                 // of the bars, in pixels; milliseconds for 2/3 of a way
 const UNITS = { "1": { name: "1", turn: 0, re: 1, im: 0 }, "-1": { name: "−1", turn: 180, re: -1, im: 0 },
   i: { name: "i", turn: -90, re: 0, im: 1 } };
@@ -37,10 +36,7 @@ const CSS = `
   .clock-read dd:nth-of-type(even) { text-align: right; font-weight: 600; font-variant-numeric: tabular-nums; }
   .clock-read div { margin-bottom: 0.2rem; }`;
 
-const tidy = (x) => Math.round(x * 1000) / 1000;
-const fixed = (x) => (x < -0.004 ? `−${(-x).toFixed(2)}` : Math.abs(x).toFixed(2));
-const small = (x, digits) => String(x).replace(/\d/g, (digit) => digits[digit]);
-const above = (x) => small(x, "⁰¹²³⁴⁵⁶⁷⁸⁹"), below = (x) => small(x, "₀₁₂₃₄₅₆₇₈₉");
+const above = (x) => `${x}`.replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
 
 // The coefficients of the product, each as the list of its terms.
 export function terms(v, g) {
@@ -58,38 +54,22 @@ export function clock(v, g, n, unit) {
   return { p, own, wrapped, real, imag, contaminated };
 }
 
-function move(node, attributes) {
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-}
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
-}
-
 export function render({ model, el }) {
   const start = { v: model.get("v"), g: model.get("g") }, length = start.v.length;
   const top = 2 * length - 1;                             // degrees of the product, and the smallest safe n
-  const host = el.closest(".caracal-figure") ?? el, calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  const motion = new Motion(draw, PACE, 0.003);
   const group = `clock-${Math.random()}`;                 // of radio buttons: a page may hold two figures
   let now, n, unit, hour, picked = null;                  // `picked`: the bar whose products are outlined
-  let goal, shown, frame = 0, last = 0;                   // what to draw, what is drawn on the way there
-  el.classList.add("caracal-live");
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "clock-help" }, "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
+  const host = begin(el, CSS, "clock", "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
   const parts = make(el, "div", { class: "clock-parts" });
   const inputs = make(parts, "svg", { height: TOP + HEIGHT + 20, style: "grid-area: in" });
   const controls = make(parts, "div", { style: "grid-area: set" });
-  const label = make(controls, "label", { style: "display: block" }), caption = make(label, "span");
-  const slider = make(label, "input", { type: "range", min: length, max: 2 * length, step: 1 });
+  const { caption, slider } = slide(controls, { style: "display: block" }, length, 2 * length);
   const marks = make(controls, "div", { class: "clock-marks", "aria-hidden": "true" });
-  const along = (points) => `calc(12px + (100% - 24px) * ${(points - length) / length})`, safe = along(top - 0.5);
-  slider.style.setProperty("--track", `linear-gradient(to right, var(--wrapped) ${safe}, var(--result) ${safe})`);
-  make(marks, "span", { style: `left: ${along(length)}` }, "L");
-  make(marks, "span", { style: `left: ${along(top)}` }, "2L − 1");
+  const share = (points) => (points - length) / length;
+  track(slider, share(top - 0.5), "wrapped", "result");
+  make(marks, "span", { style: `left: ${along(0)}` }, "L");
+  make(marks, "span", { style: `left: ${along(share(top))}` }, "2L − 1");
   const units = make(controls, "div", { class: "clock-units", role: "radiogroup", "aria-label": "what z to the N is" });
   const choices = Object.keys(UNITS).map((value) => {
     const choice = make(units, "label"), input = make(choice, "input", { type: "radio", name: group, value });
@@ -117,7 +97,7 @@ export function render({ model, el }) {
   const each = (count, build) => Array.from({ length: count }, (_, k) => build(k));
   const sector = make(face, "path", { style: "fill: var(--shade)" });
   const ring = (colour) => make(face, "circle", { fill: "none", style: `stroke: var(--${colour})` });
-  const dial = ring("muted"), track = ring("rule");
+  const dial = ring("muted"), rail = ring("rule");
   const stacks = each(top, (d) => {
     const node = make(face, "g");
     return { node, rects: terms(start.v, start.g)[d].map(() => make(node, "rect", { rx: 1 })) };
@@ -132,38 +112,15 @@ export function render({ model, el }) {
   const needle = make(hand, "path");
   make(hand, "circle", { r: 5 });
 
-  const set = (s, t, value) => { now[s][t] = Math.min(LIMIT, Math.max(0, tidy(value))); update(); };
+  const set = (s, t, value) => { now[s][t] = clamp(tidy(value), 0, LIMIT); update(); };
   const turn = (to) => { hour = ((to % n) + n) % n; update(); };
-  function hold(node, begin, during) {                    // what a pointer does between going down and up
-    let held = null;
-    node.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
-      node.focus({ preventScroll: true });
-      node.setPointerCapture(event.pointerId);
-      held = begin(event);
-    });
-    node.addEventListener("pointermove", (event) => { if (held) during(event, held); });
-    for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { held = null; });
-  }
-  function listen(node, keys) {
-    node.addEventListener("keydown", (event) => {
-      if (!keys[event.key]) return;
-      event.preventDefault();
-      event.stopPropagation();             // notebooks have shortcuts of their own on the arrow keys
-      keys[event.key]();
-    });
-  }
   function grip(s, t) {
     const node = make(panels[s], "rect", { class: "clock-grip", role: "slider", "aria-orientation": "vertical", rx: 3,
       "aria-label": `${NAME[s]}, token ${t}`, "aria-valuemin": 0, "aria-valuemax": LIMIT, tabindex: t ? -1 : 0 });
     node.addEventListener("focus", () => { picked = { s, t }; update(); });
     node.addEventListener("blur", () => { picked = null; update(); });
-    hold(node, (event) => ({ y: event.clientY, value: now[s][t] }), (event, held) => {
-      set(s, t, Math.round((held.value + ((held.y - event.clientY) / HEIGHT) * LIMIT) / SNAP) * SNAP);
-    });
-    const raise = (by) => () => set(s, t, now[s][t] + by), go = (to) => () => (grips[s][to] ?? node).focus();
-    listen(node, { ArrowUp: raise(STEP), ArrowDown: raise(-STEP), PageUp: raise(LEAP), PageDown: raise(-LEAP),
-      ArrowLeft: go(t - 1), ArrowRight: go(t + 1), Home: go(0), End: go(length - 1) });
+    raisable(node, t, { row: () => grips[s], value: () => now[s][t], change: (value) => set(s, t, value),
+      pixels: HEIGHT / LIMIT });
     return node;
   }
   function point(event) {
@@ -177,8 +134,8 @@ export function render({ model, el }) {
   function update() {
     hour = Math.min(hour, n - 1);
     const out = clock(now.v, now.g, n, unit), { p } = out, wraps = (d) => d >= n;
-    const lap = shown ? Math.round(shown.hand[0] - hour / n) : 0;      // the hand goes the short way round
-    goal = { ...now, n: [n], hand: [hour / n + lap], real: out.real.slice(0, length),
+    const lap = motion.shown ? Math.round(motion.shown.hand[0] - hour / n) : 0;   // the hand goes the short way round
+    const goal = { ...now, n: [n], hand: [hour / n + lap], real: out.real.slice(0, length),
       reach: [Math.max(length / 2, ...now.v.map((_, t) => p[t] + (p[t + length] ?? 0)))],
       base: p.map((_, d) => (wraps(d) ? p[d - n] : 0)), slim: p.map((_, d) => (wraps(d) ? 0.55 : 1)),
       turn: p.map((_, d) => (wraps(d) ? UNITS[unit].turn : 0)) };
@@ -186,9 +143,7 @@ export function render({ model, el }) {
     tell(out);
     paint(out);
     for (const [name, x] of Object.entries({ ...out, ...now, n, unit, hour })) host.dataset[name] = JSON.stringify(x);
-    if (calm.matches || !shown) shown = structuredClone(goal);
-    draw();
-    frame ||= requestAnimationFrame(ease);
+    motion.to(goal);
   }
   function setControls() {
     const name = { [length]: `${n} = L`, [top]: `${n} = 2L − 1`, [2 * length]: `${n} = 2L` }[n] ?? `${n}`;
@@ -203,7 +158,7 @@ export function render({ model, el }) {
   function tell({ own, wrapped, real, contaminated }) {
     const kept = hour < length, wraps = hour + n < top, product = terms(now.v, now.g), { im, re } = UNITS[unit];
     const sum = (d) => (product[d] ?? []).map(({ j, i }) => `v${below(j)}g${below(i)}`).join(" + ") || "nothing";
-    const [a, b, value] = [own, wrapped, real].map((x) => fixed(x[hour])), sign = re < 0 ? "−" : "+";
+    const [a, b, value] = [own, wrapped, real].map((x) => said(x[hour])), sign = re < 0 ? "−" : "+";
     move(hand, { "aria-valuemin": 0, "aria-valuemax": n - 1, "aria-valuenow": hour,
       "aria-valuetext": `hour ${hour}: ${a} belongs there, ${b} wrapped around, real part ${value}` });
     read.textContent = "";
@@ -234,25 +189,13 @@ export function render({ model, el }) {
         stroke: ${mine ? "var(--ink)" : tail ? colour : "var(--paper)"}` });
     }));
   }
-  function ease(time) {
-    const share = 1 - Math.exp(-Math.min(time - (last || time - 16), 50) / PACE);
-    let far = 0;
-    for (const [name, values] of Object.entries(goal)) {
-      shown[name] = shown[name].map((x, k) => x + (values[k] - x) * share);
-      far = Math.max(far, ...values.map((x, k) => Math.abs(x - shown[name][k])));
-    }
-    last = time;
-    if (far < 0.003) [shown, last] = [structuredClone(goal), 0];
-    draw();
-    frame = last ? requestAnimationFrame(ease) : 0;
-  }
   function draw() {
     parts.classList.toggle("clock-wide", el.clientWidth >= 600);
     const panel = ((inputs.clientWidth || 300) - 20) / 2, pitch = panel / length;
     ["v", "g"].forEach((s, k) => {
       move(panels[s], { transform: `translate(${k * (panel + 20)} 0)` });
       move(floors[s], { x2: panel });
-      shown[s].forEach((value, t) => {
+      motion.shown[s].forEach((value, t) => {
         const x = pitch * t, high = (value / LIMIT) * HEIGHT;
         move(bars[s][t], { x: x + pitch * 0.18, width: pitch * 0.64, y: TOP + HEIGHT - high, height: high });
         move(numbers[s][t], { x: x + pitch / 2 });
@@ -262,11 +205,12 @@ export function render({ model, el }) {
     drawFace((face.clientWidth || 320) / 2);
   }
   function drawFace(radius) {
+    const { shown } = motion;
     const rim = radius - 16, inner = radius * 0.38, scale = (rim - 18 - inner) / shown.reach[0], wide = inner * 0.3;
     const count = shown.n[0], half = 0.5 / count, place = shown.hand[0];
     const at = (part, r) => `${r * Math.sin(2 * Math.PI * part)} ${-r * Math.cos(2 * Math.PI * part)}`;
     move(face, { viewBox: `${-radius} ${-radius} ${2 * radius} ${2 * radius}`, height: 2 * radius });
-    for (const [node, r] of [[dial, inner], [track, rim], [halo, inner - 3]]) move(node, { r });
+    for (const [node, r] of [[dial, inner], [rail, rim], [halo, inner - 3]]) move(node, { r });
     move(sector, { d: `M0 0L${at(place - half, rim)}A${rim} ${rim} 0 0 1 ${at(place + half, rim)}Z` });
     stacks.forEach(({ node, rects }, d) => {
       const across = wide * shown.slim[d], sine = Math.abs(Math.sin((shown.turn[d] * Math.PI) / 180));
@@ -292,8 +236,7 @@ export function render({ model, el }) {
     Home: () => turn(0), End: () => turn(n - 1) });
   again.addEventListener("click", restart);
   restart();
-  const watch = new ResizeObserver(draw);
-  watch.observe(el);
-  return () => { watch.disconnect(); cancelAnimationFrame(frame); };
+  const end = follow(el, draw);
+  return () => { end(); motion.stop(); };
 }
 export default { render };

@@ -1,10 +1,11 @@
 """A figure that moves in a static page, in JupyterLab, in Colab and as an anywidget, from one JS module.
 
 The module is a file beside this one that exports `render({model, el})`, anywidget's contract: it reads
-its data with `model.get(name)` and draws into the element `el`.  `Figure` inlines the module, its data,
-its style and a still image into one piece of HTML that needs no kernel, no network and no other file.
+its data with `model.get(name)` and draws into the element `el`, with the functions of `drawing.js`.
+`Figure` inlines both files, the data, the style and a still image into one piece of HTML that needs no
+kernel, no network and no other file.
 
-Read next: `poke`, the first such figure, and `poke.js` beside it.
+Read next: `poke`, the first such figure, `poke.js` beside it, and `drawing.js`.
 """
 
 import base64
@@ -16,6 +17,8 @@ from importlib import resources
 from typing import Any
 
 __all__ = ["Figure"]
+
+_SHARED = "drawing"  # the JavaScript that stands in front of every module and is no figure itself
 
 _FRAME = """\
 <div class="caracal-figure" id="{id}">
@@ -110,14 +113,17 @@ class Figure:
 
 
 def _module_source(module: str) -> str:
+    """Return drawing.js followed by the module: one script, whether a page or anywidget runs it."""
     folder = resources.files(__package__)
-    names = sorted(path.name.removesuffix(".js") for path in folder.iterdir() if path.name.endswith(".js"))
+    files = {path.name.removesuffix(".js"): path for path in folder.iterdir() if path.name.endswith(".js")}
+    names = sorted(set(files) - {_SHARED})
     if module not in names:
         raise ValueError(f"no figure module {module!r}; there are: {', '.join(names)}")
-    source = (folder / f"{module}.js").read_text(encoding="utf-8")
-    if "</script" in source.lower():
-        raise ValueError(f"{module}.js holds '</script', which would end the script; write '<\\/script'")
-    return source
+    sources = {name: files[name].read_text(encoding="utf-8") for name in (_SHARED, module)}
+    for name, source in sources.items():
+        if "</script" in source.lower():
+            raise ValueError(f"{name}.js holds '</script', which would end the script; write '<\\/script'")
+    return "\n".join(sources.values())
 
 
 def _css() -> str:

@@ -3,7 +3,6 @@
 // model: letters (one string a token), attention ([{name, rows: lower triangle in thousandths}]),
 // fourier ([{name, g: weights by lag}]), row, column.
 
-const SVG = "http://www.w3.org/2000/svg";
 const CSS = `
   .caracal-live .mix-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .mix-pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0.4rem 1rem }
@@ -34,20 +33,6 @@ const CSS = `
   .caracal-live .mix-key span::before { content: ""; display: inline-block; width: 11px; height: 11px; margin-right: 6px;
     box-sizing: border-box; background: var(--c); border: var(--e, none); }`;
 
-const said = (x) => x.toFixed(3).replace(/^-(?=0\.000$)/, "").replace("-", "−");
-
-function move(node, attributes) {
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-}
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
-}
-
 // The cells of diagonal k of a matrix of this length, as a path; those of a negative weight are hollow.
 function diagonal(k, length, hollow) {
   const hole = hollow ? "m0.25 0.25v0.5h0.5v-0.5z" : "";
@@ -62,17 +47,16 @@ export function toeplitzRow(g, t) {
 export function render({ model, el }) {
   const letters = model.get("letters"), length = letters.length;
   const attention = model.get("attention"), fourier = model.get("fourier");
-  const host = el.closest(".caracal-figure") ?? el;
   const all = (f) => letters.map((_, k) => f(k));
   const drawn = (k) => (letters[k] === " " ? "␣" : letters[k]);
   const quoted = (k) => `letter ${k} “${drawn(k)}”`;
   let head = 0, channel = 0, row = model.get("row"), column = model.get("column");
 
+  const host = begin(el, CSS, "mix",
+    "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
   // The text may hold anything: no script of the page shall read TeX into it or translate it.
-  el.classList.add("caracal-live", "tex2jax_ignore", "mathjax_ignore");
+  el.classList.add("tex2jax_ignore", "mathjax_ignore");
   el.translate = false;
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "mix-help" }, "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
   const pair = make(el, "div", { class: "mix-pair" });
   const [heads, channels] = [["attention", "head", attention], ["Fourier", "channel", fourier]].map(([name, part, frames]) => {
     const label = make(pair, "label", {}, name), select = make(label, "select", { "aria-label": `${name}: ${part}` });
@@ -94,10 +78,8 @@ export function render({ model, el }) {
     "fill-rule": "evenodd", style: "fill: var(--gate)" }));
 
   const sliders = make(el, "div", { class: "mix-sliders" });
-  const [rowLabel, columnLabel] = [0, 1].map(() => make(sliders, "label"));
-  const [rowName, columnName] = [rowLabel, columnLabel].map((label) => make(label, "span"));
-  const rows = make(rowLabel, "input", { type: "range", min: 0, max: length - 1, step: 1 });
-  const columns = make(columnLabel, "input", { type: "range", min: 0, max: length - 1, step: 1 });
+  const { caption: rowName, slider: rows } = slide(sliders, {}, 0, length - 1);
+  const { caption: columnName, slider: columns } = slide(sliders, {}, 0, length - 1);
   const lines = ["attention: weights of the row", "Fourier: weights of the row"].map((name) => {
     const room = make(el, "div", { class: "mix-room", style: `--letters: ${length}` });
     make(room, "p", { class: "mix-name" }, name);
@@ -108,25 +90,23 @@ export function render({ model, el }) {
       return { letter, bar };
     });
   });
-  const key = make(el, "div", { class: "mix-key" });
-  make(key, "span", { style: "--c: var(--ink)" }, "attention");
-  make(key, "span", { style: "--c: var(--gate)" }, "Fourier, positive");
-  make(key, "span", { style: "--c: var(--paper); --e: 2px solid var(--gate)" }, "Fourier, negative");
-  make(key, "span", { style: "--c: var(--paper); --e: 2px solid var(--content)" }, "picked content");
-  make(key, "span", { style: "--c: color-mix(in srgb, var(--gate) 24%, transparent)" }, "its gate");
+  legend(el, "mix-key", [["--c: var(--ink)", "attention"], ["--c: var(--gate)", "Fourier, positive"],
+    ["--c: var(--paper); --e: 2px solid var(--gate)", "Fourier, negative"],
+    ["--c: var(--paper); --e: 2px solid var(--content)", "picked content"],
+    ["--c: color-mix(in srgb, var(--gate) 24%, transparent)", "its gate"]]);
   const facts = make(el, "div", { class: "mix-facts", "aria-live": "polite" });
   const [byAttention, byFourier] = [make(facts, "p"), make(facts, "p")];
 
   function point(event, svg) {
     const box = svg.getBoundingClientRect();
     const [j, t] = [event.clientX - box.left, event.clientY - box.top].map(
-      (far) => Math.min(length - 1, Math.max(0, Math.floor((far / box.width) * length))));
+      (far) => clamp(Math.floor((far / box.width) * length), 0, length - 1));
     pick(t, j);
   }
   function pick(t, j) { [row, column] = [t, Math.min(t, j)]; update(); }
 
   function frames() {
-    const weights = attention[head].rows, g = fourier[channel].g, most = Math.max(1e-9, ...g.map(Math.abs));
+    const weights = attention[head].rows, g = fourier[channel].g, most = Math.max(1e-9, peak(g));
     entries.forEach((line, t) => line.forEach((node, j) => {
       if (node) node.setAttribute("fill-opacity", Math.sqrt(weights[t][j] / 1000).toFixed(3));
     }));
@@ -142,13 +122,13 @@ export function render({ model, el }) {
       move(spot, { cx: column + 0.5, cy: row + 0.5 });
     }
     [weights, mixed].forEach((numbers, kind) => {
-      const most = Math.max(1e-9, ...numbers.map(Math.abs));
+      const most = Math.max(1e-9, peak(numbers));
       lines[kind].forEach(({ letter, bar }, k) => {
-        const size = k <= row ? Math.abs(numbers[k]) / most : 0, minus = kind && numbers[k] < 0;
+        const size = k <= row ? Math.abs(numbers[k]) / most : 0, hollow = kind && numbers[k] < 0;
         letter.className = ["mix-letter", k > row && "mix-later", k === row && "mix-here", k === column && "mix-content",
           kind && k === gate && "mix-gate"].filter(Boolean).join(" ");
-        bar.style.cssText = `--h: ${(20 * size).toFixed(1)}px; --b: var(--${minus ? "paper" : kind ? "gate" : "ink"});` +
-          (minus && size > 0.05 ? "--e: 1.5px solid var(--gate)" : minus ? "--b: var(--gate)" : "");
+        bar.style.cssText = `--h: ${(20 * size).toFixed(1)}px; --b: var(--${hollow ? "paper" : kind ? "gate" : "ink"});` +
+          (hollow && size > 0.05 ? "--e: 1.5px solid var(--gate)" : hollow ? "--b: var(--gate)" : "");
       });
     });
     rowName.textContent = `row t = ${row}`;
@@ -157,8 +137,8 @@ export function render({ model, el }) {
     columns.value = column;
     rows.setAttribute("aria-valuetext", `row ${row}, output at ${quoted(row)}`);
     columns.setAttribute("aria-valuetext", `column ${column}, content of ${quoted(column)}`);
-    byAttention.textContent = `Attention: output ${row} gives the content of ${quoted(column)} the weight ${said(weights[column])}.`;
-    byFourier.textContent = `Fourier: it gives it ${said(mixed[column])}, which is g at lag ${row} − ${column} = ${gate}, ` +
+    byAttention.textContent = `Attention: output ${row} gives the content of ${quoted(column)} the weight ${said(weights[column], 3)}.`;
+    byFourier.textContent = `Fourier: it gives it ${said(mixed[column], 3)}, which is g at lag ${row} − ${column} = ${gate}, ` +
       `written by ${quoted(gate)}.`;
     Object.assign(host.dataset, { row, column, head, channel, gate, attention: weights[column], fourier: mixed[column],
       attentionRow: JSON.stringify(weights), fourierRow: JSON.stringify(mixed) });

@@ -2,10 +2,7 @@
 // The reader moves one bar; outputs before the poked token can move only through wrapped-around terms.
 // model: v, g (numbers, same length L), n (points at the start), stream, token, change (the first poke).
 
-const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 30, RIGHT = 4;            // margins of a panel, in pixels
-const STEP = 0.1, LEAP = 0.5;          // one press of an arrow key, of a page key
-const SNAP = 0.05;                     // grid of a dragged value
 const PACE = 70;                       // milliseconds in which a bar covers two thirds of its way
 const NAME = { v: "content v", g: "gate g", r: "output r", d: "change of r since before the poke" };
 const COLOUR = { v: "content", g: "gate", r: "result", d: "result" };
@@ -25,8 +22,6 @@ const CSS = `
   .caracal-live .poke-facts div { display: flex; flex-wrap: wrap; justify-content: space-between; column-gap: 1rem; }
   .caracal-live .poke-facts b { font-weight: 600; font-variant-numeric: tabular-nums; }`;
 
-const tidy = (x) => Math.round(x * 1000) / 1000;
-const peak = (values) => Math.max(0, ...values.map(Math.abs));
 const copy = (streams) => ({ v: [...streams.v], g: [...streams.g] });
 const niceLimit = (x) => [1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50].find((limit) => limit >= x) ?? Math.ceil(x);
 
@@ -43,18 +38,6 @@ export function circular(v, g, n) {
     }
   }
   return { causal, total, contaminated: wrapped.size };
-}
-
-function move(node, attributes) {
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-}
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
 }
 
 // One row of bars: title, zero line, scale, token numbers, a shaded past.
@@ -101,29 +84,21 @@ export function render({ model, el }) {
   const start = { v: model.get("v").map(tidy), g: model.get("g").map(tidy) }, length = start.v.length;
   const first = start[model.get("stream")][model.get("token")] + model.get("change");
   const limit = Math.max(2, Math.ceil(peak([...start.v, ...start.g, first])));
-  const clamp = (x) => Math.min(limit, Math.max(-limit, tidy(x)));
-  const calm = window.matchMedia("(prefers-reduced-motion: reduce)");
-  const host = el.closest(".caracal-figure") ?? el;
+  const bounded = (x) => clamp(tidy(x), -limit, limit);
+  const motion = new Motion(draw, PACE, 0.005);
   let now, before, n, stream, token;      // the streams as they stand, and as they were when a token was picked up
-  let goal, shown, reach, frame = 0, last = 0;   // what to draw, what is drawn on the way there
+  let reach;
 
-  el.classList.add("caracal-live");
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "poke-help" },
+  const host = begin(el, CSS, "poke",
     "Drag a blue or an orange bar. By keyboard: Tab to the bars, ← → choose a token, ↑ ↓ change it.");
   const inputs = make(el, "svg", { height: 266 });
-  const label = make(el, "label", { class: "poke-points" });
-  const caption = make(label, "span");
-  const slider = make(label, "input", { type: "range", min: length, max: 2 * length + 1, step: 1 });
+  const { caption, slider } = slide(el, { class: "poke-points" }, length, 2 * length + 1);
   const marks = make(el, "div", { class: "poke-marks", "aria-hidden": "true" });
-  const along = (points) => `calc(12px + (100% - 24px) * ${(points - length) / (length + 1)})`;
-  make(marks, "span", { style: `left: ${along(length)}` }, "L");
-  make(marks, "span", { style: `left: ${along(2 * length - 1)}` }, "2L − 1");
-  const key = make(el, "div", { class: "poke-key" });
-  make(key, "span", { style: "--c: var(--result)" }, "causal sum");
-  make(key, "span", { style: "--c: var(--wrapped)" }, "wrapped around");
-  make(key, "span", { style: "--c: var(--ink); --h: 3px" }, "what comes out");
-  make(key, "span", { style: "--c: var(--shade)" }, "before the poked token");
+  const share = (points) => (points - length) / (length + 1);
+  make(marks, "span", { style: `left: ${along(0)}` }, "L");
+  make(marks, "span", { style: `left: ${along(share(2 * length - 1))}` }, "2L − 1");
+  legend(el, "poke-key", [["--c: var(--result)", "causal sum"], ["--c: var(--wrapped)", "wrapped around"],
+    ["--c: var(--ink); --h: 3px", "what comes out"], ["--c: var(--shade)", "before the poked token"]]);
   const outputs = make(el, "svg", { height: 316 });
   const facts = make(el, "div", { class: "poke-facts", "aria-live": "polite" });
   const [points, count, past] = [0, 1, 2].map(() => {
@@ -151,29 +126,9 @@ export function render({ model, el }) {
       "aria-label": `${NAME[s]}, token ${t}`, "aria-valuemin": -limit, "aria-valuemax": limit, tabindex: -1 });
     node.ring = make(inputs, "rect", { class: "poke-ring", rx: 3 });
     node.addEventListener("focus", () => pick(s, t));
-    node.addEventListener("keydown", (event) => press(event, s, t));
-    node.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
-      node.focus({ preventScroll: true });
-      node.setPointerCapture(event.pointerId);
-      node.held = { y: event.clientY, value: now[s][t] };
-    });
-    node.addEventListener("pointermove", (event) => {
-      if (!node.held) return;
-      const moved = ((node.held.y - event.clientY) / (panels[s].height / 2)) * limit;
-      poke(Math.round((node.held.value + moved) / SNAP) * SNAP);
-    });
-    for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { node.held = null; });
+    raisable(node, t, { row: () => grips[s], value: () => now[s][t], change: poke,
+      pixels: panels[s].height / 2 / limit });
     return node;
-  }
-  function press(event, s, t) {
-    const raise = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: LEAP, PageDown: -LEAP }[event.key];
-    const go = { ArrowLeft: t - 1, ArrowRight: t + 1, Home: 0, End: length - 1 }[event.key];
-    if (raise === undefined && go === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();               // notebooks have shortcuts of their own on the arrow keys
-    if (raise !== undefined) poke(now[s][t] + raise);
-    else grips[s][Math.min(length - 1, Math.max(0, go))].focus();
   }
   function pick(s, t) {
     if (s === stream && t === token) return;
@@ -181,13 +136,13 @@ export function render({ model, el }) {
     update();
   }
   function poke(value) {
-    now[stream][token] = clamp(value);
+    now[stream][token] = bounded(value);
     update();
   }
   function restart() {
     [now, before, reach] = [copy(start), copy(start), { r: 1, d: 1 }];
     [n, stream, token] = [model.get("n"), model.get("stream"), model.get("token")];
-    now[stream][token] = clamp(first);
+    now[stream][token] = bounded(first);
     update();
   }
 
@@ -198,15 +153,13 @@ export function render({ model, el }) {
     const leak = peak(change.slice(0, token));
     reach.r = Math.max(reach.r, niceLimit(peak([...after.total, ...after.causal])));
     reach.d = Math.max(reach.d, niceLimit(peak([...change, ...kept])));
-    goal = { ...now, causal: after.causal, total: after.total, kept, change, reach: [reach.r, reach.d] };
+    const goal = { ...now, causal: after.causal, total: after.total, kept, change, reach: [reach.r, reach.d] };
     tell(after, leak);
     Object.assign(host.dataset, {
       n, stream, token, v: JSON.stringify(now.v), g: JSON.stringify(now.g), values: JSON.stringify(after.total),
       change: JSON.stringify(change), contaminated: after.contaminated, pastChange: leak,
     });
-    if (calm.matches || !shown) shown = structuredClone(goal);
-    draw();
-    frame ||= requestAnimationFrame(ease);
+    motion.to(goal);
   }
   function tell(after, leak) {
     const known = { [length]: "L", [2 * length - 1]: "2L − 1", [2 * length]: "2L", [2 * length + 1]: "2L + 1" };
@@ -221,28 +174,15 @@ export function render({ model, el }) {
     past.value.style.color = leak > 0 ? "var(--wrapped)" : "";
     slider.value = n;
     slider.setAttribute("aria-valuetext", text);
-    const safe = along(2 * length - 1.5);
-    slider.style.setProperty("--track", `linear-gradient(to right, var(--wrapped) ${safe}, var(--result) ${safe})`);
+    track(slider, share(2 * length - 1.5), "wrapped", "result");
     for (const s of ["v", "g"]) {
       const stop = s === stream ? token : Math.max(0, grips[s].findIndex((node) => node.tabIndex === 0));
       grips[s].forEach((node, t) => move(node, { tabindex: t === stop ? 0 : -1, "aria-valuenow": now[s][t],
         "aria-valuetext": `${now[s][t]}, before ${before[s][t]}` }));
     }
   }
-  function ease(time) {
-    const share = 1 - Math.exp(-Math.min(time - (last || time - 16), 50) / PACE);
-    let far = 0;
-    for (const [name, values] of Object.entries(goal)) {
-      shown[name] = shown[name].map((x, t) => x + (values[t] - x) * share);
-      far = Math.max(far, peak(values.map((x, t) => x - shown[name][t])));
-    }
-    last = time;
-    if (far < 0.005) [shown, last] = [structuredClone(goal), 0];
-    draw();
-    frame = last ? requestAnimationFrame(ease) : 0;
-  }
   function draw() {
-    const width = inputs.clientWidth || 600;
+    const width = inputs.clientWidth || 600, { shown } = motion;
     const limits = { v: limit, g: limit, r: shown.reach[0], d: shown.reach[1] };
     for (const [s, panel] of Object.entries(panels)) panel.layout(width, limits[s], token);
     for (const s of ["v", "g"]) {
@@ -267,9 +207,8 @@ export function render({ model, el }) {
   slider.addEventListener("input", () => { n = Number(slider.value); update(); });
   again.addEventListener("click", restart);
   restart();
-  const watch = new ResizeObserver(draw);
-  watch.observe(el);
-  return () => { watch.disconnect(); cancelAnimationFrame(frame); };
+  const end = follow(el, draw);
+  return () => { end(); motion.stop(); };
 }
 
 export default { render };

@@ -2,9 +2,8 @@
 // For the chosen point z it builds P(z) = even(z^2) + z odd(z^2), and P(-z) = even(z^2) - z odd(z^2) where -z is a point.
 // model: n, coefficients (real, lowest power first), degrees (angle of z^n), point (the chosen k), largest (n).
 
-const SVG = "http://www.w3.org/2000/svg";
 const CIRCLE = 1.4;                    // half the width of a panel with a circle of radius 1
-const STEP = 15;                       // degrees of z^n for one press of an arrow key, and grid of a drag
+const TURN = 15;                       // degrees of z^n for one press of an arrow key, and grid of a drag
 const CSS = `
   .caracal-live { --even: #56B4E9; --odd: #CC79A7; }   /* neither content nor gate: palette.others */
   .caracal-live .roots-help { margin: 0 0 0.5rem; color: var(--muted); }
@@ -29,24 +28,11 @@ const CSS = `
 const times = ([a, b], [c, d]) => [a * c - b * d, a * d + b * c];
 const plus = ([a, b], [c, d]) => [a + c, b + d];
 const turn = (angle) => [Math.cos(angle), Math.sin(angle)];
-const number = (x) => x.toFixed(2).replace(/^-(0\.00)$/, "$1").replace("-", "−");
-const complex = ([a, b]) => `${number(a)} ${b < -0.004 ? "−" : "+"} ${number(Math.abs(b))} i`;
+const complex = ([a, b]) => `${said(a)} ${b < -0.004 ? "−" : "+"} ${said(Math.abs(b))} i`;
 
 export const points = (n, degrees) => Array.from({ length: n }, (_, k) =>
   turn((degrees * Math.PI) / 180 / n - (2 * Math.PI * k) / n));
 export const horner = (coefficients, z) => coefficients.reduceRight((sum, c) => plus(times(sum, z), [c, 0]), [0, 0]);
-
-function move(node, attributes) {
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-}
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
-}
 
 function arrow([x1, y1], [x2, y2], head) {
   const length = Math.hypot(x2 - x1, y2 - y1), h = Math.min(head, length / 2), body = `M${x1} ${y1}L${x2} ${y2}`;
@@ -57,16 +43,14 @@ function arrow([x1, y1], [x2, y2], head) {
 
 export function render({ model, el }) {
   const coefficients = model.get("coefficients"), largest = model.get("largest");
-  const host = el.closest(".caracal-figure") ?? el;
   const split = [0, 1].map((rest) => coefficients.filter((_, k) => k % 2 === rest));
   const round = Array.from({ length: 181 }, (_, a) => turn((a * Math.PI) / 90));
   const curve = round.map((z) => horner(coefficients, z));                    // of P, once around the circle
   const most = Math.max(0.1, ...[...curve, ...round.map((z) => horner(split[0], z))].map((x) => Math.hypot(...x)));
   let n, degrees, k;                   // points, angle of z^n in degrees, the chosen point
 
-  el.classList.add("caracal-live");
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "roots-help" }, "Click a point to choose it, drag it to turn them all. By keyboard: Tab to a slider.");
+  const host = begin(el, CSS, "roots",
+    "Click a point to choose it, drag it to turn them all. By keyboard: Tab to a slider.");
   const panels = make(el, "div", { class: "roots-panels" });
   const [circle, squares, plane] = [0, 1, 2].map((which) => {
     const figure = make(panels, "div"), half = which < 2 ? CIRCLE : most * 1.12;
@@ -79,16 +63,11 @@ export function render({ model, el }) {
     return { title, svg, at, half, lines: make(svg, "g"), dots: make(svg, "g") };
   });
   make(circle.svg, "rect", { x: -100, y: -100, width: 200, height: 200, class: "turn", style: "fill: transparent" });
-  const key = make(el, "div", { class: "roots-key" });
-  make(key, "span", { style: "--c: var(--result)" }, "chosen point z, and −z");
-  make(key, "span", { style: "--c: var(--even)" }, "even(z²)");
-  make(key, "span", { style: "--c: var(--odd)" }, "± z odd(z²)");
+  legend(el, "roots-key", [["--c: var(--result)", "chosen point z, and −z"], ["--c: var(--even)", "even(z²)"],
+    ["--c: var(--odd)", "± z odd(z²)"]]);
   const sliders = make(el, "div", { class: "roots-sliders" });
-  const slide = (min, max, step) => {
-    const label = make(sliders, "label"), caption = make(label, "span");
-    return { caption, input: make(label, "input", { type: "range", min, max, step }) };
-  };
-  const count = slide(2, largest, 1), chosen = slide(0, 1, 1), angle = slide(0, 360 - STEP, STEP);
+  const count = slide(sliders, {}, 2, largest), chosen = slide(sliders, {}, 0, 1);
+  const angle = slide(sliders, {}, 0, 360 - TURN, TURN);
   const facts = make(el, "div", { class: "roots-facts", "aria-live": "polite" });
   const rows = ["power", "squares", "value", "other"].map(() => {
     const row = make(facts, "div");
@@ -118,11 +97,11 @@ export function render({ model, el }) {
     count.caption.textContent = `number of points N = ${n}`;
     chosen.caption.textContent = `chosen point k = ${k}`;
     angle.caption.textContent = `turn: zᴺ = ${power()}`;
-    move(chosen.input, { max: n - 1 });
+    move(chosen.slider, { max: n - 1 });
     for (const [control, value, words] of [[count, n, `${n} points`], [chosen, k, `point ${k}`],
       [angle, degrees, `z to the N is ${power()}`]]) {
-      control.input.value = value;
-      control.input.setAttribute("aria-valuetext", words);
+      control.slider.value = value;
+      control.slider.setAttribute("aria-valuetext", words);
     }
     const say = ([name, value], row) => {
       row.row.hidden = value === undefined;
@@ -184,29 +163,23 @@ export function render({ model, el }) {
     const share = ((degrees * Math.PI) / 180 / n - angle) * (n / (2 * Math.PI));
     return ((Math.round(share) % n) + n) % n;
   }
-  let held = null;
-  circle.svg.addEventListener("pointerdown", (event) => {
-    event.preventDefault();
-    circle.svg.setPointerCapture(event.pointerId);
-    held = { x: event.clientX, y: event.clientY, moved: false };
+  hold(circle.svg, (event) => {
     k = nearest(seen(event));
     update();
-  });
-  circle.svg.addEventListener("pointermove", (event) => {
-    if (!held) return;
+    return { x: event.clientX, y: event.clientY, moved: false };
+  }, (event, held) => {
     held.moved ||= Math.hypot(event.clientX - held.x, event.clientY - held.y) > 5;
     if (!held.moved) return;
     // The chosen point follows: its angle is degrees / n - 2 pi k / n, with degrees from 0 up to 360.
-    const steps = Math.round(((seen(event) * n * 180) / Math.PI) / STEP) * STEP;
+    const steps = Math.round(((seen(event) * n * 180) / Math.PI) / TURN) * TURN;
     degrees = ((steps % 360) + 360) % 360;
     k = ((Math.round((degrees - steps) / 360) % n) + n) % n;
     update();
   });
-  for (const end of ["pointerup", "pointercancel"]) circle.svg.addEventListener(end, () => { held = null; });
-  count.input.addEventListener("input", () => { n = Number(count.input.value); update(); });
-  chosen.input.addEventListener("input", () => { k = Number(chosen.input.value); update(); });
-  angle.input.addEventListener("input", () => { degrees = Number(angle.input.value); update(); });
-  for (const { input } of [count, chosen, angle]) input.addEventListener("keydown", (event) => event.stopPropagation());
+  count.slider.addEventListener("input", () => { n = Number(count.slider.value); update(); });
+  chosen.slider.addEventListener("input", () => { k = Number(chosen.slider.value); update(); });
+  angle.slider.addEventListener("input", () => { degrees = Number(angle.slider.value); update(); });
+  for (const { slider } of [count, chosen, angle]) slider.addEventListener("keydown", (event) => event.stopPropagation());
   again.addEventListener("click", restart);
   restart();
 }

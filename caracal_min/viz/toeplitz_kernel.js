@@ -2,8 +2,6 @@
 // and a row is the weighted sum r_t.  The reader drags the bars.
 // model: v, g (numbers, same length L), row, column (the entry that is picked at the start, column <= row).
 
-const SVG = "http://www.w3.org/2000/svg";
-const STEP = 0.1, LEAP = 0.5, SNAP = 0.05;   // one arrow key, one page key, the grid of a dragged value
 const SIDE = 22, RIGHT = 62, TOP = 64;       // margins of the matrix: row numbers, bars of r, bars of v
 const CSS = `
   .caracal-live .toe-help { margin: 0 0 0.6rem; color: var(--muted); }
@@ -33,38 +31,18 @@ const CSS = `
     text-decoration-color: var(--gate); text-decoration-thickness: 3px; text-underline-offset: 3px; }
   .caracal-live .toe-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; }`;
 
-const tidy = (x) => Math.round(x * 1000) / 1000 || 0;
-const low = (k) => `${k}`.replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
-const said = (x) => x.toFixed(2).replace(/^-(?=0\.00$)/, "").replace("-", "−");
-
 // r_t = sum over j <= t of v_j g_{t-j}.
 export function mixed(v, g) {
   return v.map((_, t) => v.slice(0, t + 1).reduce((sum, x, j) => sum + x * g[t - j], 0));
 }
 
-function move(node, attributes) {
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-}
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
-}
-
 export function render({ model, el }) {
   const v = model.get("v").map(tidy), first = model.get("g").map(tidy), length = v.length;
-  const limit = Math.max(2, Math.ceil(Math.max(...[...v, ...first].map(Math.abs))));
-  const clamp = (x) => Math.min(limit, Math.max(-limit, tidy(x)));
-  const host = el.closest(".caracal-figure") ?? el;
+  const limit = Math.max(2, Math.ceil(peak([...v, ...first])));
   const all = (f) => v.map((_, k) => f(k));
   let g, row, column, hover = null;      // the entry that is picked, and the one under the mouse
 
-  el.classList.add("caracal-live");
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "toe-help" },
+  const host = begin(el, CSS, "toe",
     "Drag an orange bar, or pick a square. By keyboard: Tab to the bars or the squares, then the arrow keys.");
   const parts = make(make(el, "div", { class: "toe-room" }), "div", { class: "toe-parts" });
   const [kernelBox, matrixBox, words] = ["kernel", "matrix", "words"].map((name) => make(parts, "div", { class: `toe-${name}` }));
@@ -96,9 +74,7 @@ export function render({ model, el }) {
   const picked = make(matrix, "rect", { class: "toe-still", style: "fill: none; stroke: var(--ink); stroke-width: 2.5", rx: 2 });
   const entries = all((t) => all((j) => (j <= t ? entry(t, j) : null)));
 
-  const label = make(words, "label", { class: "toe-row" });
-  const caption = make(label, "span");
-  const slider = make(label, "input", { type: "range", min: 0, max: length - 1, step: 1 });
+  const { caption, slider } = slide(words, { class: "toe-row" }, 0, length - 1);
   const facts = make(words, "div", { class: "toe-facts", "aria-live": "polite" });
   const what = make(facts, "p"), sum = make(facts, "p", { class: "toe-sum" });
   const buttons = make(words, "div", { class: "toe-buttons" });
@@ -110,28 +86,8 @@ export function render({ model, el }) {
       "aria-label": `kernel g, lag ${k}`, "aria-valuemin": -limit, "aria-valuemax": limit, y: 2, height: floor + 24 });
     node.ring = make(kernel, "rect", { class: "toe-ring", rx: 3, y: 2, height: floor + 24 });
     node.addEventListener("focus", () => pickLag(k));
-    node.addEventListener("keydown", (event) => {
-      const raise = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: LEAP, PageDown: -LEAP }[event.key];
-      const go = { ArrowLeft: k - 1, ArrowRight: k + 1, Home: 0, End: length - 1 }[event.key];
-      if (raise === undefined && go === undefined) return;
-      event.preventDefault();
-      event.stopPropagation();           // notebooks have shortcuts of their own on the arrow keys
-      if (raise !== undefined) set(k, g[k] + raise);
-      else grips[Math.min(length - 1, Math.max(0, go))].focus();
-    });
-    node.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
-      node.focus({ preventScroll: true });
-      pickLag(k);
-      node.setPointerCapture(event.pointerId);
-      node.held = { y: event.clientY, value: g[k] };
-    });
-    node.addEventListener("pointermove", (event) => {
-      if (!node.held) return;
-      const moved = ((node.held.y - event.clientY) / reach) * limit;
-      set(k, Math.round((node.held.value + moved) / SNAP) * SNAP);
-    });
-    for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { node.held = null; });
+    raisable(node, k, { row: () => grips, value: () => g[k], change: (value) => set(k, value), pixels: reach / limit });
+    node.addEventListener("pointerdown", () => pickLag(k));      // in focus already, it may not be the one picked
     return node;
   }
   function entry(t, j) {
@@ -142,20 +98,17 @@ export function render({ model, el }) {
       if (event.pointerType === "mouse" && !event.buttons) { hover = [t, j]; update(); }
     });
     node.addEventListener("pointerleave", () => { if (hover) { hover = null; update(); } });
-    node.addEventListener("keydown", (event) => {
-      const go = { ArrowUp: [t - 1, j], ArrowDown: [t + 1, j], ArrowLeft: [t, j - 1], ArrowRight: [t, j + 1],
-        Home: [t, 0], End: [t, t] }[event.key];
-      if (!go) return;
-      event.preventDefault();
-      event.stopPropagation();
-      const [nextRow, nextColumn] = go.map((x) => Math.min(length - 1, Math.max(0, x)));
+    const go = (...to) => () => {
+      const [nextRow, nextColumn] = to.map((x) => clamp(x, 0, length - 1));
       entries[nextRow][Math.min(nextRow, nextColumn)].focus();
-    });
+    };
+    listen(node, { ArrowUp: go(t - 1, j), ArrowDown: go(t + 1, j), ArrowLeft: go(t, j - 1), ArrowRight: go(t, j + 1),
+      Home: go(t, 0), End: go(t, t) });
     return node;
   }
   function pick(t, j) { [row, column, hover] = [t, j, null]; update(); }
   function pickLag(k) { row = Math.max(row, k); pick(row, row - k); }
-  function set(k, value) { g[k] = clamp(value); update(); }
+  function set(k, value) { g[k] = clamp(tidy(value), -limit, limit); update(); }
   function restart() {
     g = [...first];
     pick(model.get("row"), model.get("column"));
@@ -166,13 +119,13 @@ export function render({ model, el }) {
     caption.textContent = `row t = ${t}`;
     slider.value = t;
     slider.setAttribute("aria-valuetext", `row ${t}, r = ${said(r[t])}`);
-    what.textContent = `A[${t}, ${j}] = g${low(k)} = ${said(g[k])}, the weight at lag ${k}. It stands in ` +
+    what.textContent = `A[${t}, ${j}] = g${below(k)} = ${said(g[k])}, the weight at lag ${k}. It stands in ` +
       `${length - k} ${length - k === 1 ? "place" : "places"}.`;
     sum.textContent = "";
-    make(sum, "b", {}, `r${low(t)} = ${said(r[t])}`);
+    make(sum, "b", {}, `r${below(t)} = ${said(r[t])}`);
     for (let i = 0; i <= t; i++) {
       sum.append(i ? " + " : " = ");
-      make(sum, "span", i === j ? { class: "toe-term" } : {}, `v${low(i)}g${low(t - i)}`);
+      make(sum, "span", i === j ? { class: "toe-term" } : {}, `v${below(i)}g${below(t - i)}`);
     }
     only.textContent = `Keep only lag ${k}`;
     grips.forEach((node, i) => move(node, { tabindex: i === k ? 0 : -1, "aria-valuenow": g[i], "aria-valuetext": said(g[i]) }));
@@ -206,7 +159,7 @@ export function render({ model, el }) {
       move(node, { x: x(b) + (cell - side) / 2, y: top(a) + (cell - side) / 2, width: side, height: side, style: sign(g[a - b], side) });
       move(entries[a][b], { x: x(b), y: top(a), width: cell, height: cell });
     }));
-    const most = Math.max(1, ...v.map(Math.abs)), far = Math.max(2, ...r.map(Math.abs)), half = RIGHT / 2 - 5;
+    const most = Math.max(1, peak(v)), far = Math.max(2, peak(r)), half = RIGHT / 2 - 5;
     const rise = 18, middle = 22, centre = right + 10 + half;
     move(vAxis, { x1: x(0), x2: right, y1: middle, y2: middle });
     move(rAxis, { x1: centre, x2: centre, y1: top(0), y2: top(length) });
@@ -231,9 +184,7 @@ export function render({ model, el }) {
   only.addEventListener("click", () => { const k = row - column; g = all((i) => (i === k ? 1 : 0)); update(); });
   again.addEventListener("click", restart);
   restart();
-  const watch = new ResizeObserver(() => update());
-  watch.observe(el);
-  return () => watch.disconnect();
+  return follow(el, update);
 }
 
 export default { render };

@@ -3,7 +3,6 @@
 // baselines ({name, loss, label: height of the name}), samples ({step, text, at: the point that is quoted,
 // measured, said}), prompt, unit, last (step), x_ticks, y_ticks ([value, name] pairs), plot_height.
 
-const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 38, RIGHT = 12, TOP = 30, BOTTOM = 38;   // margins of the plot, in pixels
 const CSS = `
   .caracal-live { --mark: #CC79A7; }
@@ -31,18 +30,6 @@ const DOTS = "stroke: var(--ink); stroke-width: 6";
 const RULE = "stroke: var(--muted); stroke-width: 1.5; stroke-dasharray: 6 4";
 const MARK = "stroke: var(--mark); stroke-width: 3";
 
-function move(node, attributes) {
-  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-}
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
-}
-
 function entry(key, name, ...strokes) {
   const line = make(key, "span"), drawing = make(line, "svg", { viewBox: "0 0 24 12", "aria-hidden": "true" });
   for (const [d, style] of strokes) make(drawing, "path", { d, style, "stroke-linecap": "round" });
@@ -53,20 +40,18 @@ export function render({ model, el }) {
   const get = (name) => model.get(name);
   const samples = get("samples"), prompt = get("prompt"), height = get("plot_height");
   const [low, high] = [get("y_ticks")[0][0], get("y_ticks").at(-1)[0]];
-  const host = el.closest(".caracal-figure") ?? el;
   const floor = TOP + height;
   let seen = -1, width = 0, chosen = 0;   // the width of the plot on the page, and the one drawn at
   const x = (step) => LEFT + (step / get("last")) * (width - LEFT - RIGHT);
   const y = (loss) => TOP + ((high - Math.min(loss, high)) / (high - low)) * height;
   const name = (step) => (step ? `step ${step.toLocaleString("en")}` : "before training");
 
-  // Sample texts may hold anything: no script of the page shall read TeX into them or translate them.
-  el.classList.add("caracal-live", "tex2jax_ignore", "mathjax_ignore");
-  el.translate = false;
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "run-help" }, samples.length > 1
+  const host = begin(el, CSS, "run", samples.length > 1
     ? "Move the slider: below it stands what the model wrote at that point of its training."
     : "Below the curves stands what the model wrote at one point of its training.");
+  // Sample texts may hold anything: no script of the page shall read TeX into them or translate them.
+  el.classList.add("tex2jax_ignore", "mathjax_ignore");
+  el.translate = false;
   const plot = make(el, "svg", { class: "run-plot", height: floor + BOTTOM, "aria-hidden": "true" });
   make(plot, "text", { x: 0, y: 14 }, `loss, ${get("unit")}`);
   const yTicks = get("y_ticks").map(([value, text]) => ({
@@ -92,7 +77,7 @@ export function render({ model, el }) {
   const slider = make(el, "input", { type: "range", min: 0, max: samples.length - 1, step: 1, value: 0,
     "aria-label": "training step of the text" });
   slider.hidden = samples.length < 2;
-  const said = make(el, "p", { class: "run-said", "aria-live": "polite" });
+  const line = make(el, "p", { class: "run-said", "aria-live": "polite" });
   const text = make(el, "div", { class: "run-text", dir: "ltr" });
   const measure = make(make(el, "div", { class: "run-measure", "aria-hidden": "true" }), "p", { class: "run-said" });
 
@@ -105,12 +90,12 @@ export function render({ model, el }) {
   }
   // Give the line and the window the height of their longest text, so that the page stands still as they change.
   function reserve() {
-    const highest = new Map([[said, 0], [text, 0]]);
+    const highest = new Map([[line, 0], [text, 0]]);
     for (const node of highest.keys()) node.style.minHeight = "";
     samples.forEach((sample, k) => {
       write(k);
       measure.textContent = sample.said;
-      for (const [node, like] of [[said, measure], [text, text]]) {
+      for (const [node, like] of [[line, measure], [text, text]]) {
         highest.set(node, Math.max(highest.get(node), like.getBoundingClientRect().height));
       }
     });
@@ -122,7 +107,7 @@ export function render({ model, el }) {
     const { step, at, measured, said: words } = samples[k];
     write(k);
     text.scrollTop = 0;
-    if (said.textContent !== words) said.textContent = words;
+    if (line.textContent !== words) line.textContent = words;
     slider.value = k;
     slider.setAttribute("aria-valuetext", name(step));
     Object.assign(host.dataset, { step, loss: at[1] });
@@ -150,7 +135,7 @@ export function render({ model, el }) {
     move(training, { d: curve(get("training")) });
     move(validation, { d: curve(get("validation")) });
     move(dots, { d: get("validation").map(([s, l]) => `M${x(s)} ${y(l)}h0`).join("") });
-    dots.style.strokeWidth = Math.min(6, Math.max(2, (0.6 * (right - LEFT)) / get("validation").length));
+    dots.style.strokeWidth = clamp((0.6 * (right - LEFT)) / get("validation").length, 2, 6);
     get("baselines").forEach(({ loss }, k) => {
       move(rules[k], { d: `M${LEFT} ${y(loss)}H${right}` });
       move(names[k], { x: right - 6 });
@@ -171,9 +156,7 @@ export function render({ model, el }) {
     turn(far.indexOf(Math.min(...far)));
   });
   draw();
-  const watch = new ResizeObserver(draw);
-  watch.observe(el);
-  return () => watch.disconnect();
+  return follow(el, draw);
 }
 
 export default { render };

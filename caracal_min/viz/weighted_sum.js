@@ -3,9 +3,8 @@
 // data move with it, and outputs that see the future answer.  Marks of the future are vermillion.
 // model: words, x (one number each), mixer, masked, row, token (what the start shows).
 
-const SVG = "http://www.w3.org/2000/svg";
 const LEFT = 50, RIGHT = 4;            // margins of every panel, in pixels: all share their columns
-const STEP = 0.1, LEAP = 0.5, SNAP = 0.05, LIMIT = 2;   // an arrow key, a page key, grid of a drag, largest value
+const LIMIT = 2;                       // largest value
 const MOVED = 1e-9;                    // smaller changes are rounding
 const MIXERS = { average: "average", attention: "attention", dft: "DFT, real part" };
 const CSS = `
@@ -33,10 +32,7 @@ const CSS = `
   .caracal-live .sum-facts div { display: flex; justify-content: space-between; column-gap: 1rem; }
   .caracal-live .sum-facts b { font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }`;
 
-const tidy = (x) => Math.round(x * 1000) / 1000;
-const short = (x) => (Math.abs(x) < 0.005 ? "0" : x.toFixed(2).replace("-", "−"));
-const peak = (values) => Math.max(0, ...values.map(Math.abs));
-const below = (t) => [...`${t}`].map((digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]).join("");
+const short = (x) => (Math.abs(x) < 0.005 ? "0" : said(x));
 const niceLimit = (x) => [1, 2, 3, 4, 6, 8, 12].find((limit) => limit >= x) ?? Math.ceil(x);
 const far = (a, b) => Math.abs(a - b) > MOVED;
 const count = (flags) => flags.filter(Boolean).length;
@@ -58,16 +54,6 @@ export function weightsOf(mixer, masked, x) {
 export function outputsOf(weights, x) {
   const sum = (row, last) => row.reduce((total, weight, j) => total + (j <= last ? weight * x[j] : 0), 0);
   return { past: weights.map((row, t) => sum(row, t)), total: weights.map((row) => sum(row, x.length)) };
-}
-
-const move = (node, attributes) => Object.entries(attributes).forEach(([key, value]) => node.setAttribute(key, value));
-
-function make(parent, name, attributes = {}, text = "") {
-  const drawing = name === "svg" || parent.namespaceURI === SVG;
-  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
-  move(node, attributes);
-  node.textContent = text;
-  return parent.appendChild(node);
 }
 
 const fill = (colour) => `fill: var(--${colour})`;
@@ -94,7 +80,7 @@ class Panel {
   layout(width, low, high, chosen) {
     Object.assign(this, { pitch: (width - LEFT - RIGHT) / this.length, low, high });
     move(this.zero, { x2: width - RIGHT, y1: this.y(0), y2: this.y(0) });
-    [high, low].forEach((end, k) => { this.ends[k].textContent = `${end}`.replace("-", "−"); });
+    [high, low].forEach((end, k) => { this.ends[k].textContent = minus(end); });
     this.shade.style.display = chosen === null ? "none" : "";
     if (chosen !== null) move(this.shade, { x: LEFT + this.pitch * chosen, width: this.pitch });
   }
@@ -112,13 +98,9 @@ class Panel {
 
 export function render({ model, el }) {
   const words = model.get("words"), start = model.get("x").map(tidy), length = start.length;
-  const host = el.closest(".caracal-figure") ?? el;
-  const clamp = (t) => Math.min(length - 1, Math.max(0, t));
   let mixer, masked, row, token, now, before;      // x as it stands, and as it was when a token was picked up
 
-  el.classList.add("caracal-live");
-  make(el, "style", {}, CSS);
-  make(el, "p", { class: "sum-help" },
+  const host = begin(el, CSS, "sum",
     "Pick a mixer and an output, drag a blue bar. By keyboard: Tab to the bars, ←\u00a0→ choose, ↑\u00a0↓ change it.");
   const controls = make(el, "div", { class: "sum-controls" });
   const mixers = make(controls, "fieldset", { class: "sum-mixers" });
@@ -133,8 +115,7 @@ export function render({ model, el }) {
   });
   const mask = make(controls, "label", { class: "sum-mask" }), box = make(mask, "input", { type: "checkbox" });
   make(mask, "span", {}, "causal mask");
-  const label = make(el, "label", { class: "sum-row" }), caption = make(label, "span");
-  const slider = make(label, "input", { type: "range", min: 0, max: length - 1, step: 1 });
+  const { caption, slider } = slide(el, { class: "sum-row" }, 0, length - 1);
 
   const square = make(el, "svg"), panels = make(el, "svg", { height: 404 });
   make(square, "text", { x: 0, y: 13, style: "font-weight: 600" }, "the matrix A, one row for each output");
@@ -154,11 +135,9 @@ export function render({ model, el }) {
   };
   const chooser = make(panels, "rect", { class: "sum-pick" });
   const grips = start.map((_, j) => grip(j));
-  const key = make(el, "div", { class: "sum-key" });
-  for (const [style, text] of [["--c: var(--wrapped)", "from the future"],
+  legend(el, "sum-key", [["--c: var(--wrapped)", "from the future"],
     ["--c: none; --edge: inset 0 0 0 1.6px var(--ink)", "hollow: negative"],
-    ["--c: var(--ink); --h: 3px", "the output"], ["--c: var(--muted); --h: 2px", "before you dragged"],
-  ]) make(key, "span", { style }, text);
+    ["--c: var(--ink); --h: 3px", "the output"], ["--c: var(--muted); --h: 2px", "before you dragged"]]);
   const facts = make(el, "div", { class: "sum-facts", "aria-live": "polite" });
   const entries = [0, 1, 2, 3].map(() => make(facts, "div"));
   make(el, "button", { type: "button" }, "Start again").addEventListener("click", restart);
@@ -168,39 +147,19 @@ export function render({ model, el }) {
       "aria-label": `content of token ${j}, ${words[j]}`, "aria-valuemin": -LIMIT, "aria-valuemax": LIMIT });
     node.ring = make(panels, "rect", { class: "sum-ring", rx: 3 });
     node.addEventListener("focus", () => pick(j));
-    node.addEventListener("keydown", (event) => press(event, j));
-    node.addEventListener("pointerdown", (event) => {
-      event.preventDefault();
-      node.focus({ preventScroll: true });
-      node.setPointerCapture(event.pointerId);
-      node.held = { y: event.clientY, value: now[j] };
-    });
-    node.addEventListener("pointermove", (event) => {
-      const moved = node.held && ((node.held.y - event.clientY) / content.height) * 2 * LIMIT;
-      if (node.held) poke(Math.round((node.held.value + moved) / SNAP) * SNAP);
-    });
-    node.addEventListener("lostpointercapture", () => { node.held = null; });
+    raisable(node, j, { row: () => grips, value: () => now[j], change: poke, pixels: content.height / (2 * LIMIT) });
     return node;
-  }
-  function press(event, j) {
-    const raise = { ArrowUp: STEP, ArrowDown: -STEP, PageUp: LEAP, PageDown: -LEAP }[event.key];
-    const go = { ArrowLeft: j - 1, ArrowRight: j + 1, Home: 0, End: length - 1 }[event.key];
-    if (raise === undefined && go === undefined) return;
-    event.preventDefault();
-    event.stopPropagation();               // notebooks have shortcuts of their own on the arrow keys
-    if (raise !== undefined) poke(now[j] + raise);
-    else grips[clamp(go)].focus();
   }
   function pick(j) {
     if (j !== token) [before, token] = [[...now], j];
     update();
   }
   function poke(value) {
-    now[token] = Math.min(LIMIT, Math.max(-LIMIT, tidy(value)));
+    now[token] = clamp(tidy(value), -LIMIT, LIMIT);
     update();
   }
   function choose(t) {
-    row = clamp(Math.floor(t));
+    row = clamp(Math.floor(t), 0, length - 1);
     update();
   }
   function choosing(area, place) {
@@ -291,9 +250,7 @@ export function render({ model, el }) {
   choosing(picker, (event, area) => (event.clientY - area.top) / area.height);
   choosing(chooser, (event, area) => (event.clientX - area.left) / area.width);
   restart();
-  const watch = new ResizeObserver(update);
-  watch.observe(el);
-  return () => watch.disconnect();
+  return follow(el, update);
 }
 
 export default { render };

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 import torch
@@ -16,6 +17,9 @@ from caracal_min.convolution import causal_conv_direct, circular_conv
 V = torch.tensor([1.0, -0.5, 0.25, 2.0])
 G = torch.tensor([0.5, 1.0, -1.0, 0.3])
 SVG = '<svg xmlns="http://www.w3.org/2000/svg"/>'
+SOURCES = {path.stem: path.read_text(encoding="utf-8") for path in Path(viz.__file__).parent.glob("*.js")}
+DRAWING = SOURCES.pop("drawing")
+SHARED = re.findall(r"^(?:const|function|class) (\w+)", DRAWING, re.M)
 
 
 class Elements(HTMLParser):
@@ -130,6 +134,34 @@ def test_widget_carries_the_same_module_and_data():
     assert set(figure.model) <= set(widget.trait_names(sync=True))
 
 
+def test_a_page_and_a_widget_run_the_same_script_with_what_figures_share_once():
+    pytest.importorskip("anywidget")
+    figure = viz.poke(V, G)
+    script = DRAWING + "\n" + SOURCES["poke"]
+    assert str(figure.widget()._esm) == script
+    assert Elements(figure.to_html()).scripts[0].startswith(f"\n{script}\n")
+
+
+@pytest.mark.parametrize("module", SOURCES)
+def test_no_figure_defines_again_what_drawing_defines(module):
+    source = re.sub(r"//.*", "", SOURCES[module])
+    defined = r"\b(function|class|const|let|var) {0}\b|[,(] *{0} = |[\[{{,] *{0}[,\]}}]+ = "
+    assert [name for name in SHARED if re.search(defined.format(name), source)] == []
+    assert "createElementNS" not in source
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_drawing_holds_only_what_two_figures_use_or_it_needs_itself(name):
+    used = [module for module, source in SOURCES.items() if re.search(rf"\b{name}\b", source)]
+    assert len(used) > 1 or len(re.findall(rf"\b{name}\b", DRAWING)) > 1
+
+
+def test_the_id_follows_what_figures_share(monkeypatch):
+    figure = viz.poke(V, G)
+    monkeypatch.setattr("caracal_min.viz.figure._SHARED", "roots")
+    assert viz.poke(V, G).id != figure.id
+
+
 def test_widget_without_anywidget_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "anywidget", None)
     with pytest.raises(ImportError, match="pip install anywidget"):
@@ -159,7 +191,8 @@ def test_style_sets_the_palette_and_repeats_its_files():
 
 
 @pytest.mark.parametrize("given, message", [
-    ({"module": "pokes"}, "no figure module 'pokes'; there are: .*poke"),
+    ({"module": "pokes"}, "no figure module 'pokes'; there are: antidiagonals, clock, mixing_matrices, poke"),
+    ({"module": "drawing"}, "no figure module 'drawing'; there are"),
     ({"alt": " "}, "say in words"),
     ({"still": "<p>no image</p>"}, "give SVG text"),
     ({"still": b"GIF89a"}, "give SVG text"),

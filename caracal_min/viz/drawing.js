@@ -1,0 +1,122 @@
+// What the figures share: elements, numbers in words, sliders, and bars that a reader moves.
+// `Figure` puts this file in front of every figure's own module, so that no figure imports anything.
+
+const SVG = "http://www.w3.org/2000/svg";
+const STEP = 0.1;                      // one press of an arrow key
+const LEAP = 0.5;                      // one press of a page key
+const SNAP = 0.05;                     // grid of a dragged value
+
+const tidy = (x) => Math.round(x * 1000) / 1000 || 0;
+const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
+const peak = (values) => Math.max(0, ...values.map(Math.abs));
+const minus = (x) => `${x}`.replace("-", "−");
+const said = (x, digits = 2) => minus(x.toFixed(digits).replace(/^-(?=[0.]*$)/, ""));
+const below = (x) => `${x}`.replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
+
+function move(node, attributes) {
+  for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+}
+
+function make(parent, name, attributes = {}, text = "") {
+  const drawing = name === "svg" || parent.namespaceURI === SVG;
+  const node = drawing ? document.createElementNS(SVG, name) : document.createElement(name);
+  move(node, attributes);
+  node.textContent = text;
+  return parent.appendChild(node);
+}
+
+// Begin a figure in `el` with its style and a line of help; return its host, whose data say what the figure shows.
+function begin(el, css, name, help) {
+  el.classList.add("caracal-live");
+  make(el, "style", {}, css);
+  make(el, "p", { class: `${name}-help` }, help);
+  return el.closest(".caracal-figure") ?? el;
+}
+
+// What the colours stand for: pairs of a style, such as "--c: var(--ink)", and words.
+function legend(parent, name, entries) {
+  const key = make(parent, "div", { class: name });
+  for (const [style, text] of entries) make(key, "span", { style }, text);
+}
+
+// A slider under its caption.
+function slide(parent, attributes, min, max, step = 1) {
+  const label = make(parent, "label", attributes), caption = make(label, "span");
+  return { caption, slider: make(label, "input", { type: "range", min, max, step }) };
+}
+
+// The place of the thumb at a share of a slider, in CSS; a track that is coloured up to there and from there on.
+const along = (share) => `calc(12px + (100% - 24px) * ${share})`;
+function track(slider, share, before, after) {
+  slider.style.setProperty("--track", "linear-gradient(to right, "
+    + `var(--${before}) ${along(share)}, var(--${after}) ${along(share)})`);
+}
+
+function listen(node, keys) {
+  node.addEventListener("keydown", (event) => {
+    if (!keys[event.key]) return;
+    event.preventDefault();
+    event.stopPropagation();             // notebooks have shortcuts of their own on the arrow keys
+    keys[event.key]();
+  });
+}
+
+// What a pointer does between going down, where `start` says what is held, and up.
+function hold(node, start, during) {
+  let held = null;
+  node.addEventListener("pointerdown", (event) => {
+    event.preventDefault();
+    node.focus({ preventScroll: true });
+    node.setPointerCapture(event.pointerId);
+    held = start(event);
+  });
+  node.addEventListener("pointermove", (event) => { if (held) during(event, held); });
+  for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { held = null; });
+}
+
+// Entry k of a row: dragged up and down, `pixels` for a unit, or changed with ↑ ↓; ← → go to its neighbours.
+function raisable(node, k, { row, value, change, pixels, step = STEP, leap = LEAP, snap = SNAP }) {
+  hold(node, (event) => ({ y: event.clientY, value: value() }), (event, held) => {
+    change(Math.round((held.value + (held.y - event.clientY) / pixels) / snap) * snap);
+  });
+  const raise = (by) => () => change(value() + by);
+  const go = (to) => () => { const nodes = row(); nodes[clamp(to, 0, nodes.length - 1)].focus(); };
+  listen(node, { ArrowUp: raise(step), ArrowDown: raise(-step), PageUp: raise(leap), PageDown: raise(-leap),
+    ArrowLeft: go(k - 1), ArrowRight: go(k + 1), Home: go(0), End: go(Infinity) });
+}
+
+// Lists of numbers on their way to a goal, two thirds of it in `pace` milliseconds and at the end when all are
+// `near`; a reader who wants less motion sees the goal at once.
+class Motion {
+  constructor(draw, pace, near) {
+    Object.assign(this, { draw, pace, near, shown: null, frame: 0, last: 0 });
+    this.calm = window.matchMedia("(prefers-reduced-motion: reduce)");
+  }
+  to(goal) {
+    this.goal = goal;
+    if (this.calm.matches || !this.shown) this.shown = structuredClone(goal);
+    this.draw();
+    this.next();
+  }
+  next() { this.frame ||= requestAnimationFrame((time) => this.ease(time)); }
+  ease(time) {
+    const share = 1 - Math.exp(-Math.min(time - (this.last || time - 16), 50) / this.pace);
+    let far = 0;
+    for (const [name, values] of Object.entries(this.goal)) {
+      this.shown[name] = this.shown[name].map((x, k) => x + (values[k] - x) * share);
+      far = Math.max(far, peak(values.map((x, k) => x - this.shown[name][k])));
+    }
+    [this.last, this.frame] = [time, 0];
+    if (far < this.near) [this.shown, this.last] = [structuredClone(this.goal), 0];
+    this.draw();
+    if (this.last) this.next();
+  }
+  stop() { cancelAnimationFrame(this.frame); }
+}
+
+// Draw again whenever the width changes; return what ends that.
+function follow(el, draw) {
+  const watch = new ResizeObserver(() => draw());
+  watch.observe(el);
+  return () => watch.disconnect();
+}
