@@ -4,6 +4,8 @@ import shutil
 
 import pytest
 
+pytest.register_assert_rewrite("exercise_answers")
+
 
 @pytest.fixture
 def gpt2(shared_data, tmp_path, monkeypatch):
