@@ -1,4 +1,4 @@
-"""A browser that is installed, the pages that were built, and a server on this machine that serves them."""
+"""A browser that is installed, pages with figures, the pages that were built, and a server that serves them."""
 
 import functools
 import http.server
@@ -8,6 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
+from figure_pages import PAGE, luminance, write_page
+
+from caracal_min.viz import Figure
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MAC_BROWSER = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -41,16 +44,11 @@ def browser(report_missing):
 
 
 @pytest.fixture
-def page(browser):
-    """An empty page in a profile of its own."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    yield context.new_page()
-    context.close()
-
-
-@pytest.fixture
 def open_figure(browser):
-    """A function that opens a page with a figure on a phone; the page must load nothing and report no error."""
+    """A function that opens a page with figures on a phone, where they take the place of their stills.
+
+    The page must load nothing and report no error.
+    """
     contexts, problems, requests = [], [], []
 
     def start(address: str, *, scripts: bool = True, **options):
@@ -63,12 +61,88 @@ def open_figure(browser):
         page.goto(address)
         if scripts:
             page.wait_for_selector(".caracal-figure[data-ready]")
+            assert not page.locator(".caracal-still:visible").count()
         return page
 
     yield start
     for context in contexts:
         context.close()
     assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
+
+
+@pytest.fixture
+def show(open_figure, tmp_path):
+    """A function that writes figures to a page and opens it."""
+
+    def start(*figures, theme: str = "", **options):
+        body = "".join(figure.to_html() for figure in figures)
+        return open_figure(write_page(tmp_path, body, theme), **options)
+
+    return start
+
+
+@pytest.fixture(scope="module")
+def address(request, tmp_path_factory) -> str:
+    """The address of a page with the figure that a module of tests names FIGURE."""
+    return write_page(tmp_path_factory.mktemp("figure"), request.module.FIGURE.to_html())
+
+
+@pytest.fixture
+def page(request, browser):
+    """That page, on a phone; an empty page on a desk for a module without such a FIGURE."""
+    if isinstance(getattr(request.module, "FIGURE", None), Figure):
+        yield request.getfixturevalue("open_figure")(request.getfixturevalue("address"))
+    else:
+        context = browser.new_context(viewport={"width": 1440, "height": 900})
+        yield context.new_page()
+        context.close()
+
+
+@pytest.fixture
+def still(open_figure, address):
+    """The image that stands on that page for readers without scripts: it is shown, and nothing else is."""
+    page = open_figure(address, scripts=False)
+    image = page.get_by_role("img")
+    assert image.is_visible() and 250 < image.bounding_box()["width"] <= 360
+    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0  # valid SVG
+    assert page.locator("[role=slider], input, select").count() == 0
+    assert page.locator(".caracal-live").bounding_box() is None
+    return image
+
+
+@pytest.fixture(params=[(theme, scheme) for theme in ("", "dark", "light") for scheme in ("light", "dark")],
+                ids=lambda pair: f"{pair[0] or 'no theme'}, {pair[1]} system")
+def show_themed(request, show):
+    """A function that opens a figure in one of the themes and returns the page and the colour of its paper."""
+    theme, scheme = request.param
+
+    def start(figure):
+        page = show(figure, theme=theme and f'data-theme="{theme}"', color_scheme=scheme)
+        paper = page.eval_on_selector(".caracal-live", "live => getComputedStyle(live).backgroundColor")
+        assert (luminance(paper) < 0.1) == ((theme or scheme) == "dark")
+        return page, paper
+
+    return start
+
+
+@pytest.fixture
+def framed_twins(browser, tmp_path):
+    """A function that shows a figure twice in a sandboxed frame, which has an opaque origin, as in Colab."""
+    contexts = []
+
+    def start(figure):
+        inner = PAGE.format(theme="", body=2 * figure.to_html()).replace("&", "&amp;").replace('"', "&quot;")
+        contexts.append(browser.new_context())
+        page = contexts[-1].new_page()
+        page.goto(write_page(tmp_path, f'<iframe sandbox="allow-scripts" width="700" height="2400" srcdoc="{inner}">'
+                                       "</iframe>"))
+        frame = page.frame_locator("iframe")
+        frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
+        return frame
+
+    yield start
+    for context in contexts:
+        context.close()
 
 
 @pytest.fixture(scope="session")

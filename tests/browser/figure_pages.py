@@ -1,6 +1,9 @@
-"""A page that holds nothing but a figure, as a file, and the contrast of its colours."""
+"""A page that holds nothing but a figure, as a file, what it shows, and the contrast of its colours."""
 
+import json
 from pathlib import Path
+
+import torch
 
 PAGE = ('<!doctype html><html lang="en"{theme}><meta charset="utf-8"><title>a figure</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><body>{body}</body></html>')
@@ -11,6 +14,57 @@ def write_page(folder: Path, body: str, theme: str = "") -> str:
     path = folder / "figure.html"
     path.write_text(PAGE.format(theme=theme and f" {theme}", body=body), encoding="utf-8")
     return path.as_uri()
+
+
+def data(page, number: int = 0) -> dict:
+    """Return what a figure of a page, or of a frame, says that it shows; what is no JSON stays text."""
+    raw = page.locator(".caracal-figure").nth(number).evaluate("host => ({...host.dataset})")
+    return {key: _parsed(value) for key, value in raw.items()}
+
+
+def _parsed(text: str):
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def page_width(page) -> int:
+    """Return how wide a page is, in pixels; more than its window where something sticks out."""
+    return page.evaluate("document.documentElement.scrollWidth")
+
+
+def focused(page) -> str:
+    """Return the name of what has the keyboard's focus."""
+    return page.evaluate("document.activeElement.getAttribute('aria-label')")
+
+
+def drag_up(page, bar, pixels: float, name: str) -> None:
+    """Drag the middle of a bar; what the data hold under `name` moves with the pointer while it is down, only then."""
+    box, before = bar.bounding_box(), data(page)[name]
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    page.mouse.move(x, y)
+    page.mouse.down()
+    assert data(page)[name] == before, "touching a bar does not move it"
+    page.mouse.move(x, y - pixels, steps=4)
+    after = data(page)[name]
+    page.mouse.up()
+    page.mouse.move(x, y)
+    assert data(page)[name] == after != before, "a bar that is released stays"
+
+
+def tensor(numbers) -> torch.Tensor:
+    """Return numbers of a page as float64, the precision of JavaScript."""
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+def scale_of(drawn: list[float], values: list[float], tolerance: float = 0.01) -> tuple[float, float]:
+    """Return slope and offset of a drawing in which every value stands in its place."""
+    places, values = tensor(drawn), tensor(values)
+    design = torch.stack([values, torch.ones_like(values)], 1)
+    line = torch.linalg.lstsq(design, places[:, None])[0].flatten()
+    assert torch.allclose(design @ line, places, atol=tolerance)
+    return tuple(line.tolist())
 
 
 def luminance(rgb: str) -> float:

@@ -1,11 +1,10 @@
 """The wrap-around clock in a real browser, from a file: its still, its keys and pointer, and its arithmetic."""
 
-import json
 import math
 
 import pytest
 import torch
-from figure_pages import PAGE, contrast, luminance, write_page
+from figure_pages import contrast, data, drag_up, focused, page_width, scale_of, tensor
 from torch.fft import fft, ifft
 
 from caracal_min import viz
@@ -15,25 +14,7 @@ L = 5
 V = torch.tensor([1.0, 0.6, 1.4, 0.8, 1.2], dtype=torch.float64)
 G = torch.tensor([1.2, 0.8, 0.5, 1.0, 0.7], dtype=torch.float64)
 ANGLES = {"1": 0.0, "-1": math.pi, "i": math.pi / 2}
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    return write_page(tmp_path_factory.mktemp("clock"), viz.clock(V, G).to_html())
-
-
-@pytest.fixture
-def page(open_figure, address):
-    return open_figure(address)
-
-
-def data(page):
-    raw = page.eval_on_selector(".caracal-figure", "host => ({...host.dataset})")
-    return {key: json.loads(value) for key, value in raw.items()}
-
-
-def tensor(numbers):
-    return torch.tensor(numbers, dtype=torch.float64)
+FIGURE = viz.clock(V, G)
 
 
 def bar(page, name, token):
@@ -70,21 +51,16 @@ def assert_agrees_with_the_package(shown):
     assert set(wrong.nonzero().flatten().tolist()) <= set(shown["contaminated"])
 
 
-def test_without_scripts_the_still_is_shown(open_figure, address):
-    page = open_figure(address, scripts=False)
-    still = page.get_by_role("img")
-    box = still.bounding_box()
+def test_without_scripts_the_still_is_shown(still):
     assert still.get_attribute("alt").startswith("Content v and gate g of 5 tokens, and a clock with 5 hours")
-    assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 400
-    assert page.locator("[role=slider], input").count() == 0
+    assert still.bounding_box()["height"] > 400
 
 
-def test_first_frame_is_what_python_asked_for(open_figure, tmp_path):
-    page = open_figure(write_page(tmp_path, viz.clock(V, G, n=7, unit=-1, hour=6).to_html()))
+def test_first_frame_is_what_python_asked_for(show):
+    page = show(viz.clock(V, G, n=7, unit=-1, hour=6))
     shown = data(page)
     assert (shown["n"], shown["unit"], shown["hour"], shown["v"]) == (7, "-1", 6, V.tolist())
     assert_agrees_with_the_package(shown)
-    assert not page.locator(".caracal-still").is_visible()
     assert "truncation cuts this hour off" in page.locator("[aria-live]").inner_text()
 
 
@@ -115,7 +91,7 @@ def test_entries_stay_within_their_range_and_focus_moves_along_the_bars(page):
     assert_agrees_with_the_package(data(page))
     for key, token in (("ArrowLeft", 0), ("ArrowRight", 1), ("End", 4), ("ArrowRight", 4), ("Home", 0)):
         page.keyboard.press(key)
-        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == f"content v, token {token}"
+        assert focused(page) == f"content v, token {token}"
 
 
 def test_everything_is_reached_by_tab(page):
@@ -173,14 +149,7 @@ def test_the_hand_stays_on_the_clock_when_hours_are_taken_away(page):
 
 
 def test_dragging_a_bar(page):
-    box = bar(page, "gate g", 3).bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    assert data(page)["g"] == G.tolist()      # touching a bar does not move it
-    page.mouse.move(x, y - 16.5, steps=4)     # a quarter of the height
-    page.mouse.up()
-    page.mouse.move(x, y + 30)                # released
+    drag_up(page, bar(page, "gate g", 3), 16.5, "g")     # a quarter of the height
     assert data(page)["g"][3] == pytest.approx(1.5, abs=0.051)
     assert_agrees_with_the_package(data(page))
 
@@ -218,10 +187,9 @@ def test_the_drawing_shows_the_numbers(page, unit):
     choose(page, unit)
     shown = data(page)
     lines = page.eval_on_selector_all(".clock-face > line", "nodes => nodes.map(n => n.getAttribute('transform'))")
-    radii = tensor([-float(line.split("translate(0 ")[1].rstrip(")")) for line in lines])
-    design = torch.stack([tensor(shown["real"]), torch.ones(L, dtype=torch.float64)], 1)
-    scale, dial = torch.linalg.lstsq(design, radii[:, None])[0].flatten().tolist()
-    assert scale > 5 and torch.allclose(design @ tensor([scale, dial]), radii, atol=1e-6)
+    radii = [-float(line.split("translate(0 ")[1].rstrip(")")) for line in lines]
+    scale, dial = scale_of(radii, shown["real"], tolerance=1e-6)
+    assert scale > 5 and len(lines) == L
     stacks = page.eval_on_selector_all(".clock-face > g:has(> rect)", """nodes => nodes.map(n => [
         n.getAttribute('transform'), [...n.children].map(r => Number(r.getAttribute('height')))])""")
     assert len(stacks) == 2 * L - 1
@@ -254,46 +222,34 @@ def test_motion_ends_where_the_arithmetic_says(open_figure, address):
 
 
 def test_it_fits_a_phone_and_puts_the_clock_beside_the_bars_on_a_desk(page):
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page_width(page) <= 360
     assert bar(page, "content v", 0).bounding_box()["width"] >= 24  # wide enough for a finger
     face, bars = page.locator(".clock-face"), bar(page, "content v", 0)
     assert face.bounding_box()["y"] > bars.bounding_box()["y"] + 60
     page.set_viewport_size({"width": 900, "height": 900})
     page.wait_for_function("document.querySelector('.clock-wide') !== null")
     assert face.bounding_box()["x"] > bars.bounding_box()["x"] + 200
-    assert page.evaluate("document.documentElement.scrollWidth") <= 900
+    assert page_width(page) <= 900
 
 
-def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
-    """Colab shows outputs in a frame with an opaque origin; a page may show one figure twice."""
-    figure = viz.clock(V, G).to_html()
-    inner = PAGE.format(theme="", body=figure + figure).replace("&", "&amp;").replace('"', "&quot;")
-    frame = f'<iframe sandbox="allow-scripts" width="700" height="2000" srcdoc="{inner}"></iframe>'
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(write_page(tmp_path, frame))
-    frame = page.frame_locator("iframe")
-    frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
+def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(framed_twins):
+    frame = framed_twins(viz.clock(V, G))
     frame.locator("input[value=i]").nth(1).check(force=True)
     checked = frame.locator("input[type=radio]:checked")
     assert [checked.nth(k).get_attribute("value") for k in range(checked.count())] == ["1", "i"]
-    context.close()
 
 
-@pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark, scheme):
-    page = open_figure(write_page(tmp_path, viz.clock(V, G, n=7).to_html(), theme), color_scheme=scheme)
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(viz.clock(V, G, n=7))
     colours = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s));
       const chosen = css('.clock-units label:has(:checked)');
-      return { paper: getComputedStyle(live).backgroundColor, shade: css('.clock-face > path').fill,
+      return { shade: css('.clock-face > path').fill,
         chosen: [chosen.color, chosen.backgroundColor], disc: css('.clock-face g > circle').fill,
         texts: ['.clock-help', '.clock-read dt', '.clock-read dd', '.clock-units label:not(:has(:checked))',
           '.clock-marks span'].map((s) => css(s).color),
         numerals: [...live.querySelectorAll('.clock-face text')].map((node) => getComputedStyle(node).fill) };
     }""")
-    assert (luminance(colours["paper"]) < 0.1) == (dark or (not theme and scheme == "dark"))
     assert contrast(*colours["chosen"]) > 4.5
-    assert min(contrast(text, colours["paper"]) for text in colours["texts"]) > 4.5
+    assert min(contrast(text, paper) for text in colours["texts"]) > 4.5
     assert min(contrast(text, colours["disc"]) for text in colours["numerals"]) > 4.5

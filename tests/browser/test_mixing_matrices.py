@@ -1,10 +1,8 @@
 """The matrices of two mixers in a real browser: choosing frames, rows and columns, and what the letters carry."""
 
-import json
-
 import pytest
 import torch
-from figure_pages import contrast, luminance, write_page
+from figure_pages import contrast, data, luminance, page_width
 
 from caracal_min import viz
 from caracal_min.convolution import toeplitz
@@ -16,22 +14,7 @@ MASK = torch.ones(L, L).triu(1).bool()
 HEADS = {f"layer 2, head {h}": torch.randn(L, L, generator=SOURCE).masked_fill(MASK, -torch.inf).softmax(-1)
          for h in range(3)}
 KERNELS = {f"layer 0, channel {c}": 0.1 * torch.randn(L, generator=SOURCE) for c in range(4)}
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    figure = viz.mixing_matrices(TEXT, HEADS, KERNELS, row=18, column=4)
-    return write_page(tmp_path_factory.mktemp("matrices"), figure.to_html())
-
-
-@pytest.fixture
-def page(open_figure, address):
-    return open_figure(address)
-
-
-def data(page, number=0):
-    raw = page.locator(".caracal-figure").nth(number).evaluate("host => ({...host.dataset})")
-    return {key: value if key == "ready" else json.loads(value) for key, value in raw.items()}
+FIGURE = viz.mixing_matrices(TEXT, HEADS, KERNELS, row=18, column=4)
 
 
 def assert_agrees_with_the_package(shown):
@@ -50,9 +33,8 @@ def heights(page, line):
         "nodes => nodes.map(n => parseFloat(n.style.getPropertyValue('--h')))"))
 
 
-def test_without_scripts_the_still_is_shown(open_figure, address):
-    page = open_figure(address, scripts=False)
-    assert page.get_by_role("img").is_visible() and page.locator("select, input").count() == 0
+def test_without_scripts_the_still_is_shown(still):
+    assert len(still.get_attribute("alt")) > 60
 
 
 def test_first_frame(page):
@@ -134,32 +116,25 @@ def test_the_text_is_text(page):
 
 
 def test_it_fits_a_phone_and_a_desk(page):
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page_width(page) <= 360
     boxes = [page.locator(".mix-matrix").nth(k).bounding_box() for k in (0, 1)]
     assert boxes[0]["y"] == boxes[1]["y"] and boxes[0]["width"] > 140  # beside each other, on a phone too
     page.set_viewport_size({"width": 1000, "height": 900})
     page.wait_for_function("() => document.querySelector('.mix-matrix').getBoundingClientRect().width > 300")
 
 
-def test_two_on_one_page_are_independent(open_figure, tmp_path):
-    html = "".join(viz.mixing_matrices(TEXT, HEADS, KERNELS, row=t).to_html() for t in (5, 6))
-    page = open_figure(write_page(tmp_path, html))
+def test_two_on_one_page_are_independent(show):
+    page = show(*(viz.mixing_matrices(TEXT, HEADS, KERNELS, row=t) for t in (5, 6)))
     page.locator(".caracal-figure").nth(1).get_by_label("row t").fill("12")
     assert [data(page, k)["row"] for k in (0, 1)] == [5, 12]
 
 
-@pytest.mark.parametrize("theme, scheme, dark", [
-    ("", "light", False), ("", "dark", True),
-    ('data-theme="dark"', "light", True), ('data-theme="light"', "dark", False),
-])
-def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, scheme, dark):
-    html = viz.mixing_matrices(TEXT, HEADS, KERNELS, row=9).to_html()
-    page = open_figure(write_page(tmp_path, html, theme), color_scheme=scheme)
-    ink, later, key, gate, paper = page.evaluate("""() => {
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(viz.mixing_matrices(TEXT, HEADS, KERNELS, row=9))
+    ink, later, key, gate = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s));
       return [css('.mix-here').color, css('.mix-later').color, css('.mix-key').color,
-              css('.mix-matrix path').fill,
-              getComputedStyle(live).backgroundColor];
+              css('.mix-matrix path').fill];
     }""")
-    assert (luminance(paper) < 0.1) == dark and gate == ("rgb(240, 180, 41)" if dark else "rgb(230, 159, 0)")
+    assert gate == ("rgb(240, 180, 41)" if luminance(paper) < 0.1 else "rgb(230, 159, 0)")
     assert contrast(ink, paper) > 7 and min(contrast(later, paper), contrast(key, paper)) > 4.5

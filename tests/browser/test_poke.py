@@ -1,35 +1,15 @@
 """The poke figure in a real browser, from a file: its still, its keys and pointer, and its arithmetic."""
 
-import json
-
 import pytest
 import torch
-from figure_pages import PAGE, contrast, luminance, write_page
+from figure_pages import contrast, data, drag_up, focused, page_width, scale_of, tensor
 
 from caracal_min import viz
 from caracal_min.convolution import causal_conv_direct, circular_conv
 
 L = 12
 V, G = torch.randn(2, L, generator=torch.Generator().manual_seed(4)).clamp(-2, 2).round(decimals=1).double()
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    return write_page(tmp_path_factory.mktemp("poke"), viz.poke(V, G, n=L, token=8).to_html())
-
-
-@pytest.fixture
-def page(open_figure, address):
-    return open_figure(address)
-
-
-def data(page):
-    raw = page.eval_on_selector(".caracal-figure", "host => ({...host.dataset})")
-    return {key: raw[key] if key in ("stream", "ready") else json.loads(raw[key]) for key in raw}
-
-
-def tensor(numbers):
-    return torch.tensor(numbers, dtype=torch.float64)
+FIGURE = viz.poke(V, G, n=L, token=8)
 
 
 def bar(page, name, token):
@@ -54,14 +34,9 @@ def assert_agrees_with_the_package(shown, before_v=V, before_g=G):
     assert shown["pastChange"] == pytest.approx(past, abs=1e-6)
 
 
-def test_without_scripts_the_still_is_shown(open_figure, address):
-    page = open_figure(address, scripts=False)
-    still = page.get_by_role("img")
-    box = still.bounding_box()
+def test_without_scripts_the_still_is_shown(still):
     assert still.get_attribute("alt").startswith("Bars of content v and gate g")
-    assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 300
-    assert page.locator("[role=slider], input").count() == 0
-    assert page.locator(".caracal-live").bounding_box() is None
+    assert still.bounding_box()["height"] > 300
 
 
 def test_first_frame_is_the_poke_that_python_asked_for(page):
@@ -72,7 +47,6 @@ def test_first_frame_is_the_poke_that_python_asked_for(page):
     assert torch.allclose(tensor(shown["g"]), G, atol=1e-9)
     assert (shown["n"], shown["stream"], shown["token"], shown["contaminated"]) == (L, "v", 8, L - 1)
     assert_agrees_with_the_package(shown)
-    assert not page.locator(".caracal-still").is_visible()
 
 
 @pytest.mark.parametrize("n", [12, 13, 17, 22, 23, 24, 25])
@@ -106,7 +80,7 @@ def test_no_poke_of_any_token_moves_the_past_once_n_is_large_enough(page):
 def test_arrow_keys_choose_the_token_and_change_its_value(page):
     bar(page, "content v", 8).focus()
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "content v, token 9"
+    assert focused(page) == "content v, token 9"
     start = data(page)
     assert start["pastChange"] == 0 and start["token"] == 9  # a new token: nothing has been poked yet
     page.keyboard.press("ArrowUp")
@@ -143,15 +117,8 @@ def test_number_of_points_by_keyboard_and_in_words(page):
 
 
 def test_dragging_a_bar(page):
-    box = bar(page, "gate g", 3).bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
     start = data(page)
-    page.mouse.move(x, y)
-    page.mouse.down()
-    assert data(page)["g"] == start["g"]  # touching a bar does not move it
-    page.mouse.move(x, y - 21, steps=4)
-    page.mouse.up()
-    page.mouse.move(x, y + 30)  # released
+    drag_up(page, bar(page, "gate g", 3), 21, "g")
     shown = data(page)
     assert (shown["stream"], shown["token"]) == ("g", 3)
     assert shown["g"][3] == pytest.approx(start["g"][3] + 1.0, abs=0.06)
@@ -171,15 +138,12 @@ def test_start_again(page):
 def test_the_drawing_shows_the_numbers(page):
     """The black marks of the output panel stand at the height of the values in the data."""
     marks = page.eval_on_selector_all("svg:nth-of-type(2) g line", "nodes => nodes.map(n => n.getAttribute('y1'))")
-    heights, values = tensor([float(mark) for mark in marks]), tensor(data(page)["values"])
-    design = torch.stack([values, torch.ones_like(values)], 1)
-    slope, offset = torch.linalg.lstsq(design, heights[:, None])[0].flatten()
+    slope, _ = scale_of([float(mark) for mark in marks], data(page)["values"])
     assert slope < -5
-    assert torch.allclose(slope * values + offset, heights, atol=0.01)
 
 
 def test_it_fits_a_phone_and_follows_the_width(page):
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    assert page_width(page) <= 360
     narrow = bar(page, "content v", 0).bounding_box()["width"]
     assert narrow >= 22  # wide enough for a finger, more so in height
     page.set_viewport_size({"width": 900, "height": 900})
@@ -187,34 +151,20 @@ def test_it_fits_a_phone_and_follows_the_width(page):
                            arg=narrow)
 
 
-def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
-    """Colab shows outputs in a frame with an opaque origin; a page may show one figure twice."""
-    figure = viz.poke(V, G).to_html()
-    inner = PAGE.format(theme="", body=figure + figure).replace("&", "&amp;").replace('"', "&quot;")
-    path = tmp_path / "frame.html"
-    path.write_text('<!doctype html><iframe sandbox="allow-scripts" width="700" height="2000" '
-                    f'srcdoc="{inner}"></iframe>', encoding="utf-8")
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(path.as_uri())
-    frame = page.frame_locator("iframe")
-    frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
+def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(framed_twins):
+    frame = framed_twins(viz.poke(V, G))
     first, second = (frame.get_by_role("slider", name="gate g, token 1", exact=True).nth(k) for k in (0, 1))
     before = first.get_attribute("aria-valuenow")
     second.focus()
     second.press("ArrowUp")
     assert float(second.get_attribute("aria-valuenow")) == pytest.approx(float(before) + 0.1)
     assert first.get_attribute("aria-valuenow") == before
-    context.close()
 
 
-@pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark, scheme):
-    page = open_figure(write_page(tmp_path, viz.poke(V, G).to_html(), theme), color_scheme=scheme)
-    ink, muted, paper = page.evaluate("""() => {
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(viz.poke(V, G))
+    ink, muted = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s));
-      return [css('svg text:not(.muted)').fill, css('.poke-help').color, getComputedStyle(live).backgroundColor];
+      return [css('svg text:not(.muted)').fill, css('.poke-help').color];
     }""")
-    assert (luminance(paper) < 0.1) == (dark or (not theme and scheme == "dark"))
     assert contrast(ink, paper) > 7 and contrast(muted, paper) > 4.5

