@@ -1,21 +1,16 @@
 """The wrap-around clock of chapter 3: still and words follow the arithmetic of the package, bad input is refused."""
 
-import base64
 import re
 
 import pytest
 import torch
+from figure_stills import still_of
 
 from caracal_min import viz
 from caracal_min.convolution import circular_conv, linear_conv
 
 V = torch.tensor([1.0, 0.6, 1.4, 0.8])
 G = torch.tensor([1.2, 0.8, 0.5, 1.0])
-
-
-def still_of(figure):
-    uri = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', figure.to_html())[1]
-    return base64.b64decode(uri).decode()
 
 
 def heights(text, colour):

@@ -1,24 +1,17 @@
 """The figures of chapter 2, before any browser: their models, stills and words, and the input they refuse."""
 
-import base64
 import math
 import re
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from figure_stills import still_of
 
 from caracal_min import viz
 from caracal_min.convolution import linear_conv
 
 V, G = torch.tensor([2, -1, 3]), torch.tensor([1.0, 2.0, -2.0])
-
-
-def still(figure):
-    data = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', figure.to_html())[1]
-    text = base64.b64decode(data).decode()
-    ElementTree.fromstring(text)  # a browser shows nothing of an SVG that is not well-formed
-    return text
 
 
 def words(svg):
@@ -29,7 +22,7 @@ def words(svg):
 def test_antidiagonals_still_tells_the_product(t):
     figure = viz.antidiagonals(V, G, t)
     product = linear_conv(V.double(), G.double()).round().int().tolist()
-    text = words(still(figure))
+    text = words(still_of(figure))
     table = [str(int(a * b)).replace("-", "−") for a in V for b in G]
     assert text[:9] == table
     assert text[-1 - len(product):-1] == [str(c).replace("-", "−") for c in product]
@@ -39,7 +32,7 @@ def test_antidiagonals_still_tells_the_product(t):
 
 
 def test_antidiagonals_still_warns_beyond_the_text():
-    svg = still(viz.antidiagonals(V, G))
+    svg = still_of(viz.antidiagonals(V, G))
     diamonds = re.findall(r'<path d="M[^"]*Z" fill="(#\w+)"', svg)
     expected = [viz.palette.result if j + i < 3 else viz.palette.wrapped for j in range(3) for i in range(3)]
     assert diamonds == expected
@@ -73,7 +66,7 @@ def test_antidiagonals_refuses(arguments, message):
 ])
 def test_roots_still_tells_its_facts(n, twist, power, squares):
     figure = viz.roots(n, twist=twist)
-    text = words(still(figure))
+    text = words(still_of(figure))
     assert f"z to the power {n} is {power} at every point" in text
     assert f"{squares} different squares" in text
     assert f"z^{n} = {power}" in figure.alt

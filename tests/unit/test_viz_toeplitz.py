@@ -1,11 +1,10 @@
 """The figures of chapter 5 as Python makes them: what their stills say, what they hold, what they refuse."""
 
-import base64
 import re
-from xml.etree import ElementTree
 
 import pytest
 import torch
+from figure_stills import still_of
 
 from caracal_min import viz
 from caracal_min.convolution import causal_conv_direct, toeplitz
@@ -24,12 +23,6 @@ def causal_softmax(seed=0):
 
 HEADS = {"head <0>": causal_softmax(), "head 1": causal_softmax(1)}
 CHANNELS = {"channel 0": KERNEL, "channel 1": -KERNEL}
-
-
-def still_of(figure):
-    data = base64.b64decode(re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', figure.to_html())[1]).decode()
-    ElementTree.fromstring(data)  # well-formed
-    return data
 
 
 def test_the_kernel_tells_the_facts_of_its_own_frame():

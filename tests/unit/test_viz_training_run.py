@@ -1,6 +1,5 @@
 """The figure of a training run: thinned curve, quoted losses, escaped texts, a still, and one-line errors."""
 
-import base64
 import json
 import math
 import random
@@ -8,6 +7,7 @@ import re
 from xml.etree import ElementTree
 
 import pytest
+from figure_stills import still_of
 
 from caracal_min import viz
 from caracal_min.viz.training_run import drawable, thin, training_run
@@ -34,11 +34,6 @@ def make(log=None, texts=None, **options):
 
 def said(figure):
     return [sample["said"] for sample in figure.model["samples"]]
-
-
-def still_of(figure):
-    uri = re.search(r'src="data:image/svg\+xml;base64,([^"]+)"', figure.to_html())[1]
-    return base64.b64decode(uri).decode()
 
 
 @pytest.mark.parametrize("count", [1, 2, 349, 350, 351, 699, 700, 1000, 19_073, 20_000])

@@ -1,10 +1,10 @@
 """The weighted-sum figure: its still, its words and its data, and what it refuses."""
 
-import base64
 import re
 
 import pytest
 import torch
+from figure_stills import still_of
 
 from caracal_min import viz
 
@@ -12,13 +12,9 @@ WORDS = "the cat sat on the mat".split()
 X = [0.6, 1.4, -1.1, -0.4, 0.6, 1.0]
 
 
-def still(figure):
-    return base64.b64decode(re.search(r"base64,([^\"]+)", figure.to_html())[1]).decode()
-
-
 def marks(figure):
     """The 36 squares of the matrix: (side, colour, whether hollow)."""
-    squares = re.findall(r'width="([\d.]+)" height="\1" (fill="none" stroke|fill)="(#\w+)"', still(figure))
+    squares = re.findall(r'width="([\d.]+)" height="\1" (fill="none" stroke|fill)="(#\w+)"', still_of(figure))
     return [(float(side), colour, "none" in paint) for side, paint, colour in squares][:36]
 
 
@@ -40,12 +36,12 @@ def test_the_still_shows_the_weights(mixer, masked):
         if side:
             assert (colour == viz.palette.wrapped) == (k % 6 > k // 6)
             assert hollow == (weights.flatten()[k] < 0)
-    assert f"r at 3 is {weights[3] @ x:.2f}" in still(figure)
+    assert f"r at 3 is {weights[3] @ x:.2f}" in still_of(figure)
     assert f"{0 if masked else 15} of them on later tokens" in figure.alt and "the cat sat on the mat" in figure.alt
 
 
 def test_words_are_escaped_in_the_still():
-    text = still(viz.weighted_sum(["<b>", "&", '"q"'], [1, 0, -1]))
+    text = still_of(viz.weighted_sum(["<b>", "&", '"q"'], [1, 0, -1]))
     assert "<b>" not in text and "&lt;b&gt;" in text and "&amp;" in text
 
 
