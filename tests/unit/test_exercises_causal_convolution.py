@@ -1,5 +1,7 @@
 """The checkers of chapter 4: right answers pass, named wrong ones fail with the case, blank ones are reported."""
 
+import torch
+from exercise_answers import Answers
 from torch.fft import fft, ifft
 
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, circular_conv, linear_conv
