@@ -9,7 +9,7 @@ measured:
     convolution   the operator, forward and backward
     layer         a Multi-Head Fourier layer, forward and backward, and what it keeps for backward
     training      one training step of a whole model
-    throughput    one training step against Llama of the same size
+    throughput    one training step against other models of the same size: baselines, or variants of Caracal
     mixer         online convolution, one token at a context, against its slow twin
     generation    one token of a whole model at a context, against its slow twin and the whole forward pass
 
@@ -28,11 +28,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .baselines import baseline
+from .baselines import BASELINES
 from .config import PRESETS
 from .convolution import causal_conv_fft, causal_conv_right_angle
+from .language_model import LanguageModel
 from .measure import Differentiated, in_turns, kept_for_backward, mean_time, medians, peak_memory
 from .model import Caracal
+from .models import VARIANTS, make_model
 from .modules import MultiHeadFourier
 from .record import write_record
 from .relaxed import DotProductConvolution, RelaxedConvolution
@@ -53,8 +55,10 @@ class BenchmarkConfig:
     """Tokens already written when generation is measured."""
     preset: Literal["nano", "tiny", "small", "medium", "large"] = "tiny"
     """Model of training and generation; its width and heads are those of the other rows."""
+    against: tuple[str, ...] = ("llama",)
+    """Rivals of throughput: llama, mamba, mamba2, jamba, or a variant such as no-swa."""
     tokens: int = 8192
-    """Tokens per batch in convolution, layer and training: the batch is tokens / length, at least 1."""
+    """Tokens per batch in convolution, layer, training and throughput: the batch is tokens / length, at least 1."""
     repeats: int = 7
     """Measurements of each side, of which the median counts."""
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
@@ -71,6 +75,10 @@ class BenchmarkConfig:
                 raise ValueError(f"{name}={getattr(self, name)}; give whole numbers >= 1")
         if self.preset not in PRESETS:
             raise ValueError(f"unknown preset {self.preset!r}; accepted: {', '.join(PRESETS)}")
+        unknown = set(self.against) - {*BASELINES, *VARIANTS}
+        if unknown or not self.against:
+            raise ValueError(f"against={' '.join(self.against) or 'none'}; accepted: "
+                             f"{', '.join((*BASELINES, *VARIANTS))}")
         if self.tokens < 1 or self.repeats < 1:
             raise ValueError(f"tokens={self.tokens}, repeats={self.repeats}; give whole numbers >= 1")
 
@@ -198,13 +206,21 @@ def _training(config: BenchmarkConfig) -> Iterator[Row]:
 
 def _throughput(config: BenchmarkConfig) -> Iterator[Row]:
     for length in config.lengths:
-        models = Caracal.from_preset(config.preset), baseline("llama", config.preset)
+        models = [make_model(preset=config.preset), *(_rival(name, config.preset, length) for name in config.against)]
         shape = (max(1, config.tokens // length), length)
         tokens = torch.randint(models[0].config.vocab_size, shape, device=config.device)
         sides = [_training_side(model.to(config.device), torch.compile(model.loss), tokens) for model in models]
-        target = 2.8 if length >= 8192 else 1.0 if length >= 1024 else None
-        yield Row(f"{config.preset}, training step", length, "llama, SDPA", "ms",
-                  *in_turns(sides, config.repeats), target)
+        ours, *others = in_turns(sides, config.repeats)
+        for name, other in zip(config.against, others, strict=True):
+            target = None
+            if name == "llama" and length >= 1024:
+                target = 2.8 if length >= 8192 else 1.0
+            yield Row(f"{config.preset}, training step", length, "llama, SDPA" if name == "llama" else name, "ms",
+                      ours, other, target)
+
+
+def _rival(name: str, preset: str, length: int) -> LanguageModel:
+    return make_model(name, preset) if name in BASELINES else make_model(preset=preset, variant=name, context=length)
 
 
 def _training_side(model: torch.nn.Module, loss: Callable, tokens: Tensor) -> Callable:

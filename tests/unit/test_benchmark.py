@@ -79,6 +79,9 @@ def test_training_steps_run_small(monkeypatch):
     assert [row.unit for row in run_benchmark(BenchmarkConfig(rows=("training",), **small))] == ["ms", "MiB"]
     (row,) = run_benchmark(BenchmarkConfig(rows=("throughput",), **small))
     assert row.against == "llama, SDPA" and row.ours > 0
+    rows = run_benchmark(BenchmarkConfig(rows=("throughput",), against=("mamba2", "no-swa"), **small))
+    assert [row.against for row in rows] == ["mamba2", "no-swa"]
+    assert len({row.ours for row in rows}) == 1 and all(row.target is None for row in rows)
 
 
 def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
@@ -93,6 +96,8 @@ def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
     (dict(lengths=(0,)), ["lengths=(0,)"]),
     (dict(preset="huge"), ["huge", "nano, tiny"]),
     (dict(repeats=0), ["repeats=0"]),
+    (dict(against=("gpt",)), ["against=gpt", "llama, mamba", "no-swa"]),
+    (dict(against=()), ["against=none"]),
 ])
 def test_bad_options_get_one_clear_line(change, words):
     with pytest.raises(ValueError) as caught:
