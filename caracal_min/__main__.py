@@ -18,8 +18,9 @@ from .data import tokenizer_for
 from .evaluate_command import EvaluateConfig, run_evaluate
 from .export import export_onnx, export_program
 from .model import Caracal
+from .recipe import TrainConfig
 from .tokenization import TokenizeConfig, tokenize
-from .training import DivergedError, TrainConfig, Trainer
+from .training import DivergedError, Trainer
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from .loss import token_loss
 __all__ = ["POSITIONS_AT_ONCE", "held_out_loss", "loss_by_context_length", "loss_by_position", "token_losses"]
 
 POSITIONS_AT_ONCE = 1024
-"""Positions whose logits exist at one time: 1024 x 50,257 in float32 are 0.2 GB."""
+"""Positions whose logits exist at one time; 1024 x 50,257 in float32 are 0.2 GB."""
 
 
 @torch.inference_mode()

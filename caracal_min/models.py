@@ -26,7 +26,7 @@ VARIANTS: dict[str, dict] = {
     "2:1": {},
     "1:1": {"fourier_per_attention": 1},
 }
-"""Rows of the paper's Tables 5 and 6, as changes of a preset; 2:1 is the default."""
+"""Rows of the paper's Tables 5 and 6, as changes of a preset; ratios are Fourier layers to attention layers."""
 
 
 def check_kind(architecture: str, preset: str, variant: str) -> None:

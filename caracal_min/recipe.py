@@ -25,7 +25,7 @@ class TrainConfig:
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
-    """Row of the paper's ablations: default (2:1), no-swa, no-swa-no-pc, pe, sslp, 5:1, 3:1 or 1:1."""
+    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `models.VARIANTS` lists them."""
     data: str = "fineweb"
     """embedded, fineweb, a parquet / jsonl / jsonl.xz file with a text column, or a folder of token shards."""
     validation: str | None = None

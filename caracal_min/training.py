@@ -36,7 +36,7 @@ from .recipe import TrainConfig, learning_rate
 from .record import write_record
 from .run_log import RunLog
 
-__all__ = ["DivergedError", "TrainConfig", "Trainer", "learning_rate"]
+__all__ = ["DivergedError", "Trainer"]
 
 _MAY_CHANGE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size"}
 _SAMPLE = 64  # tokens drawn to see the model learn
@@ -55,8 +55,8 @@ class Trainer:
 
     Attributes:
         model: the `Caracal`, or the baseline, in training.
-        step: steps done.  seconds: time spent in `run`, those of an earlier process included.
-        log: one dictionary per step done.
+        step: steps done.
+        seconds: time spent in `run`, that of an earlier process included.
 
     Raises:
         ValueError: the folder holds a run with other settings or other data; a batch that the processes cannot share.

@@ -14,7 +14,8 @@ from safetensors.torch import load_file
 
 from caracal_min import Caracal
 from caracal_min.corpus import Corpus
-from caracal_min.training import DivergedError, TrainConfig, Trainer, learning_rate
+from caracal_min.recipe import TrainConfig, learning_rate
+from caracal_min.training import DivergedError, Trainer
 
 
 def corpus(seed=0, length=6000):
