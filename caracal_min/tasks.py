@@ -55,6 +55,10 @@ def _boolq(row: dict) -> dict:
     return {"question": row["question"], "passage": row["passage"], "label": int(row["answer"])}
 
 
+def _unchanged(row: dict) -> dict:
+    return row
+
+
 @dataclass(frozen=True)
 class TaskSource:
     """Where a task's rows come from when they are local, and how they become the hub's."""
@@ -65,7 +69,7 @@ class TaskSource:
     """Name of the local file."""
     columns: tuple[str, ...]
     """Columns of the local file."""
-    to_hub: Callable[[dict], dict] = dict
+    to_hub: Callable[[dict], dict] = _unchanged
     """Turns a local row into a row of the hub."""
 
 
