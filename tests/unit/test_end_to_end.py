@@ -8,7 +8,7 @@ from caracal_min.record import read_record
 
 def test_from_fineweb_to_the_columns_of_table_2(root, shared_data, tmp_path):
     done = subprocess.run([sys.executable, root / "tools" / "end_to_end.py", "--data", shared_data, "--out",
-                           tmp_path / "out", "--minutes", "1", "--items", "2"], capture_output=True, text=True)
+                           tmp_path / "out", "--minutes", "1.5", "--items", "2"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "killed after step" in done.stdout and "paper, T: Caracal (63M)" in done.stdout
     training = read_record(tmp_path / "out" / "run" / "record.json", require_commit=False)

@@ -159,7 +159,7 @@ def test_records_do_not_change_the_hash_of_the_code():
 
 
 @pytest.mark.parametrize("name", [*recorded.names(), None])
-def test_recorded_runs_are_as_they_were_written_by_code_that_their_commit_holds(name, root, report_missing):
+def test_recorded_runs_are_as_they_were_written_by_code_that_their_commit_holds(name, root):
     if name is None:
         with pytest.raises(ValueError, match="no recorded run 'none'; there are:"):
             recorded.load("none")
@@ -170,7 +170,7 @@ def test_recorded_runs_are_as_they_were_written_by_code_that_their_commit_holds(
     jsonschema.validate(record, json.loads((root / "caracal_min" / "record_schema.json").read_text()))
     commit = record["code"]["commit"]
     if subprocess.run(["git", "-C", str(root), "cat-file", "-e", commit], capture_output=True).returncode:
-        report_missing(f"the history has no commit {commit}: whether the code of a record is its own cannot be checked")
+        pytest.skip(f"no commit {commit} here (a shallow clone, or no clone): the code of the record is not compared")
     assert code_sha256(add_record.files_of(commit)) == record["code"]["sha256"]
 
 
