@@ -14,19 +14,16 @@ from tqdm import tqdm
 
 from .data import sequential_windows
 from .language_model import LanguageModel
-from .loss import token_loss
+from .loss import rows_at_once, token_loss
 
-__all__ = ["POSITIONS_AT_ONCE", "held_out_loss", "loss_by_context_length", "loss_by_position", "token_losses"]
-
-POSITIONS_AT_ONCE = 1024
-"""Positions whose logits exist at one time; 1024 x 50,257 in float32 are 0.2 GB."""
+__all__ = ["held_out_loss", "loss_by_context_length", "loss_by_position", "token_losses"]
 
 
 @torch.inference_mode()
 def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, progress: str = "") -> Tensor:
     """Return the loss of every predicted token.
 
-    Logits exist for `POSITIONS_AT_ONCE` positions at a time, so memory does not grow with L times the vocabulary.
+    Logits exist for `loss.rows_at_once` positions at a time, so memory does not grow with L times the vocabulary.
 
     Args:
         windows: ids, `[W, L + 1]`: L inputs and, shifted by one, L targets (`data.sequential_windows`).
@@ -47,8 +44,8 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
     for batch in tqdm(windows.split(batch_size), desc=progress, unit="batch", disable=not progress):
         batch = batch.to(device)
         model._require_tokens(batch, "windows")
-        hidden = model.hidden(batch[:, :-1]).flatten(0, 1).split(POSITIONS_AT_ONCE)
-        targets = batch[:, 1:].flatten().split(POSITIONS_AT_ONCE)
+        rows = rows_at_once(device, len(model.embedding.weight))
+        hidden, targets = model.hidden(batch[:, :-1]).flatten(0, 1).split(rows), batch[:, 1:].flatten().split(rows)
         losses += [token_loss(model.unembed(h), t, reduction="none").float().cpu()
                    for h, t in zip(hidden, targets, strict=True)]
     model.train(was_training)

@@ -21,10 +21,9 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from .data import tokenizer_for
-from .evaluation import POSITIONS_AT_ONCE
 from .generation import filter_logits
 from .language_model import LanguageModel
-from .loss import token_loss
+from .loss import rows_at_once, token_loss
 from .model import Caracal
 from .models import load_model
 
@@ -203,8 +202,8 @@ class HarnessModel(TemplateLM):
 
     def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return of N states `[N, D]` and ids the loss in nats and whether the id is the most likely: `[N]` each."""
-        losses, greedy = [], []
-        for h, t in zip(states.split(POSITIONS_AT_ONCE), targets.split(POSITIONS_AT_ONCE), strict=True):
+        losses, greedy, rows = [], [], rows_at_once(states.device, len(self.model.embedding.weight))
+        for h, t in zip(states.split(rows), targets.split(rows), strict=True):
             logits = self.model.unembed(h)
             losses.append(token_loss(logits, t, reduction="none").cpu())
             greedy.append((logits.argmax(-1) == t).cpu())

@@ -14,11 +14,16 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-__all__ = ["linear_cross_entropy", "token_loss"]
+__all__ = ["linear_cross_entropy", "rows_at_once", "token_loss"]
 
-CHUNK = {"cpu": 1 << 24}
-"""Logits held at once, by device; what is not listed takes `_CHUNK`."""
-_CHUNK = 1 << 28
+# Logits held at once, by kind of device: 64 MiB of float32 on a CPU, 1 GiB elsewhere.
+_CHUNK = {"cpu": 1 << 24}
+_LARGE_CHUNK = 1 << 28
+
+
+def rows_at_once(device: torch.device, vocabulary: int) -> int:
+    """Return for how many positions logits over a vocabulary are held at one time, at least 1."""
+    return max(1, _CHUNK.get(device.type, _LARGE_CHUNK) // vocabulary)
 
 
 def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
@@ -33,7 +38,7 @@ def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tens
     return loss if reduction == "mean" else loss.view(targets.shape)
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk: int | None = None) -> Tensor:
+def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, rows: int | None = None) -> Tensor:
     """Mean cross-entropy in nats of the logits `hidden @ weight.T`, of which only a part is held at any time.
 
     Equals `token_loss(F.linear(hidden, weight), targets)` up to rounding, under autocast too; it can be
@@ -41,15 +46,14 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, chunk:
 
     Args:
         hidden: `[..., D]`, floating point.  weight: `[vocabulary, D]`.  targets: ids `[...]`; -100 is left out.
-        chunk: most logits held at once; None takes a size that suits the device.
+        rows: positions whose logits are held at once; None takes `rows_at_once`.
 
     Returns:
         a scalar in at least float32.
 
     Source: the output layer in chunks, as in Wijmans et al. 2024 (Cut Cross-Entropy) and Hsu et al. 2024 (Liger).
     """
-    chunk = CHUNK.get(hidden.device.type, _CHUNK) if chunk is None else chunk
-    rows = max(1, chunk // weight.shape[0])
+    rows = rows_at_once(hidden.device, weight.shape[0]) if rows is None else rows
     return _LinearCrossEntropy.apply(hidden.flatten(0, -2), weight, targets.flatten().long(), rows)
 
 
