@@ -3,6 +3,9 @@
 Read next: `model`.
 """
 
+from collections.abc import Callable
+from typing import Literal
+
 import torch
 from torch import Tensor, nn
 
@@ -14,8 +17,11 @@ __all__ = ["LanguageModel"]
 class LanguageModel(nn.Module):
     """A causal language model with tied embeddings, called as `model(tokens, targets)`.
 
-    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)` and `unembed(hidden)`.
+    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)` and `unembed(hidden)`; its repeated
+    blocks are in a ModuleList.
     """
+
+    _cross_entropy: Callable = staticmethod(linear_cross_entropy)
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """Return what the output matrix is applied to, `[B, L, D]`, for `[B, L]` ids."""
@@ -35,7 +41,28 @@ class LanguageModel(nn.Module):
         Arguments and errors as `forward`.
         """
         self._require_pair(tokens, targets)
-        return linear_cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
+        return self._cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
+
+    def compile_for(self, what: Literal["no", "blocks", "model"]) -> "LanguageModel":
+        """Let torch.compile build kernels for `loss`, at its first call, and return the model.
+
+        Args:
+            what: "blocks" compiles each kind of block once, and the output layer: short to build; "model" compiles
+                one graph, which may fuse across blocks and takes several times longer to build; "no" does nothing.
+
+        The shapes of the first call count: others are compiled anew.  Forget earlier models with
+        `torch.compiler.reset()`: the compiler keeps eight versions of a function and then falls back without it.
+        """
+        if what == "blocks":
+            self._cross_entropy = torch.compile(linear_cross_entropy, dynamic=False)
+            for blocks in (m for m in self.modules() if isinstance(m, nn.ModuleList)):
+                for block in blocks:
+                    block.compile(dynamic=False)
+        elif what == "model":
+            self.loss = torch.compile(self.loss, dynamic=False)
+        elif what != "no":
+            raise ValueError(f"compile={what!r}; accepted: no, blocks, model")
+        return self
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
         """Predict the next token at every position.

@@ -97,7 +97,8 @@ class Caracal(LanguageModel):
             steps = torch.arange(tokens.shape[1], device=tokens.device)
             x = x + self.positions(torch.tensor(starts, device=tokens.device)[:, None] + steps)
         for i, block in enumerate(self.blocks):
-            x = block(x) if caches is None else block(x, caches[i], lengths)
+            # Decoding changes its shapes at every step: it never goes through a compiled block.
+            x = block(x) if caches is None else block.forward(x, caches[i], lengths)
         return self.norm(x)
 
     def unembed(self, hidden: Tensor) -> Tensor:

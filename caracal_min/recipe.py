@@ -6,6 +6,7 @@ Read next: `training`.
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from .models import check_kind
 
@@ -70,8 +71,8 @@ class TrainConfig:
     """Text that is continued after steps 1, 2, 4, 8, ... and the last, to see the model learn; empty: never."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
-    compile: bool = False
-    """Whether torch.compile builds kernels for the forward and backward pass (a C++ compiler is needed on a CPU)."""
+    compile: Literal["no", "blocks", "model"] = "no"
+    """For what torch.compile builds kernels: each kind of block, or the whole model (`LanguageModel.compile_for`)."""
     peak_flops: float | None = None
     """Operations per second that the device could do, for the utilisation; None: known for common GPUs."""
     tensorboard: bool = False
@@ -85,6 +86,8 @@ class TrainConfig:
                      "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
+        if self.compile not in ("no", "blocks", "model"):
+            raise ValueError(f"compile={self.compile!r}; accepted: no, blocks, model")
         if self.batch_size % self.micro_batch_size:
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of micro_batch_size="
                              f"{self.micro_batch_size}; change one of them")

@@ -82,8 +82,7 @@ class Trainer:
                                config.seed, self.group.rank, self.group.world_size)
         self.step, self.seconds, self.stop_requested = 0, 0.0, False
         self._resume()
-        loss = _Loss(self.model)
-        self._loss = self.group.wrap(torch.compile(loss) if config.compile else loss)
+        self._loss = self.group.wrap(_Loss(self.model.compile_for(config.compile)))
         self._flops = flops_per_token(config.architecture, config.preset, config.variant, self.corpus.vocab_size,
                                       config.context)
         self._peak = config.peak_flops or peak_flops(self.device)
@@ -116,7 +115,8 @@ class Trainer:
                 entry = self._train_step()
                 seconds, stop = self.group.largest(before + time.perf_counter() - started, self.stop_requested)
                 self.seconds, self.stop_requested = seconds, bool(stop)
-                self._look(entry)
+                with torch.compiler.set_stance("force_eager"):  # kernels are built for the shapes of training alone
+                    self._look(entry)
                 if "validation_loss" in entry:
                     bar.set_postfix(step=self.step, validation=f"{entry['validation_loss']:.3f}", refresh=False)
                 if self.group.leads:
@@ -228,7 +228,7 @@ class Trainer:
 
 
 class _Loss(nn.Module):
-    """The loss as a module, for what wraps modules: DistributedDataParallel and torch.compile."""
+    """The loss as a module, for what wraps modules: DistributedDataParallel."""
 
     def __init__(self, model: LanguageModel):
         super().__init__()

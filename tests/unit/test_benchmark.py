@@ -8,7 +8,17 @@ import torch
 
 from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, run_benchmark
 from caracal_min.convolution import causal_conv_direct
-from caracal_min.measure import Differentiated, in_turns, kept_for_backward, mean_time, peak_memory
+from caracal_min.measure import (
+    Differentiated,
+    copy_rate,
+    in_turns,
+    kept_for_backward,
+    kind_of,
+    matmul_rate,
+    mean_time,
+    peak_memory,
+    time_by_kind,
+)
 from caracal_min.modules import MultiHeadFourier
 
 
@@ -73,9 +83,8 @@ def test_every_group_runs_small(tmp_path, capsys):
     assert [r["ratio"] for r in saved] == [row.ratio for row in rows]
 
 
-def test_training_steps_run_small(monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda loss, fullgraph=False: loss)  # compiling is tested with the export
-    small = dict(preset="nano", lengths=(70,), tokens=70, repeats=1)
+def test_training_steps_run_small():
+    small = dict(preset="nano", lengths=(70,), tokens=70, repeats=1, compile="no")  # compiling is tested elsewhere
     assert [row.unit for row in run_benchmark(BenchmarkConfig(rows=("training",), **small))] == ["ms", "MiB"]
     (row,) = run_benchmark(BenchmarkConfig(rows=("throughput",), **small))
     assert row.against == "llama, SDPA" and row.ours > 0
@@ -84,9 +93,41 @@ def test_training_steps_run_small(monkeypatch):
     assert len({row.ours for row in rows}) == 1 and all(row.target is None for row in rows)
 
 
+def test_a_step_is_told_apart_by_kind_of_work():
+    rows = run_benchmark(BenchmarkConfig(rows=("profile",), preset="nano", lengths=(256,), tokens=256, repeats=1,
+                                         compile="no", device="cpu"))
+    parts = {row.what: row.ours for row in rows if row.against == "the whole step"}
+    assert set(parts) == {f"nano, step, {kind}" for kind in ("FFT", "attention", "optimiser", "matrix products",
+                                                             "short convolution", "the rest")}
+    assert all(time > 0 for time in parts.values())
+    floors = {row.against: row for row in rows[len(parts):]}
+    assert set(floors) == {"operations / rate", "bytes / bandwidth"}
+    assert all(0 < row.reference for row in floors.values())
+
+
+def test_kinds_of_work_are_told_by_name():
+    x = torch.randn(256, 256)
+    device = torch.device("cpu")
+    product = time_by_kind(lambda: [x @ x for _ in range(20)], device)
+    assert product["matrix products"] > 0.8 * sum(product.values()) and product["FFT"] == 0
+    transform = time_by_kind(lambda: [torch.fft.fft(x) for _ in range(20)], device)
+    assert transform["FFT"] > 0.8 * sum(transform.values()) and transform["matrix products"] == 0
+    kernels = {"nvjet_hsh_128x64": "matrix products", "void regular_fft_r2c<512>": "FFT", "triton_poi_fused_add_mm_t_3": None,
+               "sm90_xmma_gemm_bf16": "matrix products", "void vector_fft<1024>": "FFT",
+               "triton_tem_fused_flex_attention": "attention", "cudnn::conv_depthwise": "short convolution",
+               "multi_tensor_apply_kernel<FusedAdamMathFunctor>": "optimiser"}
+    assert {name: kind_of(name) for name in kernels} == {k: v or "the rest" for k, v in kernels.items()}
+
+
+def test_rates_are_those_of_large_calls():
+    """A processor core moves more than 0.5 GB/s and computes more than 1 GFLOP/s; none does a thousand times that."""
+    assert 5e8 < copy_rate(torch.device("cpu")) < 5e12
+    assert 1e9 < matmul_rate(torch.device("cpu")) < 1e14
+
+
 def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
     small = dict(preset="nano", lengths=(8,), contexts=(8,), tokens=8, repeats=1, device="cpu")
-    rows = run_benchmark(BenchmarkConfig(rows=("training", "throughput", "mixer"), **small))
+    rows = run_benchmark(BenchmarkConfig(rows=("training", "profile", "throughput", "mixer"), **small))
     assert {row.what for row in rows} == {"mixer alone, a token"}
 
 
@@ -98,6 +139,8 @@ def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
     (dict(repeats=0), ["repeats=0"]),
     (dict(against=("gpt",)), ["against=gpt", "llama, mamba", "no-swa"]),
     (dict(against=()), ["against=none"]),
+    (dict(compile="yes"), ["compile='yes'", "no, blocks, model"]),
+    (dict(against=("llama", "jamba")), ["against=jamba", "token by token", "mamba-ssm"]),
 ])
 def test_bad_options_get_one_clear_line(change, words):
     with pytest.raises(ValueError) as caught:

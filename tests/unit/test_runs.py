@@ -151,18 +151,22 @@ def test_a_long_curve_is_thinned_and_keeps_what_was_measured():
     assert [e["step"] for e in curve if "validation_loss" in e] == list(range(333, 5001, 333))
 
 
-def test_compiled_it_follows_the_same_curve(text, monkeypatch):
-    """Traced for forward and backward in one graph; what builds kernels from it is tested with the model's export."""
-    build, traced = torch.compile, []
+@pytest.mark.parametrize("what, built", [("blocks", 3), ("model", 1)])
+def test_compiled_it_follows_the_same_curve(text, monkeypatch, what, built):
+    """Two kinds of block and the output layer, or one graph; what builds kernels from one is tested with the export."""
+    build, graphs = torch.compile, []
 
-    def trace(module):
-        traced.append(module)
-        return build(module, fullgraph=True, backend="aot_eager")
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph
 
-    monkeypatch.setattr(torch, "compile", trace)
-    plain, built = (Trainer(config(text, micro_batch_size=2, compile=compile)).run() for compile in (False, True))
-    np.testing.assert_allclose([e["loss"] for e in built], [e["loss"] for e in plain], atol=2e-3)
-    assert len(traced) == 1
+    monkeypatch.setattr(torch, "compile", lambda f, **options: build(f, backend=count, fullgraph=True, **options))
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: setattr(
+        self, "_compiled_call_impl", torch.compile(self._call_impl, **options)))
+    torch.compiler.reset()
+    plain, compiled = (Trainer(config(text, micro_batch_size=2, compile=kind)).run() for kind in ("no", what))
+    np.testing.assert_allclose([e["loss"] for e in compiled], [e["loss"] for e in plain], atol=2e-3)
+    assert len(graphs) == built
 
 
 @pytest.mark.parametrize("change, words", [

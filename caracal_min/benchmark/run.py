@@ -1,0 +1,45 @@
+"""The benchmark as a whole: every group of rows, a table as they come, a record at the end.
+
+Read next: `__main__`.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+
+import torch
+
+from ..record import write_record
+from .config import BenchmarkConfig, Row
+from .decoding import generation, mixer
+from .models import profile, throughput, training
+from .operators import convolution, layer
+
+__all__ = ["run_benchmark"]
+
+_GROUPS = {"convolution": convolution, "layer": layer, "training": training, "profile": profile,
+           "throughput": throughput, "mixer": mixer, "generation": generation}
+_WHOLE_STEPS = ("training", "profile", "throughput")
+
+
+def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) -> list[Row]:
+    """Measure, show a table row by row, and write `config.out`.
+
+    Returns:
+        the rows, times in milliseconds, memory in MiB.
+    """
+    rows, started = [], time.perf_counter()
+    show(f"{'what':<34}{'size':>7}  {'against':<34}{'ours':>10}{'reference':>11}{'ratio':>9}{'target':>8}")
+    for group in config.rows:
+        if group in _WHOLE_STEPS and config.device == "cpu" and len(config.rows) > 1:
+            continue
+        for row in _GROUPS[group](config):
+            rows.append(row)
+            goal = "" if row.target is None else f"{row.target:g}" + (" ok" if row.ratio >= row.target else " NO")
+            show(f"{row.what:<34}{row.size:>7}  {row.against:<34}{row.ours:>7.4g} {row.unit:<3}"
+                 f"{row.reference:>7.4g} {row.unit:<3}{row.ratio:>8.2f}x{goal:>8}")
+    if config.out is not None:
+        results = {"rows": [{**asdict(row), "ratio": row.ratio} for row in rows]}
+        write_record(config.out, "benchmark", asdict(config), results, None, time.perf_counter() - started,
+                     torch.device(config.device))
+    return rows
