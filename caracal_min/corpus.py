@@ -13,10 +13,10 @@ import numpy as np
 from tqdm import tqdm
 
 from .data import documents, make_tokenizer
-from .shards import ShardedTokens
+from .shards import MANIFEST, ShardedTokens
 from .tokenization import tokenize
 
-__all__ = ["Corpus", "load_corpus"]
+__all__ = ["Corpus", "all_tokens", "load_corpus"]
 
 _HELD_OUT = 100  # one token in this many, of shards that bring no validation text of their own
 
@@ -50,8 +50,8 @@ def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: i
     """Read and tokenize a corpus.
 
     Args:
-        source: "embedded", "fineweb", the path of a parquet, jsonl, jsonl.xz or jsonl.gz file, or a folder of shards
-            (`tokenization.tokenize`).
+        source: "embedded", "fineweb", the path of a parquet, jsonl, jsonl.xz or jsonl.gz file, a folder of such files,
+            or a folder of shards (`tokenization.tokenize`).
         tokenizer: "byte" or "gpt2"; shards must have been made with the same.
         max_tokens: stop after the document that reaches this many tokens; None reads everything.
         held_out_every: one document in this many (the last of each group) is held out, at least 2.
@@ -74,11 +74,11 @@ def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: i
         raise ValueError(f"max_tokens={max_tokens}; give a number >= 1, or None for everything")
     source, held_out = str(source), None
     if validation is not None:
-        held_out = _all_tokens(str(validation), tokenizer, progress)
-    if shards is not None and not Path(source).is_dir():
+        held_out = all_tokens(str(validation), tokenizer, None, progress)
+    if shards is not None and not _is_shards(source):
         tokenize(source, shards, tokenizer, limit_tokens=max_tokens, progress=progress)
         source, max_tokens = str(shards), None
-    if Path(source).is_dir():
+    if _is_shards(source):
         return _from_shards(source, tokenizer, max_tokens, held_out)
     if held_out is not None:
         return Corpus(source, tokenizer, _joined(_read(source, tokenizer, max_tokens, progress), source), held_out)
@@ -111,10 +111,16 @@ def _joined(parts, source: str) -> np.ndarray:
     return np.concatenate(parts)
 
 
-def _all_tokens(source: str, tokenizer: str, progress: bool) -> np.ndarray | ShardedTokens:
-    if Path(source).is_dir():
+def all_tokens(source: str, tokenizer: str, max_tokens: int | None = None,
+               progress: bool = True) -> np.ndarray | ShardedTokens:
+    """Return the tokens of a source, ids as uint16, with nothing held out.  Arguments and errors as `load_corpus`."""
+    if _is_shards(source):
         return _opened(source, tokenizer)
-    return _joined(_read(source, tokenizer, None, progress), source)
+    return _joined(_read(source, tokenizer, max_tokens, progress), source)
+
+
+def _is_shards(source: str) -> bool:
+    return (Path(source) / MANIFEST).is_file()
 
 
 def _opened(folder: str, tokenizer: str) -> ShardedTokens:

@@ -4,7 +4,7 @@
     Batches(tokens, ...)         batch i of a deterministic, endless order; a position is one integer
 
 Sources: "embedded" is the documentation that every Python carries (no network); "fineweb" streams the
-sample-10BT of FineWeb; anything else is a parquet, jsonl or jsonl.xz file with a `text` column.
+sample-10BT of FineWeb; anything else is a parquet, jsonl or jsonl.xz file with a `text` column, or a folder of those.
 
 Read next: `corpus`, and `shards` for what does not fit into memory.
 """
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 __all__ = ["Batches", "ByteTokenizer", "GPT2Tokenizer", "Tokenizer", "count_documents", "documents",
-           "make_tokenizer", "sequential_windows", "tokenizer_for"]
+           "make_tokenizer", "sequential_windows", "text_files", "tokenizer_for"]
 
 _FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
 
@@ -112,7 +112,8 @@ def documents(source: str) -> Iterator[str]:
     """Yield the texts of a source, in a fixed order.
 
     Args:
-        source: "embedded", "fineweb", or the path of a parquet, jsonl, jsonl.xz or jsonl.gz file.
+        source: "embedded", "fineweb", the path of a parquet, jsonl, jsonl.xz or jsonl.gz file, or of a folder of
+            such files, which are read in the order of their names.
 
     Raises:
         FileNotFoundError, ValueError: no such file, an unknown format, an unreadable file, no `text` column.
@@ -123,6 +124,10 @@ def documents(source: str) -> Iterator[str]:
         return
     if source == "fineweb":
         options = {"path": "HuggingFaceFW/fineweb", "name": "sample-10BT"}
+    elif Path(source).is_dir():
+        for file in text_files(Path(source)):
+            yield from documents(str(file))
+        return
     else:
         options = _local_file(Path(source))
     if importlib.util.find_spec("datasets") is None:
@@ -134,16 +139,26 @@ def documents(source: str) -> Iterator[str]:
 
 
 def count_documents(source: str) -> int | None:
-    """Return how many documents a readable file has, without parsing them; None for what is not a file."""
+    """Return how many documents a readable file or folder has, without parsing them; None for any other source."""
     if source in ("embedded", "fineweb"):
         return None
     path = Path(source)
+    if path.is_dir():
+        return sum(count_documents(str(file)) for file in text_files(path))
     if _local_file(path)["path"] == "parquet":
         import pyarrow.parquet
 
         return pyarrow.parquet.ParquetFile(path).metadata.num_rows
     with {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)(path, "rb") as file:
         return sum(1 for line in file if line.strip())
+
+
+def text_files(folder: Path) -> list[Path]:
+    """Return the files of a folder that hold text, in the order of their names.  Raises ValueError if there is none."""
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(tuple(_FORMATS)))
+    if not files:
+        raise ValueError(f"{folder} has no file that ends in {', '.join(_FORMATS)}, and it is no folder of shards")
+    return files
 
 
 def _rows(source: str, options: dict) -> Iterator[dict]:
@@ -161,8 +176,8 @@ def _rows(source: str, options: dict) -> Iterator[dict]:
 def _local_file(path: Path) -> dict:
     kind = next((k for ending, k in _FORMATS.items() if path.name.endswith(ending)), None)
     if kind is None:
-        raise ValueError(f"unknown source {str(path)!r}; accepted: embedded, fineweb, or a file ending in "
-                         + ", ".join(_FORMATS))
+        raise ValueError(f"unknown source {str(path)!r}; accepted: embedded, fineweb, a folder, or a file "
+                         "ending in " + ", ".join(_FORMATS))
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; check the path")
     return {"path": kind, "data_files": str(path.resolve())}

@@ -8,11 +8,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 from huggingface_hub import hf_hub_download
 
-from .corpus import load_corpus
+from .corpus import all_tokens, load_corpus
 from .data import sequential_windows, tokenizer_for
 from .evaluation import loss_by_context_length, token_losses
 from .files import file_sha256
@@ -37,7 +36,7 @@ class EvaluateConfig:
     model: str
     """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
     data: str = "embedded"
-    """Text to measure losses on: embedded, fineweb, or a parquet / jsonl / jsonl.xz file with a text column."""
+    """Text to measure losses on: as in `train`: embedded, fineweb, a file or a folder of files, or token shards."""
     split: Literal["held_out", "all"] = "held_out"
     """The documents of `data` that `train` holds out, or all of them, for a file that was never trained on."""
     context: int = 512
@@ -111,9 +110,10 @@ def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
 def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     """Measure and print the losses, in nats per token."""
     coder, read = tokenizer_for(model.config.vocab_size), config.tokens + 1
-    corpus = load_corpus(config.data, coder.name, read if config.split == "all" else 10 * read)
-    parts = (corpus.validation,) if config.split == "held_out" else (corpus.train, corpus.validation)
-    tokens = np.concatenate([part[:read] for part in parts])[:read]
+    if config.split == "all":
+        tokens = all_tokens(config.data, coder.name, read)[:read]
+    else:
+        tokens = load_corpus(config.data, coder.name, 10 * read).validation[:read]
     losses = token_losses(model, sequential_windows(tokens, config.context), config.batch_size, "loss")
     by_position = losses.mean(0, dtype=torch.float64)
     learned = getattr(model.config, "positional_encoding", None) == "learned"

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from .data import count_documents, documents, make_tokenizer
+from .data import count_documents, documents, make_tokenizer, text_files
 from .files import file_sha256, write_atomically
 from .shards import DTYPE, MANIFEST, Manifest, check_sizes
 
@@ -35,7 +35,7 @@ class TokenizeConfig:
     """Write a corpus as token shards; after a kill, the same command goes on."""
 
     source: str
-    """fineweb, embedded, or a parquet / jsonl / jsonl.xz / jsonl.gz file with a text column."""
+    """fineweb, embedded, or a parquet / jsonl / jsonl.xz / jsonl.gz file with a text column, or a folder of them."""
     out: Path
     """Folder of the shards."""
     tokenizer: str = "gpt2"
@@ -58,7 +58,7 @@ def tokenize(source: str | Path, out: str | Path, tokenizer: str = "gpt2", shard
     """Write a source as shards into the folder `out` and return the manifest; after a kill, the same call goes on.
 
     Args:
-        source: as in `data.documents`: "fineweb", "embedded" or a file.
+        source: as in `data.documents`: "fineweb", "embedded", a file or a folder of files.
         tokenizer: "gpt2" or "byte".
         shard_tokens: tokens per shard, 2 bytes each; one shard is held in memory.
         workers: processes that encode; None takes one per core, 1 starts none.  The files do not depend on it.
@@ -165,14 +165,18 @@ def _add(folder: Path, manifest: Manifest, ids: np.ndarray, whole: int, offset: 
 
 
 def _identity(source: str) -> tuple[str, str | None]:
-    """Return a name of the source and, for a file, its hash: a moved file is the same source, a changed one is not."""
+    """Return a name of the source and the hash of its files: a moved file is the same source, a changed one is not."""
     if source in ("fineweb", "embedded"):
         return source if source == "fineweb" else f"documentation of Python {platform.python_version()}", None
-    if not Path(source).is_file():
+    path = Path(source)
+    if not path.exists():
         next(documents(source))  # says what is wrong with it
-    if not Path(source).stat().st_size:
-        raise ValueError(f"{source} is empty; give a file with at least one document")
-    return Path(source).name, file_sha256(Path(source))
+    files = text_files(path) if path.is_dir() else [path]
+    for file in files:
+        if not file.stat().st_size:
+            raise ValueError(f"{file} is empty; give a file with at least one document")
+    hashes = [file_sha256(file) for file in files]
+    return path.name, hashes[0] if path.is_file() else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
 def _encoded(texts: Iterator[str], tokenizer: str, workers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:

@@ -76,8 +76,9 @@ def test_shards_that_do_not_fit_get_one_line(source, tmp_path, gpt2):
     tokenize(write(tmp_path / "one.jsonl", ["x" * 9999]), tmp_path / "one", "byte", workers=1, progress=False)
     with pytest.raises(ValueError, match="last hundredth of .*, 100 tokens, holds no whole document"):
         load_corpus(str(tmp_path / "one"), "byte")
-    with pytest.raises(FileNotFoundError, match="manifest.json; make the folder with python -m caracal_min tokenize"):
-        load_corpus(str(tmp_path), "byte")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="empty has no file that ends in .parquet.* and it is no folder of shards"):
+        load_corpus(str(tmp_path / "empty"), "byte")
 
 
 def test_an_empty_validation_text_is_refused(source, tmp_path):

@@ -17,6 +17,7 @@ from caracal_min.data import (
     sequential_windows,
     tokenizer_for,
 )
+from caracal_min.tokenization import tokenize
 
 
 def write_jsonl(path, rows):
@@ -31,6 +32,26 @@ def test_bytes_round_trip(text):
     coder = ByteTokenizer()
     assert coder.decode(coder.encode(text)) == text
     assert coder.encode(text) == list(text.encode())
+
+
+def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    write_jsonl(folder / "b.jsonl", [{"text": "two", "url": "x"}, {"text": "three"}])
+    write_jsonl(folder / "a.jsonl.xz", [{"text": "one", "id": 7}])
+    table = pyarrow.table({"text": ["four", "five"]})
+    pyarrow.parquet.write_table(table, folder / "c.parquet")
+    (folder / "README.md").write_text("not text to train on")
+    assert list(documents(str(folder))) == ["one", "two", "three", "four", "five"]
+    assert count_documents(str(folder)) == 5
+    first, second = (tokenize(folder, tmp_path / out, "byte", workers=1, progress=False) for out in ("x", "y"))
+    assert first.source == "texts" and first.tokens == 3 + 3 + 5 + 4 + 4 + 5 and vars(first) == vars(second)
+    write_jsonl(folder / "b.jsonl", [{"text": "2"}, {"text": "3"}])
+    with pytest.raises(ValueError, match="was made with source_sha256="):
+        tokenize(folder, tmp_path / "x", "byte", workers=1, progress=False)
+    corpus = load_corpus(str(folder), "byte", progress=False, held_out_every=5)
+    assert bytes(corpus.validation.tolist()) == b"five\x00" or len(corpus.validation) == 5
 
 
 def test_embedded_corpus_is_real_text_split_by_document():

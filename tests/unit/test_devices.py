@@ -1,0 +1,216 @@
+"""What must hold on every device: each test runs on the CPU, and on a CUDA GPU where there is one.
+
+References are computed in float64 on the CPU, from the very inputs.  Errors are root mean squares relative to the
+reference: float32 lands under 1e-5, one rounding to bfloat16 near 2e-3, gradients under autocast near 2e-2.
+"""
+
+import pytest
+import torch
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.attention import sliding_window_attention
+from caracal_min.benchmark import BenchmarkConfig, run_benchmark
+from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
+from caracal_min.loss import linear_cross_entropy, token_loss
+from caracal_min.models import make_model
+from caracal_min.modules import MultiHeadFourier
+from caracal_min.recipe import TrainConfig
+from caracal_min.training import Trainer
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
+on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
+
+LENGTHS = [1, 2, 7, 512, 1000, 2048]
+
+
+def error(found, expected):
+    found, expected = found.detach().double().cpu(), expected.detach().double().cpu()
+    assert torch.isfinite(found).all()
+    return ((found - expected).norm() / expected.norm()).item()
+
+
+def streams(length, dtype=torch.float32):
+    """Content, gate, and a gradient of the result, drawn on the CPU and rounded to the dtype."""
+    draw = torch.Generator().manual_seed(length)
+    return torch.randn(3, 2, 6, length, generator=draw, dtype=torch.float64).to(dtype).unbind(0)
+
+
+@on_every_device
+@pytest.mark.parametrize("dtype, bound", [(torch.float64, 1e-13), (torch.float32, 2e-6), (torch.bfloat16, 4e-3)])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_convolution_and_gradients(device, length, dtype, bound):
+    v, g, dr = streams(length, dtype)
+    exact = [x.double().requires_grad_() for x in (v, g)]
+    expected = causal_conv_direct(*exact)
+    expected = (expected, *torch.autograd.grad(expected, exact, dr.double()))
+    inputs = [x.to(device).requires_grad_() for x in (v, g)]
+    for conv in (causal_conv_fft, causal_conv_right_angle):
+        r = conv(*inputs)
+        assert r.dtype == dtype and r.device.type == device
+        for a, b in zip((r, *torch.autograd.grad(r, inputs, dr.to(device))), expected, strict=True):
+            assert error(a, b) < bound
+
+
+@on_every_device
+def test_second_derivatives(device):
+    inputs = [x[0, :2, :5].double().to(device).requires_grad_() for x in streams(7)[:2]]
+    assert torch.autograd.gradgradcheck(causal_conv_fft, inputs)
+
+
+@on_every_device
+def test_the_future_moves_the_past_by_rounding_only(device):
+    v, g, _ = (x.to(device) for x in streams(1000))
+    changed = v.clone()
+    changed[..., 700:] += 1.0
+    moved = (causal_conv_fft(changed, g) - causal_conv_fft(v, g)).abs()
+    assert 0 < moved[..., :700].max() < 1e-5 * moved[..., 700:].max()
+
+
+@on_every_device
+@pytest.mark.parametrize("backend", ["blocked", "flex", "flash"])
+def test_window_attention_in_bfloat16(device, backend):
+    if backend != "blocked" and device == "cpu":
+        pytest.skip("needs a CUDA GPU" if backend == "flash" else "FlexAttention has no backward pass on a CPU")
+    if backend == "flash":
+        pytest.importorskip("flash_attn", reason="needs the flash-attn package")
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.randn(4, 2, 3, 1000, 64, generator=draw).bfloat16()
+    *qkv, dy = inputs.unbind(0)
+    exact = [x.double().requires_grad_() for x in qkv]
+    distance = torch.arange(1000)[:, None] - torch.arange(1000)
+    seen = (distance >= 0) & (distance < 256)
+    expected = torch.nn.functional.scaled_dot_product_attention(*exact, attn_mask=seen)
+    expected = (expected, *torch.autograd.grad(expected, exact, dy.double()))
+    given = [x.to(device).requires_grad_() for x in qkv]
+    found = sliding_window_attention(*given, 256, backend)
+    for a, b in zip((found, *torch.autograd.grad(found, given, dy.to(device))), expected, strict=True):
+        assert error(a, b) < 1e-2
+
+
+@on_every_device
+@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False), dict(gate="single_stage")])
+def test_a_fourier_layer_under_autocast(device, changes):
+    torch.manual_seed(0)
+    layer = MultiHeadFourier(64, 4, **changes)
+    x, dy = torch.randn(2, 2, 300, 64)
+    twin = MultiHeadFourier(64, 4, **changes).double()
+    twin.load_state_dict(layer.state_dict())
+    results = []
+    for module, dtype, place in ((layer, torch.float32, device), (twin, torch.float64, "cpu")):
+        module.to(place)
+        input_ = x.to(place, dtype).requires_grad_()
+        with torch.autocast(place, torch.bfloat16, enabled=module is layer):
+            y = module(input_)
+        results.append([y, *torch.autograd.grad(y, [input_, *module.parameters()], dy.to(y))])
+    for a, b in zip(*results, strict=True):
+        assert error(a, b) < 4e-2
+
+
+@on_every_device
+def test_the_output_layer_in_parts(device):
+    draw = torch.Generator().manual_seed(0)
+    hidden, weight = torch.randn(300, 32, generator=draw), torch.randn(500, 32, generator=draw)
+    targets = torch.randint(500, (300,), generator=draw)
+    exact = [x.double().requires_grad_() for x in (hidden, weight)]
+    expected = token_loss(torch.nn.functional.linear(*exact), targets)
+    expected = (expected, *torch.autograd.grad(expected, exact))
+    given = [x.to(device).requires_grad_() for x in (hidden, weight)]
+    for enabled, bound in ((False, 1e-5), (True, 1e-2)):
+        with torch.autocast(device, torch.bfloat16, enabled=enabled):
+            loss = linear_cross_entropy(*given, targets.to(device), rows=70)
+        for a, b in zip((loss, *torch.autograd.grad(loss, given)), expected, strict=True):
+            assert error(a, b) < bound
+
+
+@on_every_device
+@pytest.mark.parametrize("what", ["blocks", "model"])
+def test_compiled_under_autocast_without_a_graph_break(device, what, compiler):
+    torch.compiler.reset()
+    torch.manual_seed(0)
+    plain = Caracal(CaracalConfig(300, 32, 3, 4, window_size=16)).to(device)
+    tokens = torch.randint(300, (2, 130), device=device)
+    results = []
+    for kind in ("no", what):
+        plain.compile_for(kind)
+        torch._dynamo.utils.counters.clear()
+        with torch.autocast(device, torch.bfloat16):
+            loss = plain.loss(tokens, tokens)
+        results.append([loss, *torch.autograd.grad(loss, list(plain.parameters()))])
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == {"blocks": 3, "model": 1}[what]
+    assert not torch._dynamo.utils.counters["graph_break"]
+    for a, b in zip(*results, strict=True):
+        assert error(b, a) < 3e-2
+
+
+@on_every_device
+@pytest.mark.parametrize("convolution", ["relaxed", "dot_product"])
+@pytest.mark.parametrize("dtype, bound", [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_decoding_equals_the_parallel_pass(device, convolution, dtype, bound):
+    torch.manual_seed(0)
+    model = Caracal(CaracalConfig(40, 16, 4, 2, window_size=6, embedding_std=0.05, init_std=0.1))
+    model = model.to(device, dtype).eval()
+    tokens = torch.randint(40, (3, 120), device=device)
+    caches = model.new_caches(3, 120, convolution)
+    with torch.inference_mode():
+        found = torch.cat([model.logits(tokens[:, :37], caches),
+                           *(model.logits(tokens[:, t:t + 1], caches) for t in range(37, 120))], dim=1)
+        assert error(found, model.logits(tokens)) < bound
+    drawn = model.generate(tokens[:, :5], 20, temperature=0.0)
+    assert drawn.device.type == device and torch.equal(drawn, model.generate(tokens[:, :5], 20, temperature=0.0))
+    assert torch.equal(model.generate(tokens[:, :5], 9, seed=3), model.generate(tokens[:, :5], 9, seed=3))
+
+
+@on_every_device
+def test_saved_on_the_device_and_loaded_on_the_cpu(device, tmp_path):
+    torch.manual_seed(0)
+    model = Caracal(CaracalConfig(40, 16, 3, 2, window_size=6, init_std=0.1, embedding_std=0.1)).to(device).eval()
+    model.save_pretrained(tmp_path)
+    loaded = Caracal.from_pretrained(tmp_path)
+    assert {p.device.type for p in loaded.parameters()} == {"cpu"}
+    assert all(torch.equal(a.cpu(), b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
+    tokens = torch.randint(40, (2, 50))
+    assert error(model.logits(tokens.to(device)), loaded.logits(tokens)) < 1e-5
+
+
+@on_every_device
+@pytest.mark.parametrize("name", ["llama", "mamba", "mamba2", "jamba"])
+def test_baselines_take_a_step_under_autocast(device, name):
+    pytest.importorskip("transformers", reason="the baselines need transformers")
+    torch.manual_seed(0)
+    model = make_model(name, "nano").to(device)
+    tokens = torch.randint(256, (2, 24), device=device)
+    exact = model.loss(tokens, tokens)
+    with torch.autocast(device, torch.bfloat16):
+        loss = model.loss(tokens, tokens)
+    loss.backward()
+    assert error(loss, exact) < 1e-2
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
+
+
+@on_every_device
+def test_a_run_learns_stops_and_goes_on(device, tmp_path):
+    """On a GPU sums may be taken in another order each time: the curves agree to rounding, not to the bit."""
+    options = dict(context=64, batch_size=8, micro_batch_size=4, tokens=12 * 8 * 64, corpus_tokens=200_000,
+                   eval_every=6, eval_windows=4, checkpoint_every=5, progress=False, device=device, prompt="The ")
+    whole = Trainer(TrainConfig.for_preset("nano", **options)).run()
+    first = Trainer(TrainConfig.for_preset("nano", out=tmp_path / "run", **options))
+    first.run(until=5)
+    second = Trainer(TrainConfig.for_preset("nano", out=tmp_path / "run", **options))
+    assert second.step == 5 and next(second.model.parameters()).device.type == device
+    log = second.run()
+    losses = torch.tensor([[e["loss"] for e in entries] for entries in (log, whole)])
+    assert losses[0, -1] < losses[0, 0] - 0.5
+    assert (losses[0] - losses[1]).abs().max() < (0.02 if device == "cuda" else 1e-6)
+    assert isinstance(log[-1]["sample"], str) and log[-1]["validation_loss"] < losses[0, 0]
+    assert Caracal.from_pretrained(tmp_path / "run" / "model").embedding.weight.device.type == "cpu"
+
+
+@on_every_device
+def test_the_benchmark_measures_every_group(device):
+    rows = run_benchmark(BenchmarkConfig(preset="nano", lengths=(64,), contexts=(40, 64), tokens=128, repeats=1,
+                                         compile="no", device=device))
+    groups = {row.what for row in rows}
+    assert {"causal convolution, fwd + bwd", "Multi-Head Fourier, fwd + bwd", "mixer alone, a token",
+            "nano, generating a token"} <= groups
+    assert ("nano, training step" in groups) == ("nano, step, FFT" in groups) == (device == "cuda")
+    assert all(row.ours >= 0 and row.reference > 0 for row in rows)
