@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-__all__ = ["Columns", "HeadMix", "ShortConv"]
+__all__ = ["Columns", "HeadMix", "ShortConv", "shifted_products"]
 
 
 class ShortConv(nn.Conv1d):
@@ -38,9 +38,21 @@ class ShortConv(nn.Conv1d):
         """Convolve `[B, taps - 1 + L, D]`."""
         if x.shape[1] == self.kernel_size[0]:  # one token
             return (x * self.weight[:, 0].t()).sum(1, keepdim=True)
+        if torch.compiler.is_compiling():
+            return shifted_products(x, self.weight)
         # As an image of height 1 in channels-last layout: the convolution then reads x as it lies.
         image = x.unsqueeze(1).permute(0, 3, 1, 2)
         return F.conv2d(image, self.weight.unsqueeze(2), groups=self.groups)[:, :, 0].transpose(1, 2)
+
+
+def shifted_products(x: Tensor, weight: Tensor) -> Tensor:
+    """Convolve as `ShortConv` does, by a product per tap: `[B, taps - 1 + L, D]` and `[D, 1, taps]` to `[B, L, D]`.
+
+    The compiler makes one loop of it, together with the norm that follows; step by step it would be slower.
+    """
+    taps = weight.shape[-1]
+    length = x.shape[1] - taps + 1
+    return sum(x[:, k:k + length] * weight[:, 0, k] for k in range(taps))
 
 
 class Columns(nn.Linear):
