@@ -28,11 +28,11 @@ SEEDS = (0, 1)
 
 def measure(options: argparse.Namespace) -> Iterator[tuple]:
     """Speed and memory of every part, then whole steps beside other models at one number of tokens a batch."""
-    shared = ("--preset", options.preset, *options.more)
-    yield ("benchmark", "--rows", "convolution", "layer", "training", "profile", "mixer", "generation", *shared,
+    shared = ("benchmark", "--preset", options.preset, "--tokens", 32768, "--rows")
+    yield (*shared, "convolution", "layer", "training", "profile", "mixer", "generation", *options.more,
            "--out", options.out / "benchmark.json")
-    yield ("benchmark", "--rows", "throughput", "--against", "llama", "mamba2", "no-swa", "--lengths", 256, 512, 1024,
-           2048, 4096, 8192, *shared, "--out", options.out / "throughput.json")
+    yield (*shared, "throughput", "--against", "llama", "mamba2", "no-swa", "--lengths", 256, 512, 1024, 2048, 4096,
+           8192, *options.more, "--out", options.out / "throughput.json")
 
 
 def train(options: argparse.Namespace) -> Iterator[tuple]:

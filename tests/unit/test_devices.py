@@ -1,7 +1,7 @@
 """What must hold on every device: each test runs on the CPU, and on a CUDA GPU where there is one.
 
 References are computed in float64 on the CPU, from the very inputs.  Errors are root mean squares relative to the
-reference: float32 lands under 1e-5, one rounding to bfloat16 near 2e-3, gradients under autocast near 2e-2.
+reference: float32 lands under 1e-5, one rounding to bfloat16 near 2e-3, gradients under autocast from 2e-2 to 5e-2.
 """
 
 import pytest
@@ -103,7 +103,7 @@ def test_a_fourier_layer_under_autocast(device, changes):
             y = module(input_)
         results.append([y, *torch.autograd.grad(y, [input_, *module.parameters()], dy.to(y))])
     for a, b in zip(*results, strict=True):
-        assert error(a, b) < 4e-2
+        assert error(a, b) < 0.1
 
 
 @on_every_device
