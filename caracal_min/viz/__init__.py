@@ -9,10 +9,11 @@ from .figure import Figure
 from .mixing_matrices import mixing_matrices
 from .poke import poke
 from .roots import roots
+from .sight import sight
 from .style import palette, use_style
 from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "poke",
-           "roots", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+           "roots", "sight", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
