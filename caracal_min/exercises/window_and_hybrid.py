@@ -57,7 +57,7 @@ def _expect_number(case: str, given: object, expected: int) -> None:
 
 @checker
 def ignores_order(answer: Callable[[Layer, int], bool]) -> str:
-    """Check `ignores_order(layer, length)`: True where no permutation of the tokens before the last moves its output."""
+    """Check `ignores_order(layer, length)`: True where no order of the tokens before the last moves its output."""
     for layers, verdict in ((_BLIND, True), (_SEEING, False)):
         for name, layer in layers.items():
             for length in (4, 9, 24):
