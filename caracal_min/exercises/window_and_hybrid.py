@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from ..convolution import causal_conv_direct
 from . import checker, expect_close, expect_equal
@@ -60,7 +61,7 @@ def ignores_order(answer: Callable[[Layer, int], bool]) -> str:
     """Check `ignores_order(layer, length)`: True where no order of the tokens before the last moves its output."""
     for layers, verdict in ((_BLIND, True), (_SEEING, False)):
         for name, layer in layers.items():
-            for length in (4, 9, 24):
+            for length in (9, 24) if layer is _ring else (4, 9, 24):
                 torch.manual_seed(7)
                 case, given = f"ignores_order({name}, length={length})", answer(layer, length)
                 if given is None:
@@ -79,6 +80,23 @@ def _attention(x: Tensor, window: int | None = None) -> Tensor:
 
 def _convolved(x: Tensor) -> Tensor:
     return causal_conv_direct(x.mT, x.mT.tanh()).mT
+
+
+def _ring(x: Tensor) -> Tensor:
+    """Products of neighbours in a ring of the tokens before each: up to three tokens, all pairs are neighbours."""
+    y = x.clone()
+    for t in range(2, x.shape[1]):
+        past = x[:, :t]
+        y[:, t] += (past * past.roll(1, dims=1) * (past + past.roll(1, dims=1))).sum(1)
+    return y
+
+
+def _turning(x: Tensor) -> Tensor:
+    """A ring with a direction: it notices every exchange of neighbours, but not a turn."""
+    y = x.clone()
+    for t in range(2, x.shape[1]):
+        y[:, t] += (x[:, :t] ** 2 * x[:, :t].roll(1, dims=1)).sum(1)
+    return y
 
 
 def _told(token: int, weight: float) -> Layer:
@@ -105,33 +123,38 @@ _SEEING: dict[str, Layer] = {
     "a causal convolution with itself": _convolved,
     "the token before": lambda x: x.roll(1, dims=1),
     "the differences of neighbours, summed": lambda x: (x - x.roll(1, dims=1)).abs().cumsum(1),
-    "a mean with another weight for token 0": _told(0, 0.01),
-    "a mean with another weight for the last but one": _told(-2, 0.01),
-    "a mean with another weight for token 1": _told(1, 0.01),
-    "a mean with another weight for the last but two": _told(-3, 0.01),
+    "the tokens before in a ring, which turns one way": _turning,
+    "the tokens before in a ring": _ring,
+    "a mean with another weight for token 0": _told(0, 0.001),
+    "a mean with another weight for the last but one": _told(-2, 0.001),
+    "a mean with another weight for token 1": _told(1, 0.001),
+    "a mean with another weight for the last but two": _told(-3, 0.001),
 }
 
 
 @checker
 def tiled_attention(answer: Callable[[Tensor, Tensor, Tensor, int, int], Tensor]) -> str:
-    """Check `tiled_attention(q, k, v, window, tile)`: exact, and without a tensor of L x L."""
+    """Check `tiled_attention(q, k, v, window, tile)`: exact, and without L x L scores, at once or in pieces."""
     source = torch.Generator().manual_seed(7)
     cases = ((1, 1, 1), (7, 3, 2), (7, 3, 3), (7, 3, 5), (8, 4, 4), (12, 1, 4), (12, 5, 1), (13, 20, 4), (13, 4, 20),
              (31, 7, 8), (100, 16, 32))
     for length, window, tile in cases:
-        q, k, v = torch.randn(3, length, 4, dtype=torch.float64, generator=source).unbind()
+        channels = 4 if length < 13 else 9
+        q, k, v = torch.randn(3, length, channels, dtype=torch.float64, generator=source).unbind()
         back = torch.arange(length)[:, None] - torch.arange(length)
         hidden = (back < 0) | (back >= window)
-        exact = (q @ k.T / 2).masked_fill(hidden, -torch.inf).softmax(-1) @ v
-        case = f"tiled_attention with {length} tokens, window={window}, tile={tile}"
+        exact = (q @ k.T / math.sqrt(channels)).masked_fill(hidden, -torch.inf).softmax(-1) @ v
+        case = f"tiled_attention with {length} tokens of {channels} channels, window={window}, tile={tile}"
         expect_close(case, answer(q.clone(), k.clone(), v.clone(), window, tile), exact)
     length, window, tile = 1024, 16, 8
     q, k, v = torch.randn(3, length, 4, dtype=torch.float64, generator=source).unbind()
-    with _Largest() as largest:
+    with _Largest() as largest, FlopCounterMode(display=False) as operations:
         answer(q, k, v, window, tile)
-    if largest.entries >= length * length // 4:
-        raise AssertionError(f"tiled_attention with {length} tokens, window={window}, tile={tile}: the largest tensor "
-                             f"has {largest.entries} entries, expected fewer than a quarter of L x L")
+    scores = operations.get_total_flops() // (4 * q.shape[1])  # two products, each d multiplications and additions
+    for what, count in (("the largest tensor has {} entries", largest.entries), ("it computes {} scores", scores)):
+        if count >= length * length // 4:
+            raise AssertionError(f"tiled_attention with {length} tokens, window={window}, tile={tile}: "
+                                 f"{what.format(count)}, expected fewer than a quarter of L x L")
     return f"{len(cases) + 1} sizes"
 
 

@@ -63,6 +63,10 @@ def reversal(n):
     yield reversed(range(n))
 
 
+def turn(n):
+    yield [*range(1, n), 0]
+
+
 def tiled(q, k, v, window, tile):
     outputs = []
     for start in range(0, len(q), tile):
@@ -103,6 +107,22 @@ def full_mask(q, k, v, window, tile):
     return scores.masked_fill((back < 0) | (back >= window), -torch.inf).softmax(-1) @ v
 
 
+def all_keys_before(q, k, v, window, tile):
+    """Never holds L x L scores, but computes half of them."""
+    outputs = []
+    for start in range(0, len(q), tile):
+        end = min(start + tile, len(q))
+        back = torch.arange(start, end)[:, None] - torch.arange(end)
+        scores = q[start:end] @ k[:end].T / math.sqrt(q.shape[1])
+        outputs.append(scores.masked_fill((back < 0) | (back >= window), -torch.inf).softmax(-1) @ v[:end])
+    return torch.cat(outputs)
+
+
+def token_by_token(q, k, v, window, tile):
+    scale, seen = math.sqrt(q.shape[1]), [slice(max(0, t - window + 1), t + 1) for t in range(len(q))]
+    return torch.stack([(q[t] @ k[s].T / scale).softmax(-1) @ v[s] for t, s in enumerate(seen)])
+
+
 def only_full_tiles(q, k, v, window, tile):
     whole = len(q) // tile * tile
     return tiled(q[:whole], k[:whole], v[:whole], window, tile) if whole else torch.zeros_like(q)
@@ -114,7 +134,7 @@ RIGHT = {
     check.ignores_order: [by_permutations(neighbours), by_permutations(
         lambda n: itertools.chain(neighbours(n), reversal(n))), by_permutations(
         lambda n: (torch.randperm(n).tolist() for _ in range(30)), threshold=1e-6)],
-    check.tiled_attention: [tiled, by_strips, lambda q, k, v, window, tile: sliding_window_attention(
+    check.tiled_attention: [tiled, by_strips, token_by_token, lambda q, k, v, window, tile: sliding_window_attention(
         q[None, None], k[None, None], v[None, None], window)[0, 0]],
 }
 WRONG = {
@@ -143,10 +163,13 @@ WRONG = {
         "says yes": lambda layer, length: True,
         "says no": lambda layer, length: False,
         "a reversal only": by_permutations(reversal),
+        "a turn only": by_permutations(turn),
+        "a turn and a reversal": by_permutations(lambda n: itertools.chain(turn(n), reversal(n))),
         "the first two only": by_permutations(lambda n: [[1, 0, *range(2, n)]]),
         "the last two only": by_permutations(lambda n: [[*range(n - 2), n - 1, n - 2]]),
         "asks for exact equality": by_permutations(neighbours, threshold=0.0),
         "too lax": by_permutations(neighbours, threshold=0.1),
+        "a thousandth is too lax": by_permutations(neighbours, threshold=1e-3),
         "absolute, not relative": by_permutations(neighbours, threshold=1e-12, relative=False),
         "moves the last token too": lambda layer, length: bool(torch.allclose(
             layer(x := torch.randn(1, length, 8, dtype=torch.float64))[:, -1], layer(x.roll(1, dims=1))[:, -1])),
@@ -154,6 +177,9 @@ WRONG = {
     },
     check.tiled_attention: {
         "a full mask": full_mask,
+        "all keys before the tile": all_keys_before,
+        "a scale for four channels": lambda q, k, v, window, tile: tiled(
+            q * math.sqrt(q.shape[1]) / 2, k, v, window, tile),
         "one key too many": lambda q, k, v, window, tile: tiled(q, k, v, window + 1, tile),
         "each tile by itself": lambda q, k, v, window, tile: torch.cat([
             tiled(*parts, window, tile) for parts in zip(q.split(tile), k.split(tile), v.split(tile), strict=True)]),
@@ -176,7 +202,11 @@ REASONS = [
     (check.ignores_order, "asks for exact equality", "expected True, given False"),
     (check.ignores_order, "forgets to return", "is a return missing"),
     (check.tiled_attention, "a full mask", "the largest tensor has 1048576 entries"),
-    (check.tiled_attention, "zeros as keys", "tiled_attention with 7 tokens, window=3, tile=2: entry [0, 0]"),
+    (check.tiled_attention, "all keys before the tile", "it computes 528384 scores, expected fewer than a quarter"),
+    (check.tiled_attention, "a scale for four channels", "with 13 tokens of 9 channels"),
+    (check.ignores_order, "a turn only", "the tokens before in a ring, which turns one way"),
+    (check.ignores_order, "a turn and a reversal", "ignores_order(the tokens before in a ring, length=9)"),
+    (check.tiled_attention, "zeros as keys", "with 7 tokens of 4 channels, window=3, tile=2: entry [0, 0]"),
     (check.tiled_attention, "drops the last short tile", "expected shape (7, 4), given (6, 4)"),
 ]
 
