@@ -19,6 +19,7 @@ const CSS = `
   .caracal-live .sight-key span::before { content: ""; display: inline-block; width: 11px; height: 11px; margin-right: 6px;
     box-sizing: border-box; border-radius: 2px; background: var(--c); border: var(--e, none); vertical-align: -1px; }
   .caracal-live .sight-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 0.2rem 1.4rem; }
+  .caracal-live .sight-sliders input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
   .caracal-live .sight-facts { margin: 0.5rem 0 0; }
   .caracal-live .sight-facts div { display: flex; flex-wrap: wrap; justify-content: space-between; column-gap: 1rem; }
   .caracal-live .sight-facts b { font-weight: 600; font-variant-numeric: tabular-nums; }`;
