@@ -6,6 +6,7 @@ matplotlib and anywidget are imported only when they are needed.  Read next: `st
 from .antidiagonals import antidiagonals
 from .clock import clock
 from .figure import Figure
+from .fourier_shapes import fourier_shapes
 from .mixing_matrices import mixing_matrices
 from .poke import poke
 from .roots import roots
@@ -17,3 +18,5 @@ from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "poke",
            "roots", "sight", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+__all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "palette", "poke",
+           "roots", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]

@@ -1,0 +1,182 @@
+"""The steps through a layer in a real browser: every tensor, what each number is made of, keys and pointer."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from figure_pages import contrast, data, focused, page_width, tensor
+
+from caracal_min import viz
+from caracal_min.convolution import causal_conv_direct
+from caracal_min.modules import MultiHeadFourier
+
+WORDS = "the cat sat on the mat".split()
+STEPS = ["x", "xt", "xh", "v", "h", "g", "r", "y"]
+L, D, H = 6, 4, 2
+torch.manual_seed(6)
+LAYER = MultiHeadFourier(D, H).double().requires_grad_(False)
+for norm in (LAYER.norm.weight, LAYER.norm.bias):
+    norm.add_(torch.randn(D) / 3)
+X = torch.randn(L, D, dtype=torch.float64)
+FIGURE = viz.fourier_shapes(LAYER, X, WORDS)
+
+
+def computed():
+    """Every tensor of the layer by torch's own operations, (L, D) each."""
+    xt = F.conv1d(F.pad(X.T, (2, 0)), LAYER.pre_conv.weight, groups=D).T
+    xh = LAYER.norm(xt)
+    v = F.linear(xh, LAYER.to_value.weight, LAYER.to_value.bias)
+    h = F.silu(F.linear(xh, LAYER.to_gate.weight, LAYER.to_gate.bias))
+    g = F.conv1d(h.T, LAYER.gate_mix.weight, LAYER.gate_mix.bias, groups=H).T
+    return {"x": X, "xt": xt, "xh": xh, "v": v, "h": h, "g": g, "r": causal_conv_direct(v.T, g.T).T, "y": LAYER(X[None])[0]}
+
+
+TENSORS = computed()
+
+
+def button(page, step):
+    return page.locator(".fs-steps button").nth(STEPS.index(step))
+
+
+def cell(page, token, channel):
+    return page.locator(f".fs-cell[aria-label*='token {token}, channel {channel}:']")
+
+
+def heard(step, t, c):
+    """What the number (t, c) of a step depends on in the step before, by autograd: (tensor, token, channel)."""
+    own = slice(c - c % 2, c - c % 2 + 2)
+    if step == "r":
+        return {("v", j, c) for j in range(t + 1)} | {("g", j, c) for j in range(t + 1)}
+    source = {"xt": "x", "xh": "xt", "v": "xh", "h": "xh", "g": "h", "y": "r"}[step]
+    functions = {
+        "xt": lambda s: F.conv1d(F.pad(s.T, (2, 0)), LAYER.pre_conv.weight, groups=D).T,
+        "xh": LAYER.norm, "v": lambda s: s @ LAYER.to_value.weight.T, "h": lambda s: F.silu(s @ LAYER.to_gate.weight.T),
+        "g": lambda s: F.conv1d(s.T, LAYER.gate_mix.weight, groups=H).T, "y": LAYER.to_out}
+    s = TENSORS[source].clone().requires_grad_()
+    (gradient,) = torch.autograd.grad(functions[step](s)[t, c], s)
+    found = {(source, int(a), int(b)) for a, b in gradient.nonzero()}
+    assert step != "g" or {k for _, _, k in found} == set(range(D)[own])
+    return found
+
+
+def lit(page):
+    """The texts of the numbers that are lit, in the order of the page."""
+    return page.evaluate("""() => [...document.querySelectorAll('.fs-lit')].map(box => box.nextElementSibling.textContent)""")
+
+
+def shown(number):
+    return f"{number:.2f}".replace("-0.00", "0.00").replace("-", "−")
+
+
+def test_without_scripts_the_still_is_shown(still):
+    assert len(still.get_attribute("alt")) > 60
+
+
+def test_every_tensor_is_the_one_that_torch_computes(page):
+    tensors = data(page)["tensors"]
+    assert list(tensors) == STEPS
+    for step, expected in TENSORS.items():
+        assert torch.allclose(tensor(tensors[step]), expected, atol=1e-12), step
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_each_number_is_made_of_what_it_depends_on_and_of_nothing_else(page, step):
+    button(page, step).click()
+    for t, c in ((0, 3), (1, 0), (5, 2)):
+        cell(page, t, c).click()
+        frame = data(page)
+        assert (frame["step"], frame["token"], frame["channel"]) == (step, t, c)
+        assert frame["again"] == pytest.approx(TENSORS[step][t, c].item(), abs=1e-12)
+        inside = {(name, s, k) for name, s, k, _ in frame["sources"] if s >= 0}
+        if step == "x":
+            assert inside == set() and lit(page) == [shown(X[t, c])]
+            continue
+        assert inside == heard(step, t, c)
+        values = [shown(TENSORS[name][s, k].item()) for name, s, k in inside] + [shown(TENSORS[step][t, c].item())]
+        zeros = ["0"] * (len(frame["sources"]) - len(inside))
+        assert sorted(lit(page)) == sorted(values + zeros)
+
+
+def test_the_sum_is_written_with_its_numbers_and_comes_out(page):
+    button(page, "r").click()
+    cell(page, 2, 1).click()
+    words = page.locator(".fs-sum").inner_text().replace("−", "-").replace("(", "").replace(")", "")
+    total, terms = words.removeprefix("r of “sat”, channel 1: ").split(" = ")
+    products = [[float(x) for x in term.split("·")] for term in terms.split(" + ")]
+    assert len(products) == 3 and float(total) == pytest.approx(sum(a * b for a, b in products), abs=0.05)
+    assert [a for a, _ in products] == [round(x, 2) for x in TENSORS["v"][:3, 1].tolist()]
+    assert [b for _, b in products] == [round(x, 2) for x in TENSORS["g"][:3, 1].flip(0).tolist()]
+
+
+def test_the_pairs_of_the_mix_cross(page):
+    button(page, "r").click()
+    for t in (0, 3, 5):
+        cell(page, t, 0).click()
+        lines = page.eval_on_selector_all(".fs-pair", "nodes => nodes.map(n => n.getAttribute('d').match(/[\\d.]+/g).map(Number))")
+        assert len(lines) == t + 1 and len({round(a + b) for a, _, b, _ in lines}) == 1
+    button(page, "y").click()
+    assert page.locator(".fs-pair").count() == 0
+
+
+def test_what_it_hears_of_the_input(page):
+    for step, expected in (("x", "on"), ("xt", "cat sat on"), ("g", "cat sat on"), ("r", "the cat sat on")):
+        button(page, step).click()
+        cell(page, 3, 2).click()
+        assert page.locator(".fs-facts p").first.inner_text() == f"Of the input it hears: {expected}."
+
+
+def test_shapes_follow_the_layout(page):
+    for step, shapes in (("x", ["[B, L, D] = [1, 6, 4]"]), ("g", 2 * ["[B, L, D] = [1, 6, 4]"]),
+                         ("r", 3 * ["[B, D, L] = [1, 4, 6]"]), ("y", ["[B, D, L] = [1, 4, 6]", "[B, L, D] = [1, 6, 4]"])):
+        button(page, step).click()
+        assert page.locator(".fs-shape").all_text_contents() == shapes
+
+
+def test_keys_on_the_steps_and_on_the_table(page):
+    button(page, "r").focus()
+    for key, step in (("ArrowLeft", "g"), ("Home", "x"), ("ArrowLeft", "x"), ("End", "y"), ("ArrowLeft", "r")):
+        page.keyboard.press(key)
+        assert data(page)["step"] == step and button(page, step).get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Tab")
+    assert focused(page).startswith("r, on, token 3, channel 1: ")
+    for key, place in (("ArrowRight", (4, 1)), ("ArrowDown", (4, 2)), ("End", (5, 2)), ("ArrowRight", (5, 2)),
+                       ("Home", (0, 2)), ("ArrowUp", (0, 1)), ("ArrowLeft", (0, 1))):
+        page.keyboard.press(key)
+        assert (data(page)["token"], data(page)["channel"]) == place
+        assert data(page)["again"] == pytest.approx(TENSORS["r"][place].item(), abs=1e-12)
+
+
+def test_hovering_looks_and_leaving_returns(page):
+    cell(page, 5, 3).hover()
+    assert (data(page)["token"], data(page)["channel"]) == (5, 3)
+    page.mouse.move(2, 2)
+    assert (data(page)["token"], data(page)["channel"]) == (3, 1)
+
+
+def test_it_fits_a_phone_and_a_desk(page):
+    for step in STEPS:
+        button(page, step).click()
+        assert page_width(page) <= 360
+        box = cell(page, 0, 0).bounding_box()
+        assert box["width"] >= 36 and box["height"] >= 24
+        numbers = page.eval_on_selector_all(".fs-number", "nodes => nodes.map(n => n.getBBox().width)")
+        assert max(numbers) <= box["width"] + 1
+    page.set_viewport_size({"width": 1000, "height": 900})
+    page.wait_for_function("() => document.querySelector('.fs-cell').getBoundingClientRect().width > 90")
+    assert data(page)["step"] == "y"
+
+
+def test_two_on_one_page_are_independent(show):
+    page = show(viz.fourier_shapes(LAYER, X, WORDS), viz.fourier_shapes(LAYER, -X, WORDS, step="v"))
+    page.locator(".caracal-figure").nth(1).locator(".fs-steps button").nth(5).click()
+    assert data(page, 0)["step"] == "r" and data(page, 1)["step"] == "g"
+    assert not torch.allclose(tensor(data(page, 1)["tensors"]["g"]), TENSORS["g"])
+
+
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(FIGURE)
+    bold, muted, pressed, ground = page.evaluate("""() => {
+      const css = (s) => getComputedStyle(document.querySelector(s));
+      const button = css('[aria-pressed=true]');
+      return [css('.fs-lit + text').fill, css('.fs-box:not(.fs-lit) + text').fill, button.color, button.backgroundColor];
+    }""")
+    assert contrast(bold, paper) > 7 and contrast(muted, paper) > 4.5 and contrast(pressed, ground) > 7
