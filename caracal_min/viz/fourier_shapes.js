@@ -117,12 +117,12 @@ export function render({ model, el }) {
     const own = `channel ${c}`, first = c - (c % wide);
     return {
       x: `Each token is a vector of ${width} numbers, drawn as a column.`,
-      xt: `The taps of ${own}, ${of(width, 1, 3)}, times three tokens, zeros before the text. Other tokens, same channel.`,
+      xt: `Row ${c} of pre_conv, ${of(width, 1, 3)}, times three tokens of ${own}, with zeros before the text. No other channel.`,
       xh: "The column of one token, minus its mean, divided by its size. No other token.",
       v: `Row ${c} of to_value, ${of(width, width)}, times the column of one token, plus a bias. No other token.`,
       h: `Row ${c} of to_gate, ${of(width, width)}, times the column of one token, plus a bias, then SiLU. No other token.`,
       g: `Row ${c} of gate_mix, ${of(width, wide, 1)}, times the channels of the same head, ${first} to ${first + wide - 1}, plus a bias.`,
-      r: `Content times gate, positions adding up to ${t}. The same channel, all tokens up to this one.`,
+      r: `Content times gate, positions adding up to ${t}. All tokens up to this one, no other channel.`,
       y: `Row ${c} of to_out, ${of(width, width)}, times the column of one token, plus a bias. No other token.`,
     }[step];
   }

@@ -75,8 +75,8 @@ def _still(v: Tensor, g: Tensor, words: Sequence[str], token: int, channel: int)
     tops = (44, 44 + tall + _PAIRS, 44 + 2 * tall + _PAIRS + 82)
     shape = f"[B, D, L] = [1, {width}, {length}]"
     parts = []
-    for (name, s, colour), top in zip((("v", v, palette.content), ("g", g, palette.gate), ("r", r, palette.result)), tops,
-                                      strict=True):
+    tables = ("v", v, palette.content), ("g", g, palette.gate), ("r", r, palette.result)
+    for (name, s, colour), top in zip(tables, tops, strict=True):
         below = name == "g"
         title = top + tall + 18 if below else top - 28
         parts.append(f'<text x="{_SIDE}" y="{title}" font-weight="600">{name}</text>'

@@ -1,5 +1,7 @@
 """The steps through a layer in a real browser: every tensor, what each number is made of, keys and pointer."""
 
+import re
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -27,7 +29,8 @@ def computed():
     v = F.linear(xh, LAYER.to_value.weight, LAYER.to_value.bias)
     h = F.silu(F.linear(xh, LAYER.to_gate.weight, LAYER.to_gate.bias))
     g = F.conv1d(h.T, LAYER.gate_mix.weight, LAYER.gate_mix.bias, groups=H).T
-    return {"x": X, "xt": xt, "xh": xh, "v": v, "h": h, "g": g, "r": causal_conv_direct(v.T, g.T).T, "y": LAYER(X[None])[0]}
+    return {"x": X, "xt": xt, "xh": xh, "v": v, "h": h, "g": g, "r": causal_conv_direct(v.T, g.T).T,
+            "y": LAYER(X[None])[0]}
 
 
 TENSORS = computed()
@@ -49,7 +52,8 @@ def heard(step, t, c):
     source = {"xt": "x", "xh": "xt", "v": "xh", "h": "xh", "g": "h", "y": "r"}[step]
     functions = {
         "xt": lambda s: F.conv1d(F.pad(s.T, (2, 0)), LAYER.pre_conv.weight, groups=D).T,
-        "xh": LAYER.norm, "v": lambda s: s @ LAYER.to_value.weight.T, "h": lambda s: F.silu(s @ LAYER.to_gate.weight.T),
+        "xh": LAYER.norm, "v": lambda s: s @ LAYER.to_value.weight.T,
+        "h": lambda s: F.silu(s @ LAYER.to_gate.weight.T),
         "g": lambda s: F.conv1d(s.T, LAYER.gate_mix.weight, groups=H).T, "y": LAYER.to_out}
     s = TENSORS[source].clone().requires_grad_()
     (gradient,) = torch.autograd.grad(functions[step](s)[t, c], s)
@@ -60,7 +64,7 @@ def heard(step, t, c):
 
 def lit(page):
     """The texts of the numbers that are lit, in the order of the page."""
-    return page.evaluate("""() => [...document.querySelectorAll('.fs-lit')].map(box => box.nextElementSibling.textContent)""")
+    return page.locator(".fs-lit + text").all_text_contents()
 
 
 def shown(number):
@@ -111,8 +115,9 @@ def test_the_pairs_of_the_mix_cross(page):
     button(page, "r").click()
     for t in (0, 3, 5):
         cell(page, t, 0).click()
-        lines = page.eval_on_selector_all(".fs-pair", "nodes => nodes.map(n => n.getAttribute('d').match(/[\\d.]+/g).map(Number))")
-        assert len(lines) == t + 1 and len({round(a + b) for a, _, b, _ in lines}) == 1
+        paths = page.eval_on_selector_all(".fs-pair", "nodes => nodes.map(n => n.getAttribute('d'))")
+        ends = [[float(x) for x in re.findall(r"[\d.]+", path)] for path in paths]
+        assert len(ends) == t + 1 and len({round(a + b) for a, _, b, _ in ends}) == 1
     button(page, "y").click()
     assert page.locator(".fs-pair").count() == 0
 
@@ -126,7 +131,8 @@ def test_what_it_hears_of_the_input(page):
 
 def test_shapes_follow_the_layout(page):
     for step, shapes in (("x", ["[B, L, D] = [1, 6, 4]"]), ("g", 2 * ["[B, L, D] = [1, 6, 4]"]),
-                         ("r", 3 * ["[B, D, L] = [1, 4, 6]"]), ("y", ["[B, D, L] = [1, 4, 6]", "[B, L, D] = [1, 6, 4]"])):
+                         ("r", 3 * ["[B, D, L] = [1, 4, 6]"]),
+                         ("y", ["[B, D, L] = [1, 4, 6]", "[B, L, D] = [1, 6, 4]"])):
         button(page, step).click()
         assert page.locator(".fs-shape").all_text_contents() == shapes
 
@@ -177,6 +183,7 @@ def test_text_is_readable_in_every_theme(show_themed):
     bold, muted, pressed, ground = page.evaluate("""() => {
       const css = (s) => getComputedStyle(document.querySelector(s));
       const button = css('[aria-pressed=true]');
-      return [css('.fs-lit + text').fill, css('.fs-box:not(.fs-lit) + text').fill, button.color, button.backgroundColor];
+      return [css('.fs-lit + text').fill, css('.fs-box:not(.fs-lit) + text').fill, button.color,
+        button.backgroundColor];
     }""")
     assert contrast(bold, paper) > 7 and contrast(muted, paper) > 4.5 and contrast(pressed, ground) > 7
