@@ -145,7 +145,7 @@ def test_keys_on_the_steps_and_on_the_table(page):
     page.keyboard.press("Tab")
     assert focused(page).startswith("r, on, token 3, channel 1: ")
     for key, place in (("ArrowRight", (4, 1)), ("ArrowDown", (4, 2)), ("End", (5, 2)), ("ArrowRight", (5, 2)),
-                       ("Home", (0, 2)), ("ArrowUp", (0, 1)), ("ArrowLeft", (0, 1))):
+                       ("ArrowLeft", (4, 2)), ("Home", (0, 2)), ("ArrowUp", (0, 1)), ("ArrowLeft", (0, 1))):
         page.keyboard.press(key)
         assert (data(page)["token"], data(page)["channel"]) == place
         assert data(page)["again"] == pytest.approx(TENSORS["r"][place].item(), abs=1e-12)
@@ -186,4 +186,6 @@ def test_text_is_readable_in_every_theme(show_themed):
       return [css('.fs-lit + text').fill, css('.fs-box:not(.fs-lit) + text').fill, button.color,
         button.backgroundColor];
     }""")
+    fills = page.eval_on_selector_all(".fs-box:not(.fs-lit)", "nodes => nodes.map(n => getComputedStyle(n).fill)")
+    assert set(fills) == {"none"}
     assert contrast(bold, paper) > 7 and contrast(muted, paper) > 4.5 and contrast(pressed, ground) > 7
