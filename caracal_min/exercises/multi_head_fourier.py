@@ -41,11 +41,11 @@ def head_mix(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> str:
         h, weight = _random(source, batch, length, width), _random(source, width, width // heads, 1)
         bias = _random(source, width)
         case = f"head_mix with h of shape {(batch, length, width)} and {heads} heads"
-        with _Seen() as seen:
+        with _Seen(width if heads > 1 else None) as seen:
             given = answer(h, weight, bias, heads)
         expect_close(case, given, F.linear(h, _block_diagonal(weight, heads), bias))
         if seen.forbidden:
-            raise AssertionError(f"{case}: expected a product head by head, given a call of {seen.forbidden}")
+            raise AssertionError(f"{case}: expected a product head by head, given {seen.forbidden}")
     return f"{len(cases)} cases"
 
 
@@ -90,7 +90,7 @@ def size_of_mix(answer: Callable[[float, float, float, float, int], float]) -> s
 def step(answer: Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]) -> str:
     """Check `step(layer, x, state)`: the layer, one token at a time, every linear map applied to new tokens only."""
     source = _source()
-    cases = [(1, 1, 4, 2), (1, 7, 4, 2), (3, 9, 6, 3)]
+    cases = [(1, 1, 4, 2), (1, 7, 4, 2), (3, 9, 6, 3), (2, 40, 4, 2)]
     for batch, length, width, heads in cases:
         layer = _Fourier(width, heads, source)
         texts = [_random(source, batch, length, width) for _ in range(2)]
@@ -154,7 +154,7 @@ class _Counted:
         self.layer, self.tokens = layer, 0
 
     def __enter__(self):
-        maps = (self.layer.to_value, self.layer.to_gate, self.layer.to_out)
+        maps = (self.layer.to_value, self.layer.to_gate, self.layer.gate_mix, self.layer.to_out)
         self.hooks = [m.register_forward_pre_hook(self._count) for m in maps]
         return self
 
@@ -163,15 +163,21 @@ class _Counted:
             hook.remove()
 
     def _count(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        self.tokens = max(self.tokens, inputs[0].numel() // module.in_features)
+        width = self.layer.to_out.in_features
+        self.tokens = max(self.tokens, inputs[0].numel() // width)
 
 
 class _Seen(TorchFunctionMode):
-    """Note a call of a convolution or of block_diag inside the `with` block."""
+    """Note a call of a convolution or of block_diag, and a `width` by `width` matrix, inside the `with` block."""
 
-    forbidden = ""
+    def __init__(self, width: int | None):
+        super().__init__()
+        self.width, self.forbidden = width, ""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
         if func in (torch.conv1d, F.conv1d, F.conv2d, torch.block_diag):
-            self.forbidden = getattr(func, "__name__", "conv1d")
-        return func(*args, **(kwargs or {}))
+            self.forbidden = f"a call of {getattr(func, '__name__', 'conv1d')}"
+        elif self.width and isinstance(result, Tensor) and result.shape == (self.width, self.width):
+            self.forbidden = self.forbidden or f"a matrix of {self.width} by {self.width}"
+        return result

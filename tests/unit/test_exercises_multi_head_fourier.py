@@ -74,6 +74,14 @@ def fold(W_1, b_1, W_2, b_2, heads):
     return blocks @ W_1, blocks @ b_1 + b_2
 
 
+def filled_mix(h, weight, bias, heads):
+    size = len(bias) // heads
+    matrix = torch.zeros(len(bias), len(bias), dtype=h.dtype)
+    for first in range(0, len(bias), size):
+        matrix[first:first + size, first:first + size] = weight[first:first + size, :, 0]
+    return h @ matrix.T + bias
+
+
 def fold_by_columns(W_1, b_1, W_2, b_2, heads):
     def gate(x):
         return F.conv1d((W_1 @ x + b_1)[:, None], W_2, b_2, groups=heads)[:, 0]
@@ -122,6 +130,17 @@ def on_the_layer(layer, x, state=None):
     return y, None
 
 
+def short_memory(layer, x, state=None):
+    y, (inputs, vs, gs) = one_step(layer, x, state)
+    return y, (inputs, vs[-16:], gs[-16:])
+
+
+def second_stage_again(layer, x, state=None):
+    y, (inputs, vs, hs) = one_step(layer, x, state)
+    layer.gate_mix(torch.stack(hs, -1))
+    return y, (inputs, vs, hs)
+
+
 def biasless(layer, x, state=None):
     y, state = one_step(layer, x, state)
     return y - layer.to_out.bias, state
@@ -154,6 +173,7 @@ WRONG = {
         "heads not put together": lambda *a: einsum_mix(*a).unflatten(-1, (a[-1], -1)),
         "Conv1d": lambda h, weight, bias, heads: F.conv1d(h.mT, weight, bias, groups=heads).mT,
         "a matrix with zeros": block_mix,
+        "a matrix with zeros, filled by hand": filled_mix,
         "with the SiLU": lambda h, *a: einsum_mix(F.silu(h), *a),
         "the input": lambda h, *a: h,
     },
@@ -186,6 +206,8 @@ WRONG = {
         "the whole text again": whole_text,
         "kept on the layer": on_the_layer,
         "the output alone": lambda *a: one_step(*a)[0],
+        "forgets what is long ago": short_memory,
+        "the second stage for all tokens again": second_stage_again,
         "no bias at the end": biasless,
     },
 }
@@ -194,6 +216,7 @@ REASONS = [
     (check.causal_taps, "channels first", "expected shape (1, 2, 1), given (1, 1, 2)"),
     (check.head_mix, "Conv1d", "expected a product head by head, given a call of conv1d"),
     (check.head_mix, "a matrix with zeros", "given a call of block_diag"),
+    (check.head_mix, "a matrix with zeros, filled by hand", "given a matrix of 4 by 4"),
     (check.head_mix, "heads not put together", "expected shape"),
     (check.fold_gate, "first bias forgotten", "the bias: entry [0] should be"),
     (check.fold_gate, "the matrix alone", "expected a matrix and a bias, given a Tensor"),
@@ -202,6 +225,8 @@ REASONS = [
     (check.step, "the whole text again", "step 1 of text 0 with 1 rows, 4 channels and 2 heads: expected the linear"),
     (check.step, "kept on the layer", "step 0 of text 1"),
     (check.step, "one input kept", "step 2 of text 0"),
+    (check.step, "forgets what is long ago", "step 17 of text 0 with 2 rows"),
+    (check.step, "the second stage for all tokens again", "expected the linear maps to see 1 new tokens, given 2"),
 ]
 
 
