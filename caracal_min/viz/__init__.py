@@ -16,7 +16,5 @@ from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
-__all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "poke",
-           "roots", "sight", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
-__all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "palette", "poke",
-           "roots", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+__all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "palette",
+           "poke", "roots", "sight", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
