@@ -8,6 +8,7 @@ from .clock import clock
 from .figure import Figure
 from .fourier_shapes import fourier_shapes
 from .mixing_matrices import mixing_matrices
+from .parameter_budget import parameter_budget
 from .poke import poke
 from .roots import roots
 from .sight import sight
@@ -18,3 +19,5 @@ from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "palette",
            "poke", "roots", "sight", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+__all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "parameter_budget", "poke",
+           "roots", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]

@@ -1,0 +1,147 @@
+// Where the parameters of a Caracal are: one bar, divided by part, that sliders change, and those of the presets.
+// model: presets (name, vocabulary, width, layers, heads, ratio: Fourier layers per attention layer or null,
+// paper: millions in the paper's Table 2 or null), start (the name of one of them).
+
+const VOCABULARIES = [256, 1024, 4096, 16384, 32000, 50257, 50304, 65536, 128256];
+const RATIOS = [null, 5, 3, 2, 1];
+const WIDTHS = { min: 64, max: 2048, step: 64 }, MOST_HEADS = 64, MOST_LAYERS = 48;
+const PARTS = [["embedding", "embedding", "ink", 1], ["value", "value projections", "content", 1],
+  ["gate", "gate projections", "gate", 1], ["mix", "gate mix", "gate", 0.45],
+  ["output", "output projections", "result", 1], ["attention", "attention", "ink", 0.55],
+  ["mlp", "SwiGLU", "ink", 0.24], ["rest", "norms, 3-tap filters", "ink", 0.75]];
+const CSS = `
+  .caracal-live .bud-help { margin: 0 0 0.6rem; color: var(--muted); }
+  .caracal-live .bud-room { container-type: inline-size; }
+  .caracal-live .bud-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 2rem; align-items: start;
+    grid-template-areas: "total" "list" "set" "all"; }
+  @container (min-width: 600px) {
+    .caracal-live .bud-parts { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr);
+      grid-template-areas: "total total" "list set" "all all"; } }
+  .caracal-live .bud-total { grid-area: total; }
+  .caracal-live .bud-sum { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 0.8rem; margin: 0 0 0.4rem; }
+  .caracal-live .bud-sum b { font-size: 1.45rem; font-weight: 650; font-variant-numeric: tabular-nums; }
+  .caracal-live .bud-sum span { color: var(--muted); }
+  .caracal-live .bud-bar { display: flex; gap: 1px; background: var(--paper); }
+  .caracal-live .bud-bar i { display: block; flex: 0 0 auto; }
+  .caracal-live .bud-total .bud-bar { height: 40px; }
+  .caracal-live .bud-preset .bud-bar { height: 16px; flex: 1; }
+  .caracal-live .bud-list { grid-area: list; display: grid; grid-template-columns: auto 1fr auto auto; gap: 0.18rem 0.7rem;
+    margin: 0; font-variant-numeric: tabular-nums; align-items: center; }
+  .caracal-live .bud-list i { width: 14px; height: 14px; border-radius: 2px; }
+  .caracal-live .bud-list b { font-weight: 600; text-align: right; }
+  .caracal-live .bud-list span:nth-child(4n) { text-align: right; min-width: 3.6em; }
+  .caracal-live .bud-set { grid-area: set; display: grid; gap: 0.15rem; }
+  .caracal-live .bud-all { grid-area: all; display: grid; gap: 0.35rem; }
+  .caracal-live .bud-head { font-weight: 600; margin: 0; }
+  .caracal-live .bud-preset { display: flex; align-items: center; gap: 0.7rem; width: 100%; padding: 0 0.6em;
+    text-align: left; border-color: var(--rule); }
+  .caracal-live .bud-preset[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink); }
+  .caracal-live .bud-preset .bud-name { flex: 0 0 4.4em; font-weight: 600; }
+  .caracal-live .bud-preset .bud-count { flex: 0 0 4.2em; text-align: right; font-variant-numeric: tabular-nums; }`;
+
+const round = (x) => Math.ceil(Math.floor((8 * x) / 3) / 128) * 128;      // width of the SwiGLU
+const digits = (x) => (x < 99.995e6 ? 2 : 1);
+const millions = (x) => `${(x / 1e6).toFixed(digits(x))}M`;
+const grouped = (x) => `${x}`.replace(/\B(?=(\d{3})+$)/g, ",");
+const divisors = (x) => Array.from({ length: MOST_HEADS }, (_, k) => k + 1).filter((k) => x % k === 0);
+const nearest = (list, x) => list.reduce((best, k) => (Math.abs(k - x) < Math.abs(best - x) ? k : best));
+
+// The parameters of Caracal by part; an attention layer after every `ratio` Fourier layers, none if it is null.
+export function parameters({ vocabulary, width, layers, heads, ratio }) {
+  const attention = ratio === null ? 0 : Math.floor(layers / (ratio + 1)), fourier = layers - attention;
+  const projection = fourier * (width * width + width);
+  return { embedding: vocabulary * width, value: projection, gate: projection,
+    mix: fourier * ((width * width) / heads + width), output: projection, attention: attention * 4 * width * width,
+    mlp: layers * 3 * width * round(width), rest: fourier * 5 * width + layers * 4 * width + 2 * width };
+}
+
+const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
+const paint = (colour, share) => `background: color-mix(in srgb, var(--${colour}) ${100 * share}%, var(--paper))`;
+
+export function render({ model, el }) {
+  const presets = model.get("presets"), first = presets.find(({ name }) => name === model.get("start"));
+  const FIELDS = ["vocabulary", "width", "layers", "heads", "ratio"];
+  const pick = (from) => Object.fromEntries(FIELDS.map((field) => [field, from[field]]));
+  const same = (a, b) => FIELDS.every((field) => a[field] === b[field]);
+  let now = pick(first);
+
+  const host = begin(el, CSS, "bud", "Move a slider, or take one of the presets at the end.");
+  const parts = make(make(el, "div", { class: "bud-room" }), "div", { class: "bud-parts" });
+  const [total, list, set, all] = ["total", "list", "set", "all"].map((name) => make(parts, "div", { class: `bud-${name}` }));
+  const facts = make(total, "p", { class: "bud-sum", "aria-live": "polite" });
+  const [number, beside] = [make(facts, "b"), make(facts, "span")];
+  const bar = segments(total);
+  const rows = PARTS.map(([, name, colour, share]) => {
+    make(list, "i", { style: paint(colour, share) });
+    make(list, "span", {}, name);
+    return { count: make(list, "b"), share: make(list, "span") };
+  });
+
+  // A slider over whole numbers, or over the entries of a list; `shown` puts the value in words.
+  const sliders = {
+    width: control("width D", WIDTHS.min, WIDTHS.max, WIDTHS.step, (x) => ({ width: x, heads: nearest(divisors(x), now.heads) })),
+    layers: control("layers", 1, MOST_LAYERS, 1, (x) => ({ layers: x })),
+    heads: control("heads", 0, 1, 1, (k) => ({ heads: divisors(now.width)[k] })),
+    vocabulary: control("vocabulary", 0, VOCABULARIES.length - 1, 1, (k) => ({ vocabulary: VOCABULARIES[k] })),
+    ratio: control("Fourier to attention", 0, RATIOS.length - 1, 1, (k) => ({ ratio: RATIOS[k] })),
+  };
+  function control(name, min, max, step, change) {
+    const { caption, slider } = slide(set, {}, min, max, step);
+    slider.setAttribute("aria-label", name);
+    slider.addEventListener("input", () => { Object.assign(now, change(Number(slider.value))); update(); });
+    return { slider, say(value, words) {
+      slider.value = value;
+      slider.setAttribute("aria-valuetext", words);
+      caption.textContent = `${name}: ${words}`;
+    } };
+  }
+
+  make(all, "p", { class: "bud-head" }, "the presets");
+  const buttons = presets.map((preset) => {
+    const counts = parameters(preset), { name } = preset, title = preset.paper ? name[0].toUpperCase() + name.slice(1) : name;
+    const node = make(all, "button", { type: "button", class: "bud-preset",
+      "aria-label": `${title}, ${millions(sum(counts))}` });
+    make(node, "span", { class: "bud-name" }, title);
+    divide(segments(node), counts);
+    make(node, "span", { class: "bud-count" }, millions(sum(counts)));
+    node.addEventListener("click", () => { now = pick(preset); update(); });
+    return { node, preset };
+  });
+
+  function segments(parent) {
+    const node = make(parent, "div", { class: "bud-bar", "aria-hidden": "true" });
+    return PARTS.map(([part, , colour, share]) => ({ part, node: make(node, "i", { style: paint(colour, share) }) }));
+  }
+  function divide(bars, counts) {
+    const whole = sum(counts), shown = bars.filter(({ part }) => counts[part]).length;
+    for (const { part, node } of bars) {
+      node.style.width = counts[part] ? `calc((100% - ${shown - 1}px) * ${counts[part] / whole})` : "0";
+      node.hidden = !counts[part];
+    }
+  }
+
+  function update() {
+    const counts = parameters(now), whole = sum(counts), preset = presets.find((p) => same(p, now)) ?? null;
+    const heads = divisors(now.width);
+    sliders.width.say(now.width, grouped(now.width));
+    sliders.layers.say(now.layers, `${now.layers}`);
+    sliders.heads.slider.max = heads.length - 1;
+    sliders.heads.say(heads.indexOf(now.heads), `${now.heads} of ${now.width / now.heads} channels`);
+    sliders.vocabulary.say(VOCABULARIES.indexOf(now.vocabulary), grouped(now.vocabulary));
+    sliders.ratio.say(RATIOS.indexOf(now.ratio), now.ratio === null ? "no attention" : `${now.ratio} : 1`);
+    number.textContent = `${(whole / 1e6).toFixed(digits(whole))} million`;
+    beside.textContent = preset?.paper ? `the paper says ${preset.paper} million`
+      : preset ? "a size of this book, not the paper's" : "none of the paper's sizes";
+    divide(bar, counts);
+    PARTS.forEach(([part], k) => {
+      rows[k].count.textContent = millions(counts[part]);
+      rows[k].share.textContent = `${((100 * counts[part]) / whole).toFixed(1)}%`;
+    });
+    for (const { node, preset: p } of buttons) node.setAttribute("aria-pressed", p === preset);
+    Object.assign(host.dataset, { config: JSON.stringify(now), counts: JSON.stringify(counts), total: whole,
+      preset: preset?.name ?? "", paper: preset?.paper ?? "" });
+  }
+  update();
+}
+
+export default { render };

@@ -1,0 +1,88 @@
+"""The figure of chapter 8: where the parameters of a configuration are, beside the paper's four sizes."""
+
+from ..config import PRESETS, CaracalConfig
+from ..table2 import paper_rows
+from .figure import Figure
+from .style import palette
+
+__all__ = ["parameter_budget"]
+
+# Part, name in words, and what it is drawn with in the still.
+_PARTS = (("embedding", "embedding, also the output matrix", palette.ink),
+          ("value", "value projections", palette.content),
+          ("gate", "gate projections", palette.gate),
+          ("mix", "gate mix", "#F5D58F"),
+          ("output", "output projections", palette.result),
+          ("attention", "attention", "#8a8a8a"),
+          ("mlp", "SwiGLU", "#c4c4c4"),
+          ("rest", "norms and 3-tap filters", palette.muted))
+_WIDTH, _BAR, _PITCH = 420, 34, 22  # of the still, in its own units
+
+
+def parameter_budget(preset: str = "tiny") -> Figure:
+    """Show the parameters of a configuration by part, as shares of the whole, beside those of all presets.
+
+    The reader moves sliders for width, layers, heads, vocabulary and the ratio of Fourier to attention layers, or
+    takes a preset.
+
+    Args:
+        preset: where the figure starts: nano, tiny, small, medium or large.
+
+    Raises:
+        ValueError: unknown preset.
+    """
+    if preset not in PRESETS:
+        raise ValueError(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}")
+    presets = [{"name": name, "vocabulary": c.vocab_size, "width": c.d_model, "layers": c.n_layers, "heads": c.n_heads,
+                "ratio": c.fourier_per_attention, "paper": _paper(name)} for name, c in PRESETS.items()]
+    return Figure("parameter_budget", {"presets": presets, "start": preset}, _still(preset), _alt(preset))
+
+
+def _paper(name: str) -> int | None:
+    """Return the millions that Table 2 of the paper gives for a preset."""
+    if name == "nano":
+        return None
+    rows = paper_rows(sum(_parts(PRESETS[name]).values()))
+    return next(row["millions"] for row in rows if row["model"] == "Caracal")
+
+
+def _parts(config: CaracalConfig) -> dict[str, int]:
+    """Count the parameters of `Caracal(config)` by part, for the paper's gate, pre-convolution and no positions."""
+    c, width, attention = config, config.d_model, len(config.attention_layers)
+    fourier = c.n_layers - attention
+    projection = fourier * (width * width + width)
+    return {"embedding": c.vocab_size * width, "value": projection, "gate": projection,
+            "mix": fourier * (width * width // c.n_heads + width), "output": projection,
+            "attention": attention * 4 * width * width, "mlp": c.n_layers * 3 * width * c.mlp_width,
+            "rest": fourier * 5 * width + c.n_layers * 4 * width + 2 * width}
+
+
+def _alt(preset: str) -> str:
+    parts = _parts(PRESETS[preset])
+    total = sum(parts.values())
+    words = ", ".join(f"{name} {100 * parts[part] / total:.1f}%" for part, name, _ in _PARTS)
+    return (f"A bar of the {total / 1e6:.1f} million parameters of {preset}, divided by part: {words}. Below it the same "
+            "bars for nano, Tiny, Small, Medium and Large, and sliders for width, layers, heads, vocabulary and the "
+            "ratio of Fourier to attention layers.")
+
+
+def _still(preset: str) -> str:
+    parts = _parts(PRESETS[preset])
+    total, paper = sum(parts.values()), _paper(preset)
+    beside = f", the paper {paper} million" if paper else ""
+    rows = [f'<text x="12" y="20" font-weight="600">{preset}: {total / 1e6:.2f} million{beside}</text>']
+    left = 12.0
+    for part, _, colour in _PARTS:
+        across = (_WIDTH - 24) * parts[part] / total
+        rows.append(f'<rect x="{left:.2f}" y="32" width="{across:.2f}" height="{_BAR}" fill="{colour}"/>')
+        left += across
+    for k, (part, name, colour) in enumerate(_PARTS):
+        y = 32 + _BAR + 26 + k * _PITCH
+        rows.append(f'<rect x="12" y="{y - 11}" width="12" height="12" fill="{colour}"/>'
+                    f'<text x="32" y="{y}">{name}</text>'
+                    f'<text x="{_WIDTH - 74}" y="{y}" text-anchor="end">{parts[part] / 1e6:.2f}M</text>'
+                    f'<text x="{_WIDTH - 12}" y="{y}" text-anchor="end">{100 * parts[part] / total:.1f}%</text>')
+    height = 32 + _BAR + 26 + len(_PARTS) * _PITCH
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
+            f'height="{height}" font-family="system-ui, sans-serif" font-size="13" fill="{palette.ink}">'
+            f'<rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(rows)}</svg>')
