@@ -61,9 +61,9 @@ def _alt(preset: str) -> str:
     parts = _parts(PRESETS[preset])
     total = sum(parts.values())
     words = ", ".join(f"{name} {100 * parts[part] / total:.1f}%" for part, name, _ in _PARTS)
-    return (f"A bar of the {total / 1e6:.1f} million parameters of {preset}, divided by part: {words}. Below it the same "
-            "bars for nano, Tiny, Small, Medium and Large, and sliders for width, layers, heads, vocabulary and the "
-            "ratio of Fourier to attention layers.")
+    return (f"A bar of the {total / 1e6:.1f} million parameters of {preset}, divided by part: {words}. Below it the "
+            "same bars for nano, Tiny, Small, Medium and Large, and sliders for width, layers, heads, vocabulary and "
+            "the ratio of Fourier to attention layers.")
 
 
 def _still(preset: str) -> str:
