@@ -24,6 +24,7 @@ def inputs_and_targets(answer: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -
         "a document of one token": ([[3, 7, 7], [1, 2, 3]], 7),
         "two tokens": ([[4, 5]], 0),
         "negative padding": ([[4, 5, 6], [2, -1, -1]], -1),
+        "all documents shorter": ([[4, 5, 0, 0], [2, 0, 0, 0]], 0),
     }
     for name, (rows, padding) in cases.items():
         ids = torch.tensor(rows)
@@ -109,7 +110,7 @@ def _two_gradients(E: Tensor, body: Callable[[Tensor], Tensor], tokens: Tensor, 
 
 
 class _Parts(nn.Module):
-    """A small model with parameters that are used, unused, cut off, multiplied by zero or not meant to learn."""
+    """A small model with parameters that are used, unused, cut off, multiplied by zero (or nearly), or frozen."""
 
     def __init__(self, **how: str):
         super().__init__()
@@ -125,7 +126,8 @@ class _Parts(nn.Module):
             total = total + {"used": lambda p: p.square().sum(), "one entry": lambda p: 3 * p[1],
                              "cancels": lambda p: p.sum() - p.sum() + (p - p.detach()).square().sum(),
                              "unused": lambda p: 0.0, "cut off": lambda p: p.detach().sum(),
-                             "times zero": lambda p: 0 * p.sum(), "frozen": lambda p: p.sum()}[way](p)
+                             "times zero": lambda p: 0 * p.sum(), "whisper": lambda p: 1e-20 * p.sum(),
+                             "frozen": lambda p: p.sum()}[way](p)
         return total
 
 
@@ -140,6 +142,7 @@ def silent_parameters(answer: Callable[[nn.Module, Callable[[nn.Module], Tensor]
         "c and a are unused": ({"c": "unused", "a": "unused"}, ["a", "c"]),
         "one entry of b is used": ({"b": "one entry"}, []),
         "the gradient of b cancels": ({"b": "cancels"}, ["b"]),
+        "the gradient of c is tiny": ({"c": "whisper"}, []),
         "a is not meant to learn": ({"a": "frozen"}, []),
         "a is not meant to learn, c is unused": ({"a": "frozen", "c": "unused"}, ["c"]),
     }

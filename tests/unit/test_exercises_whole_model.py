@@ -125,6 +125,8 @@ WRONG = {
         "writes into ids": written_into_the_inputs,
         "padding is always 0": lambda ids, padding: moved_by_one(ids, 0),
         "rolls around": lambda ids, padding: (ids, ids.roll(-1, 1)),
+        "cut to the longest": lambda ids, padding: tuple(
+            x[:, :int((ids != padding).sum(1).max()) - 1] for x in moved_by_one(ids, padding)),
         "targets alone": lambda ids, padding: moved_by_one(ids, padding)[1],
         "floats": lambda ids, padding: tuple(x.float() for x in moved_by_one(ids, padding)),
     },
@@ -160,6 +162,10 @@ WRONG = {
             [x for x in m.named_parameters() if x[1].requires_grad],
             torch.autograd.grad(f(m), [p for p in m.parameters() if p.requires_grad], allow_unused=True), strict=True)
             if g is None or (g == 0).any()],
+        "nearly zero counts": lambda m, f: [k for (k, p), g in zip(
+            [x for x in m.named_parameters() if x[1].requires_grad],
+            torch.autograd.grad(f(m), [p for p in m.parameters() if p.requires_grad], allow_unused=True), strict=True)
+            if g is None or g.abs().max() < 1e-12],
         "nobody": lambda m, f: [],
         "reversed": lambda m, f: without_grad(m, f)[::-1],
         "how many": lambda m, f: len(without_grad(m, f)),
@@ -169,6 +175,8 @@ REASONS = [
     (check.inputs_and_targets, "writes into ids", "the answer wrote into them"),
     (check.inputs_and_targets, "padding is always 0", "padding that is not 0"),
     (check.inputs_and_targets, "targets alone", "expected two tensors, given Tensor"),
+    (check.inputs_and_targets, "cut to the longest", "all documents shorter"),
+    (check.silent_parameters, "nearly zero counts", "the gradient of c is tiny: expected []"),
     (check.count_parameters, "attention at 0, 3, 6", "d_model=96, n_layers=7: expected"),
     (check.count_parameters, "forgets the positions", "learned positions: expected"),
     (check.count_parameters, "the ratio is always 2:1", "no attention: expected"),
