@@ -31,6 +31,7 @@ const CSS = `
   .caracal-live .bud-list b { font-weight: 600; text-align: right; }
   .caracal-live .bud-list span:nth-child(4n) { text-align: right; min-width: 3.6em; }
   .caracal-live .bud-set { grid-area: set; display: grid; gap: 0.15rem; }
+  .caracal-live .bud-set input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
   .caracal-live .bud-all { grid-area: all; display: grid; gap: 0.35rem; }
   .caracal-live .bud-head { font-weight: 600; margin: 0; }
   .caracal-live .bud-preset { display: flex; align-items: center; gap: 0.7rem; width: 100%; padding: 0 0.6em;
