@@ -18,6 +18,5 @@ from .training_run import training_run
 from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "palette",
-           "poke", "roots", "sight", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
-__all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "parameter_budget", "poke",
-           "roots", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+           "parameter_budget", "poke", "roots", "sight", "toeplitz_kernel", "training_run",
+           "use_style", "weighted_sum"]
