@@ -12,6 +12,7 @@ from .parameter_budget import parameter_budget
 from .poke import poke
 from .roots import roots
 from .sight import sight
+from .schedule import schedule
 from .style import palette, use_style
 from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
@@ -20,3 +21,5 @@ from .weighted_sum import weighted_sum
 __all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "palette",
            "parameter_budget", "poke", "roots", "sight", "toeplitz_kernel", "training_run",
            "use_style", "weighted_sum"]
+__all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "poke",
+           "roots", "schedule", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]

@@ -1,0 +1,190 @@
+// The schedule of relaxed multiplication: the triangle of pairs (j, i), j + i < L, as tokens arrive one by one.
+// At every step the pairs that are added are lit; below, how full each result is, and what each step costs.
+// model: length (L, a whole number), n (tokens that have arrived at the start, 1 to L).
+
+const LABEL = 30, CEILING = 34;              // room for the row numbers, and for the column numbers
+const CSS = `
+  .caracal-live .sch-help { margin: 0 0 0.6rem; color: var(--muted); }
+  .caracal-live .sch-room { container-type: inline-size; }
+  .caracal-live .sch-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 1.8rem; align-items: start;
+    grid-template-areas: "steps" "pairs" "words" "strips"; }
+  @container (min-width: 600px) {
+    .caracal-live .sch-parts { grid-template-columns: minmax(0, 1.35fr) minmax(0, 1fr); grid-template-rows: auto 1fr auto;
+      grid-template-areas: "pairs steps" "pairs words" "strips strips"; } }
+  .caracal-live .sch-pairs { grid-area: pairs; touch-action: manipulation; }
+  .caracal-live .sch-steps { grid-area: steps; }
+  .caracal-live .sch-words { grid-area: words; }
+  .caracal-live .sch-strips { grid-area: strips; }
+  .caracal-live .sch-slider { display: block; }
+  .caracal-live .sch-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 0.4rem; }
+  .caracal-live .sch-buttons button:disabled { opacity: 0.45; cursor: default; }
+  .caracal-live .sch-pair { cursor: pointer; }
+  .caracal-live .sch-still { pointer-events: none; }
+  .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 11.5em; }
+  .caracal-live .sch-facts p { margin: 0 0 0.35rem; }
+  .caracal-live .sch-facts .sch-block { font-weight: 700; }
+  .caracal-live .sch-facts .sch-block span { white-space: nowrap; text-decoration: underline; text-decoration-thickness: 3px;
+    text-underline-offset: 3px; }
+  .caracal-live .sch-key { display: flex; flex-direction: column; gap: 0.15rem; color: var(--muted); }
+  .caracal-live .sch-key span::before { content: ""; display: inline-block; box-sizing: border-box; width: 12px; height: 12px;
+    margin-right: 0.5em; vertical-align: -1px; background: var(--c, transparent); border: var(--b, none);
+    opacity: var(--o, 1); }
+  .caracal-live .sch-head { font-weight: 600; margin: 0.2rem 0 0.1rem; }
+  .caracal-live .sch-time { cursor: pointer; touch-action: pan-y; }`;
+
+const lowest = (n) => n & -n;
+
+// After how many tokens the pair (j, i) is counted: as they arrive with an index 0, otherwise in a block.
+export function when(j, i) {
+  const late = Math.max(j, i), t = j + i;
+  if (Math.min(j, i) === 0) return late + 1;
+  const top = 2 ** Math.floor(Math.log2(t));
+  if (late < top) return top;
+  const bit = 2 ** Math.floor(Math.log2(late ^ t));
+  return Math.floor(t / bit) * bit;
+}
+
+// Multiplications of the block after n tokens, by the count of the chapter; none once the text is complete.
+export function cost(n, length) {
+  const m = lowest(n);
+  return n < length ? (n === m ? 3 : 5) * 2 * m * Math.log2(2 * m) : 0;
+}
+
+export function render({ model, el }) {
+  const length = model.get("length"), all = (f) => Array.from({ length }, (_, k) => f(k));
+  const pairs = all((j) => all((i) => i).slice(0, length - j).map((i) => ({ j, i, n: when(j, i) }))).flat();
+  const costs = all((k) => cost(k + 1, length)), most = Math.max(...costs, 1);
+  let n;
+
+  const host = begin(el, CSS, "sch",
+    "Let tokens arrive, with the buttons or the slider. A click on a pair goes to the moment at which it is counted.");
+  const parts = make(make(el, "div", { class: "sch-room" }), "div", { class: "sch-parts" });
+  const [steps, square, words, strips] = ["steps", "pairs", "words", "strips"]
+    .map((name) => make(parts, "div", { class: `sch-${name}` }));
+
+  const { caption, slider } = slide(steps, { class: "sch-slider" }, 1, length);
+  const buttons = make(steps, "div", { class: "sch-buttons" });
+  const [back, next, again] = ["Back", "Next token", "Start again"]
+    .map((text) => make(buttons, "button", { type: "button" }, text));
+
+  const picture = make(square, "svg", { role: "img" });
+  const cells = pairs.map((pair) => {
+    const node = make(picture, "rect", { class: "sch-pair" });
+    node.addEventListener("click", () => go(pair.n));
+    return node;
+  });
+  const cores = pairs.map(() => make(picture, "rect", { class: "sch-still" }));
+  const outline = make(picture, "path", { class: "sch-still", style: "fill: none; stroke: var(--result); stroke-width: 2.5" });
+  const across = make(picture, "text", { y: 12 }, "gate, index i →");
+  const down = make(picture, "text", { x: 0, y: 12 }, "content, index j ↓");
+  const columns = all((i) => make(picture, "text", { y: CEILING - 6, "text-anchor": "middle", class: "muted" }, `${i}`));
+  const rows = all((j) => make(picture, "text", { x: LABEL - 8, "text-anchor": "end", class: "muted" }, `${j}`));
+
+  const facts = make(words, "div", { class: "sch-facts", "aria-live": "polite" });
+  const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
+    .map((k) => make(facts, "p", k === 2 ? { class: "sch-block" } : {}));
+  legend(words, "sch-key", [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
+    ["--c: var(--gate); --b: 3px solid var(--content)", "both new"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
+    ["--b: 1.5px solid var(--muted)", "known, and still waiting"], ["--b: 2.5px solid var(--result)", "the result read now"]]);
+
+  const titles = ["share of each result that is already there", "multiplications of each step's block"];
+  const [done, work] = titles.map((title) => {
+    make(strips, "p", { class: "sch-head" }, title);
+    return make(strips, "svg", { height: 66, class: "sch-time" });
+  });
+  const column = (svg, style) => all(() => make(svg, "rect", { style, class: "sch-still" }));
+  const ground = column(done, "fill: var(--shade)"), old = column(done, "fill: var(--result); fill-opacity: 0.5");
+  const fresh = column(done, "fill: var(--result)"), spent = column(work, "fill: var(--muted)");
+  const now = [done, work].map((svg) => make(svg, "path", { class: "sch-still", style: "fill: var(--ink)" }));
+  const marks = [done, work].map((svg, k) => all((t) => make(svg, "text",
+    { y: 65, "text-anchor": "middle", class: "muted sch-still" }, `${t + k}`)));
+  for (const svg of [done, work]) {
+    const at = (event) => {
+      const box = svg.getBoundingClientRect();
+      go(1 + Math.floor(((event.clientX - box.left) / box.width) * length));
+    };
+    svg.addEventListener("pointerdown", (event) => { svg.setPointerCapture(event.pointerId); at(event); });
+    svg.addEventListener("pointermove", (event) => { if (event.buttons) at(event); });
+  }
+
+  function go(to) { n = clamp(to, 1, length); update(); }
+
+  function update() {
+    const m = lowest(n), l = n - m, last = Math.min(n + m, length) - 1, t = n - 1;
+    const lit = pairs.filter((pair) => pair.n === n);
+    const share = all((r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n <= n).length);
+    const before = all((r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n < n).length);
+    caption.textContent = `tokens that have arrived: n = ${n}`;
+    slider.value = n;
+    [back.disabled, next.disabled] = [n === 1, n === length];
+    const alone = n > last;
+    arrived.textContent = `Token ${t} arrives. By hand: ${t ? `v${below(t)}g₀ and v₀g${below(t)}` : "v₀g₀"}.`;
+    binary.textContent = `n = ${n} is ${n.toString(2)} in binary: lowest bit m = ${m}, l = ${l}.`;
+    block.textContent = "";
+    const product = (text, colour) => make(block, "span", { style: `text-decoration-color: var(--${colour})` }, text);
+    if (alone) block.textContent = "no block: the text ends here";
+    else {
+      product(`v[${l}:${n}]∗g[0:${l ? 2 * m : m}]`, "content");
+      if (l) { block.append(" + "); product(`g[${l}:${n}]∗v[0:${2 * m}]`, "gate"); }
+    }
+    fed.textContent = alone ? "" : last > n ? `for results ${n} to ${last}` : `for result ${n}`;
+    full.textContent = `r${below(t)} is read: ${share[t]} of ${n} pairs are in.`;
+    slider.setAttribute("aria-valuetext", `${n} tokens, block of ${m}`);
+    picture.setAttribute("aria-label", `${lit.length} pairs are added at this step, ${share.reduce((a, b) => a + b)} of `
+      + `${pairs.length} are counted.`);
+    Object.assign(host.dataset, { n, m, l, first: alone ? -1 : n, last: alone ? -1 : last,
+      lit: JSON.stringify(lit.map(({ j, i }) => [j, i])), share: JSON.stringify(share), costs: JSON.stringify(costs) });
+    draw(share, before);
+  }
+
+  function draw(share, before) {
+    const total = picture.clientWidth || 330, cell = (total - LABEL - 2) / length, gap = cell > 9 ? 1 : 0.6;
+    const x = (i) => LABEL + i * cell, y = (j) => CEILING + j * cell, t = n - 1;
+    picture.setAttribute("height", y(length) + 4);
+    move(across, { x: total - 2, "text-anchor": "end" });
+    pairs.forEach((pair, k) => {
+      const { j, i } = pair, known = Math.max(j, i) < n, lit = pair.n === n, counted = pair.n < n;
+      const both = lit && (j === i || (lowest(n) === n && Math.min(j, i) > 0));
+      const fill = both ? "var(--content)" : lit ? (j > i ? "var(--content)" : "var(--gate)")
+        : counted ? "var(--muted)" : known ? "var(--paper)" : "var(--shade)";
+      move(cells[k], { x: x(i) + gap / 2, y: y(j) + gap / 2, width: cell - gap, height: cell - gap,
+        style: `fill: ${fill}; fill-opacity: ${counted ? 0.55 : 1}` });
+      const inset = both ? 0.25 : 0.12, hollow = known && !lit && !counted;
+      move(cores[k], { x: x(i + inset), y: y(j + inset), width: cell * (1 - 2 * inset), height: cell * (1 - 2 * inset),
+        style: both ? "fill: var(--gate)" : hollow ? "fill: none; stroke: var(--muted); stroke-width: 1" : "fill: none" });
+    });
+    let path = `M${x(t)} ${y(0)}`;           // down the stairs of the anti-diagonal j + i = t, and back up
+    for (let j = 0; j <= t; j++) path += `V${y(j + 1)}H${x(t - j - (j < t ? 1 : 0))}`;
+    path += `V${y(t)}`;
+    for (let j = t; j >= 0; j--) path += `H${x(t - j + 1)}V${y(j)}`;
+    move(outline, { d: path + "z" });
+    const every = cell > 13 ? 2 : 4;
+    all((k) => {
+      move(columns[k], { x: x(k + 0.5), visibility: k % every ? "hidden" : "visible" });
+      move(rows[k], { y: y(k + 0.5) + 4, visibility: k % every ? "hidden" : "visible" });
+    });
+    const wide = done.clientWidth || 330, pitch = wide / length, tall = 44, foot = 50;
+    all((k) => {
+      const box = { x: pitch * (k + 0.12), width: pitch * 0.76 };
+      const put = (node, start, end) => move(node, { ...box, y: foot - tall * end, height: Math.max(0, tall * (end - start)) });
+      const [earlier, filled] = [before[k] / (k + 1), share[k] / (k + 1)];
+      put(ground[k], 0, 1);
+      put(old[k], 0, k < t ? filled : earlier);
+      put(fresh[k], k < t ? filled : earlier, filled);
+      put(spent[k], 0, costs[k] ? Math.max(0.03, costs[k] / most) : 0);
+      spent[k].style.fill = k === t ? "var(--ink)" : "var(--muted)";
+      spent[k].style.fillOpacity = k === t ? 1 : 0.55;
+      for (const line of marks) move(line[k], { x: pitch * (k + 0.5), visibility: k % 4 && pitch < 30 ? "hidden" : "visible" });
+    });
+    for (const pointer of now) move(pointer, { d: `M${pitch * (t + 0.1)} ${foot + 1}h${pitch * 0.8}v2.5h${-pitch * 0.8}z` });
+  }
+
+  slider.addEventListener("input", () => go(Number(slider.value)));
+  back.addEventListener("click", () => go(n - 1));
+  next.addEventListener("click", () => go(n + 1));
+  again.addEventListener("click", () => go(model.get("n")));
+  go(model.get("n"));
+  return follow(el, update);
+}
+
+export default { render };
