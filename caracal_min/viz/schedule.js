@@ -38,8 +38,6 @@ const lowest = (n) => n & -n;
 export function when(j, i) {
   const late = Math.max(j, i), t = j + i;
   if (Math.min(j, i) === 0) return late + 1;
-  const top = 2 ** Math.floor(Math.log2(t));
-  if (late < top) return top;
   const bit = 2 ** Math.floor(Math.log2(late ^ t));
   return Math.floor(t / bit) * bit;
 }
