@@ -31,7 +31,8 @@ def cache_bytes(answer: Callable[[CaracalConfig, int, int], int]) -> str:
                 tail = 2 * fourier if config.pre_conv else 0
                 vectors = 2 * fourier * tokens + tail + 2 * attention * min(tokens, config.window_size)
                 case = (f"cache_bytes with {fourier} Fourier and {attention} window layers, "
-                        f"d_model={config.d_model}, window_size={config.window_size}, pre_conv={config.pre_conv}, {tokens} tokens of {size} bytes")
+                        f"d_model={config.d_model}, window_size={config.window_size}, "
+                        f"pre_conv={config.pre_conv}, {tokens} tokens of {size} bytes")
                 _expect_number(case, answer(config, tokens, size), vectors * config.d_model * size)
     return f"{len(configs)} models"
 

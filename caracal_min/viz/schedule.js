@@ -20,7 +20,7 @@ const CSS = `
   .caracal-live .sch-buttons button:disabled { opacity: 0.45; cursor: default; }
   .caracal-live .sch-pair { cursor: pointer; }
   .caracal-live .sch-still { pointer-events: none; }
-  .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 11.5em; }
+  .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 10em; }
   .caracal-live .sch-facts p { margin: 0 0 0.35rem; }
   .caracal-live .sch-facts .sch-block { font-weight: 700; }
   .caracal-live .sch-facts .sch-block span { white-space: nowrap; text-decoration: underline; text-decoration-thickness: 3px;
@@ -172,7 +172,8 @@ export function render({ model, el }) {
       put(spent[k], 0, costs[k] ? Math.max(0.03, costs[k] / most) : 0);
       spent[k].style.fill = k === t ? "var(--ink)" : "var(--muted)";
       spent[k].style.fillOpacity = k === t ? 1 : 0.55;
-      for (const line of marks) move(line[k], { x: pitch * (k + 0.5), visibility: k % 4 && pitch < 30 ? "hidden" : "visible" });
+      marks.forEach((line, first) => move(line[k], { x: pitch * (k + 0.5),
+        visibility: (k + first) % 4 && pitch < 30 ? "hidden" : "visible" }));
     });
     for (const pointer of now) move(pointer, { d: `M${pitch * (t + 0.1)} ${foot + 1}h${pitch * 0.8}v2.5h${-pitch * 0.8}z` });
   }

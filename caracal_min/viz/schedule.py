@@ -56,8 +56,8 @@ def _alt(length: int, n: int) -> str:
     lit = sum(k == n for k in _counted_after(length).values())
     return (f"A triangle of squares, one for each pair of a content index and a gate index that add up to less than "
             f"{length}. After {n} tokens, {lit} pairs are added: {_block(n, length)}. The anti-diagonal of result "
-            f"{n - 1} is outlined, and all its pairs are counted. Buttons and a slider let tokens arrive; below, how full each "
-            "result is and what each step costs.")
+            f"{n - 1} is outlined, and all its pairs are counted. Buttons and a slider let tokens arrive; below, "
+            "how full each result is and what each step costs.")
 
 
 def _still(length: int, n: int) -> str:
@@ -89,10 +89,10 @@ def _still(length: int, n: int) -> str:
         parts.append(f'<text x="{_LABEL - 5}" y="{y(k + 0.5) + 4:.1f}" font-size="11" text-anchor="end" '
                      f'fill="{palette.muted}">{k}</text>')
     bottom = y(length) + 22
-    words = [f"added now: {_block(n, length)}",
+    block, _, results = _block(n, length).partition(" for ")
+    words = [f"added now: {block}", f"{results and f'for {results}; '}result {n - 1} is read: {n} of {n} pairs are in",
              f'<tspan fill="{palette.content}">■</tspan> new content  <tspan fill="{palette.gate}">■</tspan> new gate  '
-             f'<tspan fill="#b0b0b0">■</tspan> earlier  <tspan fill="{palette.result}">□</tspan> read now, '
-             f"{n} of {n} pairs"]
+             f'<tspan fill="#b0b0b0">■</tspan> earlier  <tspan fill="{palette.result}">□</tspan> read now']
     parts += [f'<text x="12" y="{bottom + 20 * k:.0f}">{line}</text>' for k, line in enumerate(words)]
     height = round(bottom + 20 * len(words) - 6)
     size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
