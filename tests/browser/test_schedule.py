@@ -14,7 +14,7 @@ FIGURE = viz.schedule(L, 12)
 
 
 class Recorded(RelaxedConvolution):
-    """The package's decoder, which notes what its blocks write: streams of one-hot contents and gates tell pairs apart."""
+    """The package's decoder, which tells what a block writes."""
 
     def added(self, n):
         before = self.pending.clone()
@@ -152,7 +152,8 @@ def test_it_fits_a_phone_and_follows_the_width(page):
     assert page_width(page) <= 360
     narrow = page.locator(".sch-pair").first.bounding_box()["width"]
     page.set_viewport_size({"width": 560, "height": 900})
-    page.wait_for_function("w => document.querySelector('.sch-pair').getBoundingClientRect().width > 1.3 * w", arg=narrow)
+    page.wait_for_function("w => document.querySelector('.sch-pair').getBoundingClientRect().width > 1.3 * w",
+                           arg=narrow)
     assert page_width(page) <= 560
 
 

@@ -17,7 +17,9 @@ def test_the_still_tells_the_facts_of_its_own_frame():
     assert "After 12 tokens, 34 pairs are added" in figure.alt and "result 11 is outlined" in figure.alt
 
 
-@pytest.mark.parametrize("n, said", [(1, "v[0:1]*g[0:1]"), (8, "v[0:8]*g[0:8]"), (16, "no block"), (15, "for result 15")])
+@pytest.mark.parametrize("n, said", [
+    (1, "v[0:1]*g[0:1]"), (8, "v[0:8]*g[0:8]"), (16, "no block"), (15, "for result 15"),
+])
 def test_the_block_in_words(n, said):
     assert said in still_of(viz.schedule(16, n))
 
@@ -26,18 +28,19 @@ def test_the_block_in_words(n, said):
 def test_the_still_draws_every_pair_and_colours_the_new_ones(length):
     for n in range(1, length + 1):
         text = still_of(viz.schedule(length, n))
-        m, l = n & -n, n - (n & -n)
+        m = n & -n
         fed = range(n, min(n + m, length))
-        blue = 1 + sum(t - j < (m if l == 0 else 2 * m) for t in fed for j in range(l, n))
+        blue = 1 + sum(t - j < (m if n == m else 2 * m) for t in fed for j in range(n - m, n))
         squares = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="[\d.]+" height="[\d.]+" fill="([^"]+)"', text)
-        cores = (n == 1) + (l == 0) * (blue - 1)
+        cores = (n == 1) + (n == m) * (blue - 1)
         assert squares.count(viz.palette.content) == blue, n
-        assert squares.count(viz.palette.gate) == (n > 1) + (blue - 1) * (l > 0) + cores, n
+        assert squares.count(viz.palette.gate) == (n > 1) + (blue - 1) * (n > m) + cores, n
         assert len(squares) - cores == length * (length + 1) // 2
 
 
 @pytest.mark.parametrize("length, n, message", [
-    (3, 1, "length=3; give 4 to 32"), (33, 1, "give 4 to 32"), (16, 0, "n=0 tokens of a text of 16"), (16, 17, "give 1 to 16"),
+    (3, 1, "length=3; give 4 to 32"), (33, 1, "give 4 to 32"),
+    (16, 0, "n=0 tokens of a text of 16"), (16, 17, "give 1 to 16"),
 ])
 def test_bad_arguments_are_refused(length, n, message):
     with pytest.raises(ValueError, match=message):
