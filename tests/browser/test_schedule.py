@@ -136,16 +136,20 @@ def test_dragging_over_a_strip_moves_through_time(page):
     assert data(page)["n"] == 24
 
 
-def test_the_drawing_shows_the_numbers(page):
-    """The lit squares are as many as the pairs, and the outlined squares hold the present result."""
-    for n in (5, 12, 16):
+def test_the_drawing_shows_the_pairs(page):
+    """Contents go down, gates across; the lit squares are the new pairs, blue where the content is the later one."""
+    for n in (1, 5, 12, 16):
         set_tokens(page, n)
-        styles = page.eval_on_selector_all(".sch-pair", "nodes => nodes.map(n => n.getAttribute('style'))")
-        lit = [style for style in styles if "--content" in style or "--gate" in style]
-        blue = [style for style in styles if "--content" in style]
-        m = n & -n
-        assert len(lit) == len(ADDED[n])
-        assert len(blue) == sum(j > i or (n == m and min(j, i) > 0) or j == i for j, i in ADDED[n])
+        squares = page.eval_on_selector_all(".sch-pair", """nodes => nodes.map(node =>
+            [...["x", "y", "width"].map(name => Number(node.getAttribute(name))), node.getAttribute("style")])""")
+        left, top = min(x for x, *_ in squares), min(y for _, y, *_ in squares)
+        pitch = sorted({x for x, *_ in squares})[1] - left
+        shown = {(round((y - top) / pitch), round((x - left) / pitch)): style for x, y, _, style in squares}
+        assert len(shown) == L * (L + 1) // 2
+        triangle = n & -n == n
+        blue = {(j, i) for j, i in ADDED[n] if j > i or j == i or (triangle and min(j, i) > 0)}
+        assert {pair for pair, style in shown.items() if "--content" in style} == blue
+        assert {pair for pair, style in shown.items() if "--gate" in style} == ADDED[n] - blue
 
 
 def test_it_fits_a_phone_and_follows_the_width(page):
