@@ -16,6 +16,7 @@ const CSS = `
   .caracal-live .sch-words { grid-area: words; }
   .caracal-live .sch-strips { grid-area: strips; }
   .caracal-live .sch-slider { display: block; }
+  .caracal-live .sch-slider span { display: block; margin-bottom: 0.35rem; }
   .caracal-live .sch-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 0.4rem; }
   .caracal-live .sch-buttons button:disabled { opacity: 0.45; cursor: default; }
   .caracal-live .sch-pair { cursor: pointer; }
@@ -82,7 +83,7 @@ export function render({ model, el }) {
   const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
     .map((k) => make(facts, "p", k === 2 ? { class: "sch-block" } : {}));
   legend(words, "sch-key", [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
-    ["--c: var(--gate); --b: 3px solid var(--content)", "both new"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
+    ["--c: var(--gate); --b: 3px solid var(--content)", "the single product where l = 0"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
     ["--b: 1.5px solid var(--muted)", "known, and still waiting"], ["--b: 2.5px solid var(--result)", "the result read now"]]);
 
   const titles = ["share of each result that is already there", "multiplications of each step's block"];
@@ -121,9 +122,14 @@ export function render({ model, el }) {
     block.textContent = "";
     const product = (text, colour) => make(block, "span", { style: `text-decoration-color: var(--${colour})` }, text);
     if (alone) block.textContent = "no block: the text ends here";
-    else {
-      product(`v[${l}:${n}]∗g[0:${l ? 2 * m : m}]`, "content");
-      if (l) { block.append(" + "); product(`g[${l}:${n}]∗v[0:${2 * m}]`, "gate"); }
+    else if (l) {
+      product(`v[${l}:${n}]∗g[0:${2 * m}]`, "content");
+      block.append(" + ");
+      product(`g[${l}:${n}]∗v[0:${2 * m}]`, "gate");
+    } else {
+      product(`v[0:${n}]`, "content");
+      block.append("∗");
+      product(`g[0:${n}]`, "gate");
     }
     fed.textContent = alone ? "" : last > n ? `for results ${n} to ${last}` : `for result ${n}`;
     full.textContent = `r${below(t)} is read: ${share[t]} of ${n} pairs are in.`;
