@@ -6,22 +6,23 @@ const LABEL = 30, CEILING = 34;              // room for the row numbers, and fo
 const CSS = `
   .caracal-live .sch-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .sch-room { container-type: inline-size; }
+  .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 10em; }
   .caracal-live .sch-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 1.8rem; align-items: start;
     grid-template-areas: "steps" "pairs" "words" "strips"; }
   @container (min-width: 600px) {
     .caracal-live .sch-parts { grid-template-columns: minmax(0, 1.35fr) minmax(0, 1fr); grid-template-rows: auto 1fr auto;
-      grid-template-areas: "pairs steps" "pairs words" "strips strips"; } }
+      grid-template-areas: "pairs steps" "pairs words" "strips strips"; }
+    .caracal-live .sch-facts { min-height: 13em; } }
   .caracal-live .sch-pairs { grid-area: pairs; touch-action: manipulation; }
   .caracal-live .sch-steps { grid-area: steps; }
   .caracal-live .sch-words { grid-area: words; }
   .caracal-live .sch-strips { grid-area: strips; }
   .caracal-live .sch-slider { display: block; }
   .caracal-live .sch-slider span { display: block; margin-bottom: 0.35rem; }
-  .caracal-live .sch-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 0.4rem; }
+  .caracal-live .sch-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 0.7rem; }
   .caracal-live .sch-buttons button:disabled { opacity: 0.45; cursor: default; }
   .caracal-live .sch-pair { cursor: pointer; }
   .caracal-live .sch-still { pointer-events: none; }
-  .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 10em; }
   .caracal-live .sch-facts p { margin: 0 0 0.35rem; }
   .caracal-live .sch-facts .sch-block { font-weight: 700; }
   .caracal-live .sch-facts .sch-block span { white-space: nowrap; text-decoration: underline; text-decoration-thickness: 3px;
