@@ -4,6 +4,7 @@ Expected values come from the schedule itself, run pair by pair, and from the pa
 """
 
 from collections.abc import Callable
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -92,7 +93,7 @@ def semi_relaxed(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 def _expect_number(case: str, given: object, expected: int) -> None:
     """Compare whole numbers, whatever holds them."""
     value = given.item() if isinstance(given, Tensor) and given.numel() == 1 else given
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != expected:
+    if isinstance(value, bool) or not isinstance(value, Real) or value != expected:
         raise AssertionError(f"{case}: expected {expected}, given {given!r}")
 
 
