@@ -11,15 +11,13 @@ from .mixing_matrices import mixing_matrices
 from .parameter_budget import parameter_budget
 from .poke import poke
 from .roots import roots
-from .sight import sight
 from .schedule import schedule
+from .sight import sight
 from .style import palette, use_style
 from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "palette",
-           "parameter_budget", "poke", "roots", "sight", "toeplitz_kernel", "training_run",
-           "use_style", "weighted_sum"]
-__all__ = ["Figure", "antidiagonals", "clock", "mixing_matrices", "palette", "poke",
-           "roots", "schedule", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+           "parameter_budget", "poke", "roots", "schedule", "sight", "toeplitz_kernel",
+           "training_run", "use_style", "weighted_sum"]
