@@ -1,5 +1,6 @@
 """The figure of chapter 10: which pairs the schedule of relaxed multiplication adds when a token arrives."""
 
+from ..relaxed import when_counted
 from .figure import Figure
 from .style import palette
 
@@ -29,19 +30,6 @@ def schedule(length: int = 32, n: int = 12) -> Figure:
     return Figure("schedule", {"length": length, "n": n}, _still(length, n), _alt(length, n))
 
 
-def _counted_after(length: int) -> dict[tuple[int, int], int]:
-    """Run the schedule and note after how many tokens each pair is added."""
-    after = {}
-    for n in range(1, length + 1):
-        m = n & -n
-        after[n - 1, 0] = after[0, n - 1] = n
-        for new in range(n - m, n):
-            for old in range(m if n == m else 2 * m):
-                if n <= new + old < min(n + m, length):
-                    after[new, old] = after[old, new] = n
-    return after
-
-
 def _block(n: int, length: int) -> str:
     """Say what is multiplied after n tokens, and for which results."""
     m = n & -n
@@ -53,7 +41,7 @@ def _block(n: int, length: int) -> str:
 
 
 def _alt(length: int, n: int) -> str:
-    lit = sum(k == n for k in _counted_after(length).values())
+    lit = sum(k == n for k in when_counted(length).values())
     return (f"A triangle of squares, one for each pair of a content index and a gate index that add up to less than "
             f"{length}. After {n} tokens, {lit} pairs are added: {_block(n, length)}. The anti-diagonal of result "
             f"{n - 1} is outlined, and all its pairs are counted. Buttons and a slider let tokens arrive; below, "
@@ -63,7 +51,7 @@ def _alt(length: int, n: int) -> str:
 def _still(length: int, n: int) -> str:
     """Draw the first frame as SVG: the pairs by when they are counted, the present result, the block in words."""
     cell = (_WIDTH - _LABEL - 12) / length
-    after = _counted_after(length)
+    after = when_counted(length)
     x, y = (lambda i: _LABEL + cell * i), (lambda j: _TOP + cell * j)
     parts = [f'<text x="12" y="18" font-weight="600">content j ↓, gate i →; {n} tokens have arrived</text>']
     for (j, i), when in sorted(after.items()):

@@ -35,13 +35,13 @@ def test_bytes_round_trip(text):
 
 
 def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
     folder = tmp_path / "texts"
     folder.mkdir()
     write_jsonl(folder / "b.jsonl", [{"text": "two", "url": "x"}, {"text": "three"}])
     write_jsonl(folder / "a.jsonl.xz", [{"text": "one", "id": 7}])
     table = pyarrow.table({"text": ["four", "five"]})
-    pyarrow.parquet.write_table(table, folder / "c.parquet")
+    parquet.write_table(table, folder / "c.parquet")
     (folder / "README.md").write_text("not text to train on")
     assert list(documents(str(folder))) == ["one", "two", "three", "four", "five"]
     assert count_documents(str(folder)) == 5
@@ -51,7 +51,7 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
     with pytest.raises(ValueError, match="was made with source_sha256="):
         tokenize(folder, tmp_path / "x", "byte", workers=1, progress=False)
     corpus = load_corpus(str(folder), "byte", progress=False, held_out_every=5)
-    assert bytes(corpus.validation.tolist()) == b"five\x00" or len(corpus.validation) == 5
+    assert bytes(corpus.validation.tolist()) == b"five\x00"
 
 
 def test_embedded_corpus_is_real_text_split_by_document():
