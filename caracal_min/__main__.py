@@ -12,15 +12,15 @@ from typing import Annotated, Union
 
 import torch
 
-from . import __version__
 from .benchmark import BenchmarkConfig, run_benchmark
-from .data import tokenizer_for
-from .evaluate_command import EvaluateConfig, run_evaluate
+from .data.tokenizers import tokenizer_for
+from .data.write_shards import TokenizeConfig, tokenize
+from .evaluation.command import EvaluateConfig, run_evaluate
 from .export import export_onnx, export_program
 from .model import Caracal
-from .recipe import TrainConfig
-from .tokenization import TokenizeConfig, tokenize
-from .training import DivergedError, Trainer
+from .training.recipe import TrainConfig
+from .training.trainer import DivergedError, Trainer
+from .version import __version__
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def run_tokenize(config: TokenizeConfig) -> None:
 def run_train(config: TrainConfig) -> None:
     """Train, or go on with the run in `config.out`; stop cleanly, with a checkpoint, on SIGINT and SIGTERM."""
     trainer = Trainer(config)
-    if trainer.step and trainer.group.leads:
+    if trainer.step and trainer.group.is_main:
         print(f"resuming {config.out} at step {trainer.step} of {config.steps}")
 
     def stop(*_) -> None:
@@ -85,7 +85,7 @@ def run_train(config: TrainConfig) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     log = trainer.run()
-    if not trainer.group.leads:
+    if not trainer.group.is_main:
         return
     measured = [entry for entry in log if "validation_loss" in entry]
     state = "done" if trainer.finished else "stopped; the same command goes on from here"

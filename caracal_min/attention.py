@@ -8,8 +8,6 @@ Three backends compute the same thing, and none builds a mask of L x L:
               blocks n - 1 and n, so one w x 2w mask, shared by every block, is enough: O(L * w) time and memory.
     flex      FlexAttention of PyTorch, which skips the tiles that the window does not touch (CUDA).
     flash     the kernel of the flash-attn package, half precision only (CUDA).
-
-Read next: `relaxed`, then `modules`, which projects tokens to queries, keys and values.
 """
 
 from importlib.util import find_spec

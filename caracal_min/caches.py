@@ -4,8 +4,6 @@
     WindowCache    the last `window` keys and values of an attention layer
 
 The rows of a batch may hold different numbers of tokens: prompts need not be equally long.
-
-Read next: `modules`.
 """
 
 from collections.abc import Sequence
@@ -25,12 +23,12 @@ class FourierCache:
 
     Args:
         convolution: empty online convolution, which stores v and g.
-        tail: the inputs before the first token, `[B, taps - 1, D]`, all zero; None for a layer without pre_conv.
+        conv_state: the inputs before the first token, `[B, taps - 1, D]`, all zero; None for a layer without pre_conv.
     """
 
-    def __init__(self, convolution: DotProductConvolution | RelaxedConvolution, tail: Tensor | None):
+    def __init__(self, convolution: DotProductConvolution | RelaxedConvolution, conv_state: Tensor | None):
         self.convolution = convolution
-        self.tail = tail
+        self.conv_state = conv_state
 
     @property
     def lengths(self) -> list[int]:
@@ -43,15 +41,15 @@ class FourierCache:
             return self.convolution.step(v[..., 0], g[..., 0]).unsqueeze(-1)
         return self.convolution.prefill(v, g, lengths)
 
-    def advance_tail(self, x: Tensor, lengths: Sequence[int] | None) -> None:
+    def advance_conv_state(self, x: Tensor, lengths: Sequence[int] | None) -> None:
         """Keep the last inputs of pre_conv; x holds the new ones, `[B, L, D]`."""
-        if self.tail is None:
+        if self.conv_state is None:
             return
-        seen, kept = torch.cat([self.tail, x], dim=1), self.tail.shape[1]
+        seen, kept = torch.cat([self.conv_state, x], dim=1), self.conv_state.shape[1]
         if lengths is None:
-            self.tail = seen[:, -kept:]
+            self.conv_state = seen[:, -kept:]
         else:
-            self.tail = torch.stack([row[n:n + kept] for row, n in zip(seen, lengths, strict=True)])
+            self.conv_state = torch.stack([row[n:n + kept] for row, n in zip(seen, lengths, strict=True)])
 
 
 class WindowCache:

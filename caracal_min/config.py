@@ -1,7 +1,4 @@
-"""The shape of a model: `CaracalConfig`, and the presets of the paper.
-
-Read next: `model`.
-"""
+"""The shape of a model: `CaracalConfig`, and the presets of the paper."""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -10,8 +10,6 @@ Every function takes tensors whose last dimension is time and whose leading dime
 against each other; takes float16, bfloat16, float32 or float64 and returns the same dtype, with the
 arithmetic done in at least float32; and can be differentiated twice.  `causal_conv_direct` is the
 slow twin that the two fast routes are tested against.
-
-Read next: `modules`, where v and g are computed from tokens.
 """
 
 import math

@@ -3,8 +3,6 @@
 Both hold one batch size and one length, and take ids to logits.  The causal convolution, one operator of our own
 while it is here, is written out in the transforms it consists of, at a power of two of points: the one kind of
 length that every runtime transforms exactly and fast.
-
-Read next: `benchmark`.
 """
 
 import warnings

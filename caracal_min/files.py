@@ -1,7 +1,4 @@
-"""Files that are written whole or not at all, and their hashes.
-
-Read next: `shards`.
-"""
+"""Files that are written whole or not at all, and their hashes."""
 
 import hashlib
 import os

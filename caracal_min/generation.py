@@ -3,26 +3,41 @@
 The caches of the layers hold what the parallel pass would have seen, so that the logits are the same up to
 rounding.  A Fourier layer needs all of v and g for that (2 D numbers a token, as keys and values of full
 attention would), and relaxed multiplication makes each new token cost O(log^2 L) per channel on average.
-
-Read next: `training`.
 """
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .model import Caracal
-
-__all__ = ["Prompt", "filter_logits", "generate", "stream"]
+__all__ = ["Decoder", "Prompt", "draw", "filter_logits", "generate", "stream"]
 
 Prompt = Tensor | Sequence[Sequence[int] | Tensor]
 
 
+class Decoder(Protocol):
+    """What generation calls of a model; `model.Caracal` has it."""
+
+    embedding: nn.Embedding
+
+    def require_tokens(self, ids: Tensor, name: str) -> None:
+        """Raise ValueError unless these are ids `[B, L]` of the model."""
+
+    def new_caches(self, batch: int, capacity: int, convolution: str) -> list:
+        """Return empty caches for `batch` sequences of up to `capacity` tokens."""
+
+    def hidden(self, tokens: Tensor, caches: list, lengths: Sequence[int] | None = None) -> Tensor:
+        """Append ids `[B, L]` to the caches and return their hidden states, `[B, L, D]`."""
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
+
+
 @torch.inference_mode()
 def stream(
-    model: Caracal,
+    model: Decoder,
     prompt: Prompt,
     max_new_tokens: int,
     temperature: float = 1.0,
@@ -50,7 +65,7 @@ def stream(
         ValueError: an option out of range, or a prompt that holds other than ids of this model.
     """
     prompt, lengths = _as_batch(prompt, model.embedding.weight.device)
-    model._require_tokens(prompt, "prompt")
+    model.require_tokens(prompt, "prompt")
     _require_options(max_new_tokens, temperature, top_k, top_p)
     stops = torch.tensor([] if stop is None else [stop] if isinstance(stop, int) else list(stop), device=prompt.device)
     generator = None if seed is None else torch.Generator(prompt.device).manual_seed(seed)
@@ -66,12 +81,7 @@ def stream(
             hidden = model.hidden(prompt, caches, ragged)[torch.arange(batch, device=prompt.device), last]
         else:
             hidden = model.hidden(previous[:, None], caches)[:, 0]
-        logits = model.unembed(hidden).float()  # (B, vocabulary)
-        if temperature == 0.0:
-            drawn = logits.argmax(-1)
-        else:
-            probabilities = filter_logits(logits / temperature, top_k, top_p).softmax(-1)
-            drawn = torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
+        drawn = draw(model.unembed(hidden), temperature, top_k, top_p, generator)
         drawn = torch.where(ended, previous, drawn)
         yield drawn
         ended |= torch.isin(drawn, stops)
@@ -80,7 +90,7 @@ def stream(
         previous = drawn
 
 
-def generate(model: Caracal, prompt: Prompt, max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
+def generate(model: Decoder, prompt: Prompt, max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
     """Continue `prompt` `[B, P]` and return `[B, P + new]`, new <= max_new_tokens.
 
     A prompt of B sequences of ids returns a list of B tensors, `[P_i + new]`.  Options and errors as `stream`.
@@ -92,6 +102,16 @@ def generate(model: Caracal, prompt: Prompt, max_new_tokens: int, **sampling) ->
     device = model.embedding.weight.device
     return [torch.cat([torch.as_tensor(p, device=device), torch.as_tensor(n, device=device, dtype=torch.int64)])
             for p, n in zip(prompt, new, strict=True)]
+
+
+def draw(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
+         generator: torch.Generator | None = None) -> Tensor:
+    """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `stream`."""
+    logits = logits.float()
+    if temperature == 0.0:
+        return logits.argmax(-1)
+    probabilities = filter_logits(logits / temperature, top_k, top_p).softmax(-1)
+    return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 
 
 def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None = None) -> Tensor:

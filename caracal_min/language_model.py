@@ -1,7 +1,4 @@
-"""What every language model here shares, Caracal and the baselines alike: how it is called, and its loss.
-
-Read next: `model`.
-"""
+"""What every language model here shares, Caracal and the baselines alike: how it is called, and its loss."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -78,7 +75,7 @@ class LanguageModel(nn.Module):
             ValueError: wrong shape or dtype, or an id out of range (the range is checked on a CPU only).
         """
         if targets is None:
-            self._require_tokens(tokens, "tokens")
+            self.require_tokens(tokens, "tokens")
             return self.logits(tokens), None
         self._require_pair(tokens, targets)
         logits = self.logits(tokens)
@@ -89,13 +86,13 @@ class LanguageModel(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def _require_pair(self, tokens: Tensor, targets: Tensor) -> None:
-        self._require_tokens(tokens, "tokens")
-        self._require_tokens(targets, "targets", ignored=-100)
+        self.require_tokens(tokens, "tokens")
+        self.require_tokens(targets, "targets", ignored=-100)
         if targets.shape != tokens.shape:
             raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
                              "give one target per token")
 
-    def _require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
+    def require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
         if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in (torch.int64, torch.int32):
             raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
                              "give integer ids of shape [batch, length], length >= 1")

@@ -3,8 +3,6 @@
 Logits over GPT-2's vocabulary are the largest thing in a training step: 32 sequences of 512 tokens are 3.3 GB of
 them in float32, and their gradient as much again.  `linear_cross_entropy` works on some rows at a time and computes
 the gradient of the hidden states and of the output matrix in the forward pass, so nothing of that size is kept.
-
-Read next: `language_model`.
 """
 
 from typing import Any

@@ -4,30 +4,23 @@
 
 The output matrix is the embedding matrix (tied weights).  A block mixes tokens with Multi-Head Fourier,
 or, after every `fourier_per_attention` of those, with sliding-window attention.
-
-Read next: `generation`, then `training`.
 """
 
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-import huggingface_hub
 import torch
 import torch.nn.functional as F
-from huggingface_hub.errors import HFValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from .config import PRESETS, CaracalConfig
+from .generation import Prompt, generate, stream
 from .language_model import LanguageModel
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
-
-if TYPE_CHECKING:
-    from .generation import Prompt
 
 __all__ = ["Caracal"]
 
@@ -118,16 +111,12 @@ class Caracal(LanguageModel):
         """Return how many tokens each row of the caches holds."""
         return caches[0].lengths
 
-    def generate(self, prompt: "Prompt", max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
+    def generate(self, prompt: Prompt, max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
         """Continue `[B, P]` ids to `[B, P + new]`.  Options and errors as `generation.generate`."""
-        from .generation import generate
-
         return generate(self, prompt, max_new_tokens, **sampling)
 
-    def stream(self, prompt: "Prompt", max_new_tokens: int, **sampling) -> Iterator[Tensor]:
+    def stream(self, prompt: Prompt, max_new_tokens: int, **sampling) -> Iterator[Tensor]:
         """Yield the `[B]` ids of each new token as it is drawn.  Options as `generation.stream`."""
-        from .generation import stream
-
         return stream(self, prompt, max_new_tokens, **sampling)
 
     def save_pretrained(self, folder: str | Path) -> None:
@@ -180,6 +169,9 @@ class Caracal(LanguageModel):
 
 
 def _download(repo: str, revision: str | None) -> Path:
+    import huggingface_hub
+    from huggingface_hub.errors import HFValidationError
+
     try:
         return Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=[_CONFIG, _WEIGHTS]))
     except (HFValidationError, OSError) as error:  # hub and network errors are OSErrors

@@ -12,8 +12,6 @@ Symbols, with the names of the paper (Section 3.2):
 
 A mixer takes `[B, L, D]` and returns `[B, L, D]`.  Given a cache, it continues the sequence held there:
 the outputs are those of the parallel pass at the new positions.
-
-Read next: `model`.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,10 +64,10 @@ class MultiHeadFourier(nn.Module):
         self.gate_mix = HeadMix(d_model, n_heads) if gate == "two_stage" else None
         self.to_out = nn.Linear(d_model, d_model)
 
-    def streams(self, x: Tensor, tail: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def streams(self, x: Tensor, conv_state: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Compute the content and gate streams: `[B, L, D]` to a pair of `[B, D, L]`.
 
-        `tail` holds the kernel_size - 1 inputs before x, `[B, 2, D]`; without it they are zeros.
+        `conv_state` holds the kernel_size - 1 inputs before x, `[B, 2, D]`; without it they are zeros.
 
         In memory the streams are `[D, B, L]`: the projections write them like that at no cost, time ends up
         contiguous for the transforms, and no tensor is copied to change its layout.
@@ -77,15 +75,15 @@ class MultiHeadFourier(nn.Module):
         Source: Caracal, Section 3.2, Steps 1 and 2.
         """
         batch, length, width = x.shape
-        x = _recomputed(self._normed, x, tail).reshape(batch * length, width).t()
+        x = _recomputed(self._normed, x, conv_state).reshape(batch * length, width).t()
         v, g = self.to_value(x), self.to_gate(x)
         if self.gate_mix is not None:
             g = _recomputed(self._second_stage, g)
         return v.view(width, batch, length).transpose(0, 1), g.view(width, batch, length).transpose(0, 1)
 
-    def _normed(self, x: Tensor, tail: Tensor | None) -> Tensor:
+    def _normed(self, x: Tensor, conv_state: Tensor | None) -> Tensor:
         if self.pre_conv is not None:
-            x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if tail is None else torch.cat([tail, x], dim=1)
+            x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if conv_state is None else torch.cat([conv_state, x], dim=1)
             x = self.pre_conv(x)
         return self.norm(x)
 
@@ -101,8 +99,8 @@ class MultiHeadFourier(nn.Module):
         if cache is None:
             r = causal_conv_fft(*self.streams(x))
         else:
-            r = cache.mix(*self.streams(x, cache.tail), lengths)
-            cache.advance_tail(x, lengths)
+            r = cache.mix(*self.streams(x, cache.conv_state), lengths)
+            cache.advance_conv_state(x, lengths)
         return self.to_out(r.transpose(1, 2))
 
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> FourierCache:
@@ -115,8 +113,8 @@ class MultiHeadFourier(nn.Module):
             raise ValueError(f"unknown convolution {convolution!r}; accepted: {', '.join(_CONVOLUTIONS)}")
         weight = self.to_value.weight
         online = _CONVOLUTIONS[convolution](batch, self.d_model, capacity, weight.dtype, weight.device)
-        tail = None if self.pre_conv is None else weight.new_zeros(batch, self.kernel_size - 1, self.d_model)
-        return FourierCache(online, tail)
+        conv_state = None if self.pre_conv is None else weight.new_zeros(batch, self.kernel_size - 1, self.d_model)
+        return FourierCache(online, conv_state)
 
 
 class SlidingWindowAttention(nn.Module):

@@ -8,8 +8,6 @@ result in either order at the same cost, so the projections are where the order 
     HeadMix     `[D, tokens]` to `[D, tokens]`, a linear layer on columns within each head
 
 They are PyTorch's layers with another `forward`: parameters, names and initialisation are the same.
-
-Read next: `modules`.
 """
 
 import torch

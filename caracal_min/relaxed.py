@@ -16,8 +16,6 @@ the nodes of a Fenwick tree.
 
 `DotProductConvolution` is the slow twin: one plain dot product over the past for every token, O(L^2) in all.
 Both keep all of v and g, preallocated; rows of a batch may hold sequences of different lengths.
-
-Read next: `modules`, whose decoding cache holds one of the two.
 """
 
 import itertools
@@ -29,10 +27,10 @@ from torch import Tensor
 from .convolution import causal_conv_fft
 from .spectral import BLOCK
 
-__all__ = ["DotProductConvolution", "RelaxedConvolution", "row_groups", "when_counted"]
+__all__ = ["DotProductConvolution", "RelaxedConvolution", "row_groups", "schedule"]
 
 
-def when_counted(length: int) -> dict[tuple[int, int], int]:
+def schedule(length: int) -> dict[tuple[int, int], int]:
     """Run the schedule with blocks from one token on, and note when each pair is added.
 
     Returns:
@@ -189,7 +187,7 @@ class RelaxedConvolution(_OnlineConvolution):
         # blocks add to its results, and the first tokens of g and of v, backwards, that its tokens are paired with.
         self.block = torch.zeros(base, 2, batch, channels, dtype=self.arithmetic, device=device)
         self.due = torch.zeros(base, batch, channels, dtype=self.arithmetic, device=device)
-        self.heads = torch.zeros_like(self.block)
+        self.prefixes = torch.zeros_like(self.block)
         self.pending = torch.zeros(batch, channels, capacity, dtype=self.arithmetic, device=device)
 
     def _read(self, rows, end):
@@ -206,15 +204,15 @@ class RelaxedConvolution(_OnlineConvolution):
             n &= n - 1
         self._open_block(rows, last)
         self.block[:end - last, :, rows] = self.streams[:, rows, :, last:end].movedim(-1, 0).to(self.arithmetic)
-        head = self.streams[:, rows, :, :min(end, self.base)].to(self.arithmetic)
-        self.heads[self.base - head.shape[-1]:, :, rows] = head.flip(0, -1).movedim(-1, 0)
+        prefix = self.streams[:, rows, :, :min(end, self.base)].to(self.arithmetic)
+        self.prefixes[self.base - prefix.shape[-1]:, :, rows] = prefix.flip(0, -1).movedim(-1, 0)
 
     def _step(self, rows, t, both):
         i = t % self.base
         self.block[i, :, rows] = both
         if t < self.base:
-            self.heads[self.base - 1 - t, :, rows] = both.flip(0)
-        pairs = self.block[:i + 1, :, rows] * self.heads[self.base - 1 - i:, :, rows]
+            self.prefixes[self.base - 1 - t, :, rows] = both.flip(0)
+        pairs = self.block[:i + 1, :, rows] * self.prefixes[self.base - 1 - i:, :, rows]
         # In the first block both products hold the same pairs, and nothing is due.
         r = pairs[:, 0].sum(0) if t < self.base else pairs.sum((0, 1)) + self.due[i, rows]
         if i == self.base - 1:

@@ -17,8 +17,6 @@ where the right angle needs one that the FFT likes.  So it is padded, on every d
 prefers the other.
 
 Symbols: v, g the streams, r their causal convolution, L the length, N the number of FFT points.
-
-Read next: `convolution`.
 """
 
 from collections.abc import Iterator

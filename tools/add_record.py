@@ -15,7 +15,7 @@ import tarfile
 from pathlib import Path
 
 from caracal_min.files import write_atomically
-from caracal_min.record import RecordError, code_sha256, read_record, seal
+from caracal_min.recorded.record import RecordError, code_sha256, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from end_to_end import offline_tokenizer, run
 
-from caracal_min.models import VARIANTS
+from caracal_min.zoo import VARIANTS
 
 SEEDS = (0, 1)
 

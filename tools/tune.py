@@ -23,10 +23,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from caracal_min import spectral
+from caracal_min.benchmark.measure import Differentiated, autocast, in_turns
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
 from caracal_min.loss import linear_cross_entropy
-from caracal_min.measure import Differentiated, autocast, in_turns
 from caracal_min.model import Caracal
 from caracal_min.projections import ShortConv, shifted_products
 

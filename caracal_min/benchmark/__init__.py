@@ -11,7 +11,8 @@ measured:
     mixer         online convolution, one token at a context, against its slow twin
     generation    one token of a whole model at a context, against its slow twin and the whole forward pass
 
-Read next: `benchmark.config`.
+The modules: `config` (what is measured, and what a measurement is), `measure` (the stopwatch), `appendix` (what is
+compared with), `operators`, `steps` and `decoding` (the rows), `run` (all of them, a table, a record).
 """
 
 from .appendix import AppendixFourier, appendix_conv

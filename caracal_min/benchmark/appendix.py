@@ -2,8 +2,6 @@
 
 Transforms along the second of three axes, of which the content's strides over memory; N = 2 L points; autograd keeps
 the complex spectra.
-
-Read next: `operators`.
 """
 
 import torch

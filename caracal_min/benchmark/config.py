@@ -1,7 +1,4 @@
-"""What is measured, and what a measurement is: `BenchmarkConfig` and `Row`.
-
-Read next: `appendix`.
-"""
+"""What is measured, and what a measurement is: `BenchmarkConfig` and `Row`."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -10,9 +7,9 @@ from typing import Literal
 
 import torch
 
-from ..baselines import BASELINES
 from ..config import PRESETS
-from ..models import VARIANTS
+from ..zoo.baselines import BASELINES
+from ..zoo.registry import VARIANTS
 
 __all__ = ["GROUPS", "BenchmarkConfig", "Row"]
 

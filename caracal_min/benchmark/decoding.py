@@ -1,7 +1,4 @@
-"""The cost of one more token at a context: rows `mixer` and `generation`.
-
-Read next: `run`.
-"""
+"""The cost of one more token at a context: rows `mixer` and `generation`."""
 
 import statistics
 from collections.abc import Iterator
@@ -10,10 +7,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ..measure import mean_time, medians
 from ..model import Caracal
 from ..relaxed import DotProductConvolution, RelaxedConvolution
 from .config import BenchmarkConfig, Row
+from .measure import mean_time, medians
 
 __all__ = ["generation", "mixer"]
 

@@ -1,7 +1,4 @@
-"""The operator and the layer, forward and backward: rows `convolution` and `layer`.
-
-Read next: `models`.
-"""
+"""The operator and the layer, forward and backward: rows `convolution` and `layer`."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,11 +7,11 @@ import torch
 from torch import Tensor
 
 from ..convolution import causal_conv_fft, causal_conv_right_angle
-from ..measure import Differentiated, autocast, in_turns, kept_for_backward, peak_memory
 from ..modules import MultiHeadFourier
 from ..spectral import blocks
 from .appendix import AppendixFourier, appendix_conv
 from .config import BenchmarkConfig, Row
+from .measure import Differentiated, autocast, in_turns, kept_for_backward, peak_memory
 
 __all__ = ["convolution", "layer"]
 

@@ -1,7 +1,4 @@
-"""The benchmark as a whole: every group of rows, a table as they come, a record at the end.
-
-Read next: `__main__`.
-"""
+"""The benchmark as a whole: every group of rows, a table as they come, a record at the end."""
 
 import time
 from collections.abc import Callable
@@ -9,11 +6,11 @@ from dataclasses import asdict
 
 import torch
 
-from ..record import write_record
+from ..recorded.record import write_record
 from .config import BenchmarkConfig, Row
 from .decoding import generation, mixer
-from .models import profile, throughput, training
 from .operators import convolution, layer
+from .steps import profile, throughput, training
 
 __all__ = ["run_benchmark"]
 

@@ -4,12 +4,12 @@
     load(name)         one of them, if it is as it was written and a commit holds its code
     describe(record)   which run it is, in a line
 
-Read next: `record`, which says what a record holds.
+`record` says what a record holds, and writes and checks them; `schema.json` is their form.
 """
 
 from pathlib import Path
 
-from ..record import read_record
+from .record import read_record
 
 __all__ = ["describe", "load", "names"]
 
@@ -18,7 +18,7 @@ _FOLDER = Path(__file__).parent
 
 def names() -> list[str]:
     """Return the names of the recorded runs."""
-    return sorted(path.stem for path in _FOLDER.glob("*.json"))
+    return sorted(path.stem for path in _FOLDER.glob("*.json") if path.name != "schema.json")
 
 
 def load(name: str) -> dict:

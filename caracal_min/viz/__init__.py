@@ -1,7 +1,4 @@
-"""The book's figures: a style for those that stand still, `Figure` and its modules for those that move.
-
-matplotlib and anywidget are imported only when they are needed.  Read next: `style`, `figure`, `poke`.
-"""
+"""The book's figures: a style for those that stand still, `Figure` and its modules for those that move."""
 
 from .antidiagonals import antidiagonals
 from .clock import clock

@@ -4,8 +4,6 @@ The module is a file beside this one that exports `render({model, el})`, anywidg
 its data with `model.get(name)` and draws into the element `el`, with the functions of `drawing.js`.
 `Figure` inlines both files, the data, the style and a still image into one piece of HTML that needs no
 kernel, no network and no other file.
-
-Read next: `poke`, the first such figure, `poke.js` beside it, and `drawing.js`.
 """
 
 import base64

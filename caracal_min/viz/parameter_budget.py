@@ -1,7 +1,7 @@
 """The figure of chapter 8: where the parameters of a configuration are, beside the paper's four sizes."""
 
 from ..config import PRESETS, CaracalConfig
-from ..table2 import paper_rows
+from ..evaluation.table2 import paper_rows
 from .figure import Figure
 from .style import palette
 

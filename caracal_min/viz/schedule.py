@@ -1,6 +1,6 @@
 """The figure of chapter 10: which pairs the schedule of relaxed multiplication adds when a token arrives."""
 
-from ..relaxed import when_counted
+from ..relaxed import schedule as pairs_by_time
 from .figure import Figure
 from .style import palette
 
@@ -41,7 +41,7 @@ def _block(n: int, length: int) -> str:
 
 
 def _alt(length: int, n: int) -> str:
-    lit = sum(k == n for k in when_counted(length).values())
+    lit = sum(k == n for k in pairs_by_time(length).values())
     return (f"A triangle of squares, one for each pair of a content index and a gate index that add up to less than "
             f"{length}. After {n} tokens, {lit} pairs are added: {_block(n, length)}. The anti-diagonal of result "
             f"{n - 1} is outlined, and all its pairs are counted. Buttons and a slider let tokens arrive; below, "
@@ -51,7 +51,7 @@ def _alt(length: int, n: int) -> str:
 def _still(length: int, n: int) -> str:
     """Draw the first frame as SVG: the pairs by when they are counted, the present result, the block in words."""
     cell = (_WIDTH - _LABEL - 12) / length
-    after = when_counted(length)
+    after = pairs_by_time(length)
     x, y = (lambda i: _LABEL + cell * i), (lambda j: _TOP + cell * j)
     parts = [f'<text x="12" y="18" font-weight="600">content j ↓, gate i →; {n} tokens have arrived</text>']
     for (j, i), when in sorted(after.items()):

@@ -12,10 +12,9 @@ from caracal_min.attention import sliding_window_attention
 from caracal_min.benchmark import BenchmarkConfig, run_benchmark
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
 from caracal_min.loss import linear_cross_entropy, token_loss
-from caracal_min.models import make_model
 from caracal_min.modules import MultiHeadFourier
-from caracal_min.recipe import TrainConfig
-from caracal_min.training import Trainer
+from caracal_min.training import TrainConfig, Trainer
+from caracal_min.zoo import make_model
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])

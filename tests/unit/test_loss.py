@@ -5,8 +5,8 @@ import torch
 import torch.nn.functional as F
 
 from caracal_min import Caracal
+from caracal_min.benchmark.measure import peak_memory
 from caracal_min.loss import linear_cross_entropy, token_loss
-from caracal_min.measure import peak_memory
 
 V, D = 301, 32
 

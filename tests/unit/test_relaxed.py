@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.caches import FourierCache
 from caracal_min.convolution import causal_conv_direct
-from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution, row_groups, when_counted
+from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution, row_groups, schedule
 
 KINDS = {
     "dot product": DotProductConvolution,
@@ -187,7 +187,7 @@ def test_impossible_sizes_are_refused():
 
 @pytest.mark.parametrize("length", [1, 2, 3, 8, 31, 64])
 def test_every_pair_of_the_schedule_is_counted_after_it_has_arrived_and_before_it_is_read(length):
-    after = when_counted(length)
+    after = schedule(length)
     assert set(after) == {(i, j) for i in range(length) for j in range(length - i)}
     for (i, j), n in after.items():
         assert max(i, j) < n <= i + j + (min(i, j) == 0)

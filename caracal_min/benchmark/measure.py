@@ -1,0 +1,148 @@
+"""Time and memory of a call, what its time is spent on, and what a device could do at best: for `benchmark`."""
+
+import itertools
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["Differentiated", "autocast", "copy_rate", "in_turns", "kept_for_backward", "kind_of", "matmul_rate",
+           "mean_time", "medians", "peak_memory", "time_by_kind"]
+
+# What a kernel of a GPU, or an operator on a CPU, is named after; the first kind that fits counts.
+_KINDS = {
+    "FFT": r"fft",
+    "attention": r"flex_attention|flash|fmha|scaled_dot_product|softmax_warp",
+    "optimiser": r"adam",
+    "matrix products": r"gemm|gemv|cutlass|nvjet|xmma|cublas|_mm_|^aten::(mm|addmm|bmm|baddbmm|linear|matmul)$|mkldnn",
+    "short convolution": r"conv",
+}
+_REST = "the rest"
+
+
+class Differentiated:
+    """A function run forward and backward by a call: the gradients of the sum of weight times its result.
+
+    Args:
+        f: what is run.
+        inputs: its arguments; copies of them are differentiated.
+        weight: shaped as the result of f.
+        parameters: what else to differentiate.
+    """
+
+    def __init__(self, f: Callable, inputs: Sequence[Tensor], weight: Tensor, parameters: Sequence[Tensor] = ()):
+        self.f, self.weight = f, weight
+        self.inputs = [x.detach().requires_grad_() for x in inputs]
+        self.sought = [*self.inputs, *parameters]
+
+    def forward(self) -> Tensor:
+        """Run forward only."""
+        return self.f(*self.inputs)
+
+    def __call__(self) -> tuple[Tensor, ...]:
+        """Run forward and backward."""
+        return torch.autograd.grad(self.forward(), self.sought, self.weight)
+
+
+def in_turns(sides: Sequence[Callable], repeats: int) -> list[float]:
+    """Return the median milliseconds of each call: all are measured in turns, after two rounds of warm-up."""
+    return medians([[mean_time(side, 1) for side in sides] for _ in range(repeats + 2)][2:])
+
+
+def mean_time(call: Callable, calls: int) -> float:
+    """Return the mean milliseconds of `calls` calls, the work on a GPU included."""
+    _wait()
+    start = time.perf_counter()
+    for _ in range(calls):
+        call()
+    _wait()
+    return (time.perf_counter() - start) / calls * 1e3
+
+
+def medians(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Return the median of each column."""
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+def kept_for_backward(side: Differentiated) -> float:
+    """Return the MiB that are held between forward and backward, inputs, parameters and the result left out."""
+    held, result = _allocated(side.forward)
+    return (held[-1] - result.untyped_storage().nbytes()) / 2**20
+
+
+def autocast(f: Callable, device: str) -> Callable:
+    """Return f under autocast to bfloat16 on a GPU, as it is on a CPU: how training calls it."""
+    def cast(*inputs):
+        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+            return f(*inputs)
+
+    return cast
+
+
+def time_by_kind(call: Callable, device: torch.device) -> dict[str, float]:
+    """Return the milliseconds of a call by kind of work, told by the names of kernels (GPU) or operators (CPU).
+
+    Kinds: FFT, attention, optimiser, matrix products, short convolution, the rest.  On a GPU waiting between kernels
+    is in none of them.
+    """
+    on_gpu = device.type == "cuda"
+    activity = torch.profiler.ProfilerActivity
+    call()
+    _wait()
+    with torch.profiler.profile(activities=[activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]) as trace:
+        call()
+        _wait()
+    times = dict.fromkeys((*_KINDS, _REST), 0.0)
+    for event in trace.key_averages():
+        if event.is_user_annotation or on_gpu != (event.device_type == torch.autograd.DeviceType.CUDA):
+            continue
+        time = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        times[kind_of(event.key)] += time / 1e3
+    return times
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of work of a kernel (GPU) or an operator (CPU), told by its name."""
+    if re.match(r"triton_(?!tem_)", name):  # fused elementwise work and sums, named after whatever stands beside them
+        return _REST
+    return next((kind for kind, names in _KINDS.items() if re.search(names, name, re.I)), _REST)
+
+
+def copy_rate(device: torch.device) -> float:
+    """Return the bytes per second, read and written, of a large copy: the bandwidth that can be had."""
+    source = torch.randn(1 << (28 if device.type == "cuda" else 24), device=device)
+    target = torch.empty_like(source)
+    return 2 * 4 * source.numel() / (in_turns([lambda: target.copy_(source)], 5)[0] / 1e3)
+
+
+def matmul_rate(device: torch.device) -> float:
+    """Return the operations per second of a large matrix product, in bfloat16 on a GPU, in float32 on a CPU."""
+    n, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    a, b = torch.randn(2, n, n, device=device, dtype=dtype)
+    return 2 * n**3 / (in_turns([lambda: a @ b], 5)[0] / 1e3)
+
+
+def peak_memory(call: Callable) -> float:
+    """Return the MiB that a call holds at its peak, above what is held before it."""
+    return max(_allocated(call)[0]) / 2**20
+
+
+def _allocated(call: Callable) -> tuple[list[int], object]:
+    """Return the bytes held in the course of a call, above those before it, the last entry at its end; its result."""
+    if torch.cuda.is_available() and torch.cuda.memory_allocated():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = call()
+        return [torch.cuda.max_memory_allocated() - before, torch.cuda.memory_allocated() - before], result
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as trace:
+        result = call()
+    sizes = (e.nbytes() for e in trace.profiler.kineto_results.events() if e.name() == "[memory]")
+    return list(itertools.accumulate(sizes, initial=0)), result
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

@@ -1,0 +1,95 @@
+"""Training steps of whole models, and what one is spent on: rows `training`, `profile` and `throughput`."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ..language_model import LanguageModel
+from ..model import Caracal
+from ..modules import MultiHeadFourier
+from ..zoo.baselines import BASELINES
+from ..zoo.registry import make_model
+from .appendix import AppendixFourier
+from .config import BenchmarkConfig, Row
+from .measure import autocast, copy_rate, in_turns, matmul_rate, peak_memory, time_by_kind
+
+__all__ = ["profile", "throughput", "training"]
+
+
+def training(config: BenchmarkConfig) -> Iterator[Row]:
+    """Measure a training step at every length."""
+    what, against = f"{config.preset}, training step", "appendix layout, eager"
+    for length, tokens in _batches(config):
+        ours, appendix = (Caracal.from_preset(config.preset).to(config.device) for _ in range(2))
+        for block in appendix.blocks:
+            if isinstance(block.mixer, MultiHeadFourier):
+                block.mixer.__class__ = AppendixFourier
+        sides = [_step(ours, ours.compile_for(config.compile).loss, tokens),
+                 _step(appendix, lambda *pair, model=appendix: model(*pair)[1], tokens)]
+        yield Row(what, length, against, "ms", *in_turns(sides, config.repeats), 2.5)
+        yield Row(f"{what}, peak memory", length, against, "MiB", *map(peak_memory, sides), None)
+
+
+def profile(config: BenchmarkConfig) -> Iterator[Row]:
+    """Say what a training step is spent on, by kind of work, and how far that is from what the device could do.
+
+    The floors are operations over the rate of a large matrix product, and the bytes of the streams, each read or
+    written once, over the bandwidth of a large copy; both rates are measured here.
+    """
+    operations, bandwidth = matmul_rate(torch.device(config.device)), copy_rate(torch.device(config.device))
+    width, what = config.width[0], f"{config.preset}, step"
+    for length, tokens in _batches(config):
+        model = Caracal.from_preset(config.preset).to(config.device).compile_for(config.compile)
+        step = _step(model, model.loss, tokens)
+        (whole,) = in_turns([step], config.repeats)
+        kinds = time_by_kind(step, torch.device(config.device))
+        if config.device == "cuda":
+            kinds["waiting between kernels"] = max(0.0, whole - sum(kinds.values()))
+        for kind, time in sorted(kinds.items(), key=lambda pair: -pair[1]):
+            yield Row(f"{what}, {kind}", length, "the whole step", "ms", time, whole, None)
+        products = 6 * model.num_parameters() * tokens.numel() / operations
+        fourier = model.config.n_layers - len(model.config.attention_layers)
+        streams = 8 * (2 if config.device == "cuda" else 4)  # forward v, g, r; backward dr, v, g, dv, dg
+        mixing = streams * fourier * tokens.numel() * width / bandwidth
+        for kind, floor, what_sets_it in (("matrix products", products, "operations / rate"),
+                                          ("FFT", mixing, "bytes / bandwidth")):
+            yield Row(f"{what}, {kind}", length, what_sets_it, "ms", kinds[kind], floor * 1e3, None)
+
+
+def throughput(config: BenchmarkConfig) -> Iterator[Row]:
+    """Measure a training step against other models of the same size, all in turns, at every length."""
+    for length, tokens in _batches(config):
+        models = [make_model(preset=config.preset), *(_rival(name, config.preset, length) for name in config.against)]
+        sides = [_step(model, model.to(config.device).compile_for(config.compile).loss, tokens) for model in models]
+        ours, *others = in_turns(sides, config.repeats)
+        for name, other in zip(config.against, others, strict=True):
+            target = None
+            if name == "llama" and length >= 1024:
+                target = 2.8 if length >= 8192 else 1.0
+            yield Row(f"{config.preset}, training step", length, "llama, SDPA" if name == "llama" else name, "ms",
+                      ours, other, target)
+
+
+def _batches(config: BenchmarkConfig) -> Iterator[tuple[int, Tensor]]:
+    """Yield lengths and batches of tokens, as many tokens in each; the compiler forgets the lengths before."""
+    for length in config.lengths:
+        torch.compiler.reset()
+        shape = (config.batch(length), length)
+        yield length, torch.randint(config.vocabulary, shape, device=config.device)
+
+
+def _rival(name: str, preset: str, length: int) -> LanguageModel:
+    return make_model(name, preset) if name in BASELINES else make_model(preset=preset, variant=name, context=length)
+
+
+def _step(model: torch.nn.Module, loss: Callable, tokens: Tensor) -> Callable:
+    optimiser = torch.optim.AdamW(model.parameters(), fused=True)
+    return partial(_train_step, autocast(loss, tokens.device.type), optimiser, tokens)
+
+
+def _train_step(loss: Callable, optimiser: torch.optim.Optimizer, tokens: Tensor) -> None:
+    loss(tokens, tokens).backward()
+    optimiser.step()
+    optimiser.zero_grad()

@@ -1,0 +1,23 @@
+"""Text to tokens to batches.
+
+    documents      the texts of a source, one at a time, from this machine or from the network
+    tokenizers     text to ids and back: bytes, or GPT-2's byte-pair encoding
+    write_shards   texts to a folder of token shards, once, for many runs; a killed call goes on
+    shards         what such a folder holds, checked and read
+    corpus         what to train on, and what to hold out
+    batches        batch i of an endless order, and windows for evaluation
+
+A small corpus goes from documents to one array in memory; a large one goes through shards, which are memory-mapped.
+Either way a `Corpus` has the tokens to train on and others to be measured on, and `Batches` cuts them.
+"""
+
+from .batches import Batches, sequential_windows
+from .corpus import Corpus, all_tokens, load_corpus
+from .documents import count_documents, documents, text_files
+from .shards import Manifest, ShardedTokens, verify
+from .tokenizers import ByteTokenizer, GPT2Tokenizer, Tokenizer, make_tokenizer, tokenizer_for
+from .write_shards import TokenizeConfig, tokenize
+
+__all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "ShardedTokens", "TokenizeConfig",
+           "Tokenizer", "all_tokens", "count_documents", "documents", "load_corpus", "make_tokenizer",
+           "sequential_windows", "text_files", "tokenize", "tokenizer_for", "verify"]

@@ -1,0 +1,83 @@
+"""Text to ids and back: bytes, or the byte-pair encoding of GPT-2."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+__all__ = ["ByteTokenizer", "GPT2Tokenizer", "Tokenizer", "make_tokenizer", "tokenizer_for"]
+
+
+class Tokenizer(Protocol):
+    """What a tokenizer offers: its name, how many ids it has, and the way to ids and back."""
+
+    name: str
+    vocab_size: int
+    end_of_text: int
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text."""
+        ...
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of some ids."""
+        ...
+
+
+class ByteTokenizer:
+    """One token per byte of UTF-8; id 0, which no text uses, ends a document."""
+
+    name, vocab_size, end_of_text = "byte", 256, 0
+
+    def encode(self, text: str) -> list[int]:
+        """Return the bytes of `text` as ids in 0..255."""
+        return list(text.encode("utf-8"))
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text; bytes that are not UTF-8 (a character cut in half) become U+FFFD."""
+        return bytes(int(i) for i in ids).decode("utf-8", errors="replace")
+
+
+class GPT2Tokenizer:
+    """The byte-pair encoding of GPT-2, 50,257 ids, through tiktoken (which downloads it once).
+
+    Raises:
+        ImportError: tiktoken is not installed.
+
+    Source: Caracal, Section 5.1, "the gpt2 tokenizer".
+    """
+
+    name = "gpt2"
+
+    def __init__(self):
+        try:
+            import tiktoken
+        except ImportError:
+            raise ImportError("the gpt2 tokenizer needs tiktoken: pip install 'caracal-min[train]'") from None
+        self._encoding = tiktoken.get_encoding("gpt2")
+        self.vocab_size, self.end_of_text = self._encoding.n_vocab, self._encoding.eot_token
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of `text`; the spelling of a special token in it is ordinary text."""
+        return self._encoding.encode_ordinary(text)
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return the text of some ids."""
+        return self._encoding.decode([int(i) for i in ids])
+
+
+_TOKENIZERS = {"byte": ByteTokenizer, "gpt2": GPT2Tokenizer}
+
+
+def make_tokenizer(name: str) -> Tokenizer:
+    """Return the tokenizer called `name`: "byte" or "gpt2".  Raises ValueError on another name."""
+    if name not in _TOKENIZERS:
+        raise ValueError(f"unknown tokenizer {name!r}; accepted: {', '.join(_TOKENIZERS)}")
+    return _TOKENIZERS[name]()
+
+
+def tokenizer_for(vocab_size: int) -> Tokenizer:
+    """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has."""
+    sizes = {256: "byte", 50_257: "gpt2"}
+    if vocab_size not in sizes:
+        known = ", ".join(f"{n} ({k})" for n, k in sizes.items())
+        raise ValueError(f"no tokenizer with {vocab_size} ids; known are {known}")
+    return make_tokenizer(sizes[vocab_size])

@@ -1,0 +1,17 @@
+"""How good a model is: losses on text that it has not seen, and the tasks of the paper's Table 2.
+
+    losses    held-out loss, by position and by context length
+    table2    a row of Table 2 beside the paper's
+    tasks     the paper's eight tasks, from local files or from the hub
+    harness   a model as lm-evaluation-harness calls it
+    command   `python -m caracal_min evaluate`
+
+Losses need nothing but the package.  `tasks` and `harness` need the extra `eval`, so they are imported by name, as
+`caracal_min.evaluation.tasks`, and not from here.
+"""
+
+from .losses import held_out_loss, loss_by_context_length, loss_by_position, token_losses
+from .table2 import format_table, paper_rows, table_row
+
+__all__ = ["format_table", "held_out_loss", "loss_by_context_length", "loss_by_position", "paper_rows", "table_row",
+           "token_losses"]

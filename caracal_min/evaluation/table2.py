@@ -1,0 +1,90 @@
+"""The paper's Table 2: eight tasks, nine columns and their average, for a model of ours beside the paper's.
+
+The paper writes "acc" everywhere.  From the size of its numbers (a model of 64M with 31 on HellaSwag and 25 on ARC-c)
+the usual convention is inferred: `acc_norm`, the accuracy after dividing by the length of the answer, for HellaSwag and
+ARC-c, `acc` for the others.  `tasks.evaluate_tasks` records both wherever the harness has both.
+
+The paper's numbers are in `table2.json`.
+"""
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+
+__all__ = ["COLUMNS", "format_table", "paper_rows", "table_row"]
+
+COLUMNS = {
+    "LMB ppl": ("lambada_openai", "perplexity"),
+    "LMB acc": ("lambada_openai", "acc"),
+    "Hella": ("hellaswag", "acc_norm"),
+    "ARC-e": ("arc_easy", "acc"),
+    "ARC-c": ("arc_challenge", "acc_norm"),
+    "Wino": ("winogrande", "acc"),
+    "BoolQ": ("boolq", "acc"),
+    "PIQA": ("piqa", "acc"),
+    "SIQA": ("social_iqa", "acc"),
+}
+"""Task and metric of each column."""
+
+
+def table_row(results: dict) -> dict[str, tuple[float, float | None] | None]:
+    """Return value and standard error of each column and of Avg, accuracies in per cent; None where a task is missing.
+
+    Args:
+        results: as returned by `tasks.evaluate_tasks`.
+    """
+    row = {}
+    for column, (task, metric) in COLUMNS.items():
+        measured = results["tasks"].get(task, {}).get("metrics", {}).get(metric)
+        scale = 1 if metric == "perplexity" else 100
+        row[column] = measured and (scale * measured["value"],
+                                    None if measured["stderr"] is None else scale * measured["stderr"])
+    accuracies = [row[column] for column in COLUMNS if column != "LMB ppl"]
+    row["Avg"] = None
+    if all(accuracies):
+        errors = [error for _, error in accuracies]
+        row["Avg"] = (sum(value for value, _ in accuracies) / len(accuracies),
+                      None if None in errors else math.hypot(*errors) / len(errors))
+    return row
+
+
+def paper_rows(parameters: int) -> list[dict]:
+    """Return the paper's rows of the size, T, S, M or L, whose Caracal is nearest in parameters (as a ratio).
+
+    Each has size, model, millions (of parameters) and one number per column, accuracies in per cent.
+
+    Source: Caracal, Table 2.
+    """
+    own = [row for row in _paper() if row["model"] == "Caracal"]
+    nearest = min(own, key=lambda row: abs(math.log(row["millions"] * 1e6 / parameters)))
+    return [row for row in _paper() if row["size"] == nearest["size"]]
+
+
+def format_table(results: dict) -> str:
+    """Return the results as lines of text: ours, its standard errors, the paper's rows, and how to read them."""
+    ours, paper = table_row(results), paper_rows(results["parameters"])
+    names = [*COLUMNS, "Avg"]
+    lines = [" " * 26 + "".join(f"{name:>9}" for name in names)]
+
+    def add(title: str, numbers: list[float | None]) -> None:
+        lines.append(f"{title:26}" + "".join(f"{'-' if n is None else f'{n:.2f}':>9}" for n in numbers))
+
+    add(f"this model ({results['parameters'] / 1e6:.1f}M)", [ours[n] and ours[n][0] for n in names])
+    add("  standard error", [ours[n] and ours[n][1] for n in names])
+    for row in paper:
+        add(f"paper, {row['size']}: {row['model']} ({row['millions']}M)", [row[n] for n in names])
+    lines += ["Accuracies in %, no examples in the prompt. Hella and ARC-c: acc_norm, the others acc; the paper does",
+              "not say which, this is inferred from the size of its numbers. Avg: mean of the eight accuracies."]
+    if results["limit"] is not None:
+        lines.append(f"Only the first {results['limit']} items of each task were run: no result to compare.")
+    if "boolq" in results["tasks"]:
+        lines.append("BoolQ: its passages come from Wikipedia, so a model trained on that may have seen them"
+                     + ("; they lack the titles that the hub's have." if "file" in results["tasks"]["boolq"]["data"]
+                        else "."))
+    return "\n".join(lines)
+
+
+@cache
+def _paper() -> list[dict]:
+    return json.loads((Path(__file__).parent / "table2.json").read_text())["rows"]

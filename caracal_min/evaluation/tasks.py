@@ -1,0 +1,202 @@
+"""The eight tasks of the paper's Table 2, as lm-evaluation-harness defines them, from local files or from the hub.
+
+Prompts, answers and metrics are the harness's own configurations; a local file only takes the place of the data set.
+Its rows are brought into the form that the hub has, one JSON object a line:
+
+    file                  columns
+    lambada_openai.jsonl  text; the last word is the target
+    hellaswag.jsonl       query, choices, gold (0 to 3)
+    arc_easy.jsonl        query ("Question: ...\\nAnswer:"), choices, gold; arc_challenge.jsonl alike
+    winogrande.jsonl      sentence (with a _), option1, option2, answer ("1" or "2")
+    boolq.jsonl           question, passage, answer (true or false)
+    piqa.jsonl            goal, sol1, sol2, label (0 or 1)
+    siqa.jsonl            context, question, answerA, answerB, answerC, label ("1" to "3")
+
+One of these forms holds less than the hub's: SuperGLUE's BoolQ puts the title of the article and " -- " before each
+passage, the file does not, and numbers made with it differ a little.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from datasets import Dataset
+
+from ..files import file_sha256
+from ..language_model import LanguageModel
+from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, run_tasks
+
+__all__ = ["TASKS", "TaskSource", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
+
+
+def _hellaswag(row: dict) -> dict:
+    """Cut the query where the harness's `process_docs` puts it together, at an unfinished last sentence."""
+    label, _, text = row["query"].partition(": ")
+    unfinished = re.fullmatch(r"(.*[.!?]) ([a-z][^.!?]*)", text, re.DOTALL)
+    begun, rest = unfinished.groups() if unfinished else (text, "")
+    return {"activity_label": label, "ctx_a": begun, "ctx_b": rest, "endings": row["choices"],
+            "label": str(row["gold"])}
+
+
+def _arc(row: dict) -> dict:
+    labels = list("ABCDE"[:len(row["choices"])])
+    question = row["query"].removeprefix("Question: ").removesuffix("\nAnswer:")
+    return {"question": question, "choices": {"text": row["choices"], "label": labels},
+            "answerKey": labels[row["gold"]]}
+
+
+def _boolq(row: dict) -> dict:
+    return {"question": row["question"], "passage": row["passage"], "label": int(row["answer"])}
+
+
+def _unchanged(row: dict) -> dict:
+    return row
+
+
+@dataclass(frozen=True)
+class TaskSource:
+    """Where a task's rows come from when they are local, and how they become the hub's."""
+
+    folder: str
+    """Folder of the harness that holds the task's configuration."""
+    file: str
+    """Name of the local file."""
+    columns: tuple[str, ...]
+    """Columns of the local file."""
+    to_hub: Callable[[dict], dict] = _unchanged
+    """Turns a local row into a row of the hub."""
+
+
+TASKS = {
+    "lambada_openai": TaskSource("lambada", "lambada_openai.jsonl", ("text",)),
+    "hellaswag": TaskSource("hellaswag", "hellaswag.jsonl", ("query", "choices", "gold"), _hellaswag),
+    "arc_easy": TaskSource("arc", "arc_easy.jsonl", ("query", "choices", "gold"), _arc),
+    "arc_challenge": TaskSource("arc", "arc_challenge.jsonl", ("query", "choices", "gold"), _arc),
+    "winogrande": TaskSource("winogrande", "winogrande.jsonl", ("sentence", "option1", "option2", "answer")),
+    "boolq": TaskSource("super_glue/boolq", "boolq.jsonl", ("question", "passage", "answer"), _boolq),
+    "piqa": TaskSource("piqa", "piqa.jsonl", ("goal", "sol1", "sol2", "label")),
+    "social_iqa": TaskSource("siqa", "siqa.jsonl",
+                             ("context", "question", "answerA", "answerB", "answerC", "label")),
+}
+"""The tasks by the name that the harness gives them, in the order of Table 2."""
+
+
+def load_tasks(names: Sequence[str], folder: str | Path | None = None,
+               limit: int | None = None) -> dict[str, ConfigurableTask]:
+    """Return the harness's tasks by name, without examples in the prompt.
+
+    Args:
+        names: some of `TASKS`.
+        folder: holds the local files; None lets the harness load its data sets from the hub.
+        limit: rows to read of each local file; None reads all.
+
+    Raises:
+        ValueError: no names or an unknown one, or a file whose rows are not as described above.
+        FileNotFoundError: no such folder, or a task's file is not in it.
+
+    Source: Caracal, Section 5.1, "Benchmarks".
+    """
+    require_tasks(names, folder)
+    changes = {name: {} if folder is None else _local(name, Path(folder), limit) for name in names}
+    return build_tasks(changes, [TASKS[name].folder for name in names])
+
+
+def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), folder: str | Path | None = None,
+                   limit: int | None = None, batch_size: int = 16, max_length: int = 2048,
+                   device: str = "auto") -> dict:
+    """Run tasks of the harness, without examples in the prompt, and return every metric.
+
+    Args:
+        names: some of `TASKS`.
+        folder: local files, as described above; None takes the data sets of the hub.
+        limit: items per task, the first ones; None takes all.
+        batch_size, max_length, device: as `harness.HarnessModel`.
+
+    Returns:
+        Only what JSON holds: harness (its version), limit, max_length, parameters, and tasks: by name items, version
+        (of the harness's configuration), data (file and sha256, or the hub's path), and metrics: by name value and
+        stderr.  Accuracies are from 0 to 1, perplexity is per target word.  The standard error is that of a mean over
+        items, for perplexity carried over from the mean log-likelihood to first order; None for a single item.
+
+    Raises:
+        ValueError, FileNotFoundError: as `load_tasks` and `harness.HarnessModel`; or a limit below 1.
+    """
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit}; give a number >= 1, or None for all items")
+    tasks = load_tasks(names, folder, limit)
+    harness = HarnessModel(model, batch_size, max_length, device=device)
+    found = run_tasks(harness, tasks, limit)
+    results = {}
+    for name, task in tasks.items():
+        samples = found["samples"][name]
+        metrics = {}
+        for metric in samples[0]["metrics"]:
+            value = float(found["results"][name][f"{metric},none"])
+            error = _standard_error([float(sample[metric]) for sample in samples])
+            if error is not None and metric == "perplexity":
+                error *= value
+            metrics[metric] = {"value": value, "stderr": error}
+        data = {"hub": task.DATASET_PATH, "name": task.DATASET_NAME}
+        if folder is not None:
+            path = Path(folder) / TASKS[name].file
+            data = {"file": path.name, "sha256": file_sha256(path)}
+        results[name] = {"items": len(samples), "version": found["versions"][name], "data": data, "metrics": metrics}
+    return {"harness": HARNESS_VERSION, "limit": limit, "max_length": harness.max_length,
+            "parameters": model.num_parameters(), "tasks": results}
+
+
+def require_tasks(names: Sequence[str], folder: str | Path | None = None) -> None:
+    """Check names and files without reading them.  Arguments and errors as `load_tasks`."""
+    for name in names:
+        if name not in TASKS:
+            raise ValueError(f"unknown task {name!r}; accepted: {', '.join(TASKS)}")
+    if not names:
+        raise ValueError(f"no task given; accepted: {', '.join(TASKS)}")
+    if folder is None:
+        return
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"no folder {folder}; give the folder that holds {TASKS[names[0]].file}")
+    for name in names:
+        if not (path := Path(folder) / TASKS[name].file).is_file():
+            raise FileNotFoundError(f"no file {path}; put {path.name} with columns "
+                                    f"{', '.join(TASKS[name].columns)} there")
+
+
+def read_rows(name: str, path: Path, limit: int | None = None) -> list[dict]:
+    """Return the rows, the first `limit` or all, of a task's local file in the form that the harness reads.
+
+    Raises:
+        ValueError: a line that is no JSON object with the task's columns, or no line at all.
+    """
+    source, rows = TASKS[name], []
+    with open(path, encoding="utf-8") as lines:
+        for number, line in enumerate(islice(lines, limit), 1):
+            try:
+                row = json.loads(line)
+                rows.append(source.to_hub({column: row[column] for column in source.columns}))
+            except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+                raise ValueError(f"{path}, line {number}: {type(error).__name__} ({error}); each line must be a JSON "
+                                 f"object with {', '.join(source.columns)}, as caracal_min.tasks says") from None
+    if not rows:
+        raise ValueError(f"{path} is empty; give one JSON object per line")
+    return rows
+
+
+def _local(name: str, folder: Path, limit: int | None) -> dict:
+    """Return the part of a task's configuration that a local file replaces."""
+    rows = Dataset.from_list(read_rows(name, folder / TASKS[name].file, limit))
+    return {"custom_dataset": lambda **_: {"validation": rows}, "training_split": None,
+            "validation_split": "validation", "test_split": None}
+
+
+def _standard_error(values: list[float]) -> float | None:
+    """Standard error of the mean, with the unbiased variance; None for one value."""
+    n = len(values)
+    if n < 2:
+        return None
+    mean = math.fsum(values) / n
+    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)

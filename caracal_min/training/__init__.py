@@ -1,0 +1,18 @@
+"""A training run, from its settings to a record of it.
+
+A run is a `TrainConfig` (the paper's recipe, unless changed); a `Trainer` carries it out.  In a folder it survives a
+kill: the same configuration goes on from the last checkpoint, on the same curve, on one process or on several.
+
+    recipe        the settings, and the learning rate that follows from them
+    trainer       the loop
+    distributed   several processes that train one model
+    checkpoint    the state of a run in one file, without pickle
+    run_log       one line for every step
+    flops         operations per token, for the utilisation of a device
+"""
+
+from .flops import flops_per_token, peak_flops
+from .recipe import TrainConfig, learning_rate
+from .trainer import DivergedError, Trainer
+
+__all__ = ["DivergedError", "TrainConfig", "Trainer", "flops_per_token", "learning_rate", "peak_flops"]

@@ -1,0 +1,49 @@
+"""How many arithmetic operations a model needs, and how many a device could do: model FLOPs utilisation (MFU).
+
+Counted from the structure: two operations per weight and token, for the tied embedding once; attention over the keys
+that a token sees; FFTs.  The backward pass costs twice the forward pass, recomputation counts nothing.
+
+Source: Chowdhery et al. 2022 (PaLM), Appendix B, for the definition.
+"""
+
+import math
+
+import torch
+
+from ..config import PRESETS
+from ..spectral import fast_length
+from ..zoo.registry import make_model
+
+__all__ = ["flops_per_token", "peak_flops"]
+
+_PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12,
+          "RTX 4090": 165e12, "RTX 3090": 71e12}  # dense bfloat16, from the vendor's data sheets
+
+
+def flops_per_token(architecture: str, preset: str, variant: str, vocab_size: int, context: int) -> float | None:
+    """Return the operations of forward and backward pass per token of a sequence of `context` tokens.
+
+    None for Mamba, Mamba-2 and Jamba, whose scans are not counted here.  Arguments as `make_model`.
+    """
+    if architecture not in ("caracal", "llama"):
+        return None
+    with torch.device("meta"):
+        model = make_model(architecture, preset, variant, vocab_size, context)
+    size = PRESETS[preset]
+    forward = 2 * model.num_parameters()
+    if architecture == "llama":
+        return 3 * (forward + size.n_layers * 4 * size.d_model * (context + 1) / 2)
+    window, attending = min(model.config.window_size, context), len(model.config.attention_layers)
+    keys = window - window * (window - 1) / (2 * context)  # on average: the first tokens see fewer
+    forward += attending * 4 * size.d_model * keys
+    n = fast_length(2 * context - 1)
+    convolution = 7.5 * n * math.log2(n) + 3 * n  # three real FFTs and n / 2 complex products
+    return 3 * (forward + (size.n_layers - attending) * size.d_model * convolution / context)
+
+
+def peak_flops(device: torch.device) -> float | None:
+    """Return the bfloat16 operations per second in a GPU's data sheet; None where they are not known."""
+    if device.type != "cuda":
+        return None
+    name = torch.cuda.get_device_name(device)
+    return next((peak for part, peak in _PEAKS.items() if part in name), None)

@@ -1,0 +1,139 @@
+"""What a training run is: `TrainConfig`, and the learning rate that follows from it."""
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ..zoo.registry import check_kind
+
+__all__ = ["TrainConfig", "learning_rate"]
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """One training run.  The defaults are the paper's recipe (Section 5.1); `for_preset` adapts them.
+
+    Raises:
+        ValueError: a field out of range, in one line.
+    """
+
+    preset: str = "tiny"
+    """Size of the model: nano, tiny, small, medium or large."""
+    architecture: str = "caracal"
+    """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
+    variant: str = "default"
+    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `models.VARIANTS` lists them."""
+    data: str = "fineweb"
+    """embedded, fineweb, a parquet / jsonl / jsonl.xz file with a text column, a folder of them, or token shards."""
+    validation: str | None = None
+    """Another source, of which all is held out; None holds out a part of data."""
+    tokenizer: str = "gpt2"
+    """gpt2 or byte; the model has as many ids as it."""
+    out: Path | None = None
+    """Folder of the run; None keeps everything in memory."""
+    tokens: int = 10_000_000_000
+    """Budget: tokens to train on."""
+    minutes: float | None = None
+    """Budget: minutes to train for; the run ends, and its rate has fallen, with the budget that is used up first."""
+    corpus_tokens: int | None = None
+    """Tokens to read from the source; None reads as many as the budget."""
+    context: int = 512
+    """Tokens per sequence."""
+    batch_size: int = 1024
+    """Sequences per step, over all processes: 1024 x 512 = 0.5M tokens."""
+    micro_batch_size: int = 32
+    """Sequences per forward pass of a process; gradients of a step are accumulated over them."""
+    learning_rate: float = 9e-4
+    """Peak of the schedule."""
+    warmup: float = 0.0375
+    """Part of the budget in which the rate rises linearly."""
+    final_fraction: float = 0.1
+    """Part of the peak at which the cosine ends; the paper does not state it."""
+    weight_decay: float = 0.1
+    """Of AdamW, on weights with two or more dimensions only."""
+    beta1: float = 0.9
+    beta2: float = 0.95
+    clip: float = 1.0
+    """Largest norm of the gradient."""
+    seed: int = 0
+    """Of the initial weights and of the order of the data."""
+    eval_every: int = 100
+    """Steps between measurements of the held-out loss."""
+    eval_windows: int = 64
+    """Windows per measurement."""
+    checkpoint_every: int = 100
+    """Steps between checkpoints."""
+    prompt: str = ""
+    """Text that is continued after steps 1, 2, 4, 8, ... and the last, to see the model learn; empty: never."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, ..."""
+    compile: Literal["no", "blocks", "model"] = "no"
+    """For what torch.compile builds kernels: each kind of block, or the whole model (`LanguageModel.compile_for`)."""
+    peak_flops: float | None = None
+    """Operations per second that the device could do, for the utilisation; None: known for common GPUs."""
+    tensorboard: bool = False
+    """Write curves for TensorBoard, beside log.jsonl."""
+    progress: bool = True
+    """Show a progress bar."""
+
+    def __post_init__(self):
+        check_kind(self.architecture, self.preset, self.variant)
+        for name in ("tokens", "context", "batch_size", "micro_batch_size", "eval_every", "eval_windows",
+                     "checkpoint_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
+        if self.compile not in ("no", "blocks", "model"):
+            raise ValueError(f"compile={self.compile!r}; accepted: no, blocks, model")
+        if self.batch_size % self.micro_batch_size:
+            raise ValueError(f"batch_size={self.batch_size} is not a multiple of micro_batch_size="
+                             f"{self.micro_batch_size}; change one of them")
+        for name in ("learning_rate", "clip", "minutes", "peak_flops"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ValueError(f"{name}={value}; give a number > 0")
+        for name in ("warmup", "final_fraction", "beta1", "beta2"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name}={getattr(self, name)}; give a number from 0 to 1")
+        if self.weight_decay < 0:
+            raise ValueError(f"weight_decay={self.weight_decay}; give a number >= 0")
+        if self.prompt and self.architecture != "caracal":
+            raise ValueError(f"prompt={self.prompt!r} with architecture={self.architecture!r}; "
+                             "samples while training are drawn from caracal only")
+
+    @classmethod
+    def for_preset(cls, preset: str, **changes) -> "TrainConfig":
+        """Return the recipe of a preset with some fields changed.
+
+        nano trains on bytes of the embedded corpus; the sizes of the paper follow the paper.
+        """
+        recipe = {"preset": preset}
+        if preset == "nano":
+            recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, corpus_tokens=10_000_000, context=256,
+                           batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
+        return replace(cls(), **(recipe | changes))
+
+    @property
+    def steps(self) -> int:
+        """Steps that the token budget buys, at least one."""
+        return max(1, self.tokens // (self.batch_size * self.context))
+
+    def time_used(self, seconds: float) -> float:
+        """Return the part of the budget in minutes that some seconds are; 0 without one."""
+        return 0.0 if self.minutes is None else seconds / (60 * self.minutes)
+
+
+def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0) -> float:
+    """Return the rate of step 0, 1, ...: a linear rise over `warmup`, then a cosine to `final_fraction`.
+
+    Under a budget in minutes the schedule goes by the time used, `seconds`, where that is further ahead.
+
+    Source: Caracal, Section 5.1.
+    """
+    place = max(step, config.time_used(seconds) * config.steps)
+    rising = math.ceil(config.warmup * config.steps)
+    if place < rising:
+        return config.learning_rate * min(1.0, (place + 1) / rising)
+    progress = (place - rising) / max(1, config.steps - rising)
+    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * cosine)

@@ -1,0 +1,142 @@
+"""The models that the paper compares with: Llama, Mamba, Mamba-2 and Jamba, from `transformers`, at its sizes.
+
+Built from a configuration, so nothing is downloaded; called like `model.Caracal`.  The paper gives width, layers and
+heads (Table 1) and parameter counts in whole millions (Table 2).  The rest is what reproduces those counts:
+
+    llama    the SwiGLU of Appendix E, 8 d / 3 rounded up to a multiple of 128; every head has its own keys and values
+    mamba    two Mamba blocks for each layer of Table 1, with no MLP; state size 16
+    mamba2   likewise two blocks a layer; state size 16 (the default of the library is 128), one group, heads of 64
+    jamba    an attention layer in every six, Mamba (state size 16) in the others; the SwiGLU of llama in all of them,
+             no mixture of experts
+
+All tie the output matrix to the embedding.  In millions, ours with 50,257 tokens and the paper's:
+
+              llama            mamba            mamba2           jamba
+    tiny       64.280   64      66.418   66      64.235   64      70.742   71
+    small     123.551  124     129.118  129     124.810  125     137.668  138
+    medium    359.795  360     371.493  372     357.251  357     409.235  409
+    large     756.747  757     793.169  793     763.545  764     866.297  866
+
+One entry does not round to the paper's, the medium Mamba.  With the vocabulary padded to a multiple of 8, as mamba_ssm
+does by default (50,264), it has 371.500 and all sixteen agree.  The paper does not say which of Jamba's layers are
+attention: two of 12 and four of 24 fit, wherever they stand; the one in eight of Jamba itself gives 411.7 and 871.8
+for the two larger sizes.
+"""
+
+import logging
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..config import PRESETS, CaracalConfig
+from ..language_model import LanguageModel
+
+__all__ = ["BASELINES", "Baseline", "baseline"]
+
+BASELINES = ("llama", "mamba", "mamba2", "jamba")
+
+
+def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline":
+    """Build a freshly initialised baseline of the size of a Caracal preset.
+
+    Matrices are drawn from normal(0, 0.02); the convolutions, output projections and time steps of Mamba and Mamba-2
+    as `transformers` draws them.  It starts the time-step biases of Jamba at zero, which forgets faster than Mamba.
+
+    On CUDA the kernels of mamba_ssm and causal_conv1d are used where they are installed.  Elsewhere Mamba and Jamba
+    scan token by token in Python, which is exact and slow: do not compare their speed without the kernels.
+
+    Args:
+        name: llama, mamba, mamba2 or jamba.
+        preset: nano, tiny, small, medium or large (`config.PRESETS`).
+        vocab_size: number of token ids; None takes the preset's.
+
+    Raises:
+        ValueError: unknown name or preset, or a vocabulary that is not a whole number >= 1.
+        ImportError: `transformers` is not installed.
+
+    Source: Caracal, Section 4.1, Tables 1 and 2.  Llama: Touvron et al. 2023.  Mamba: Gu and Dao 2023.  Mamba-2: Dao
+    and Gu 2024.  Jamba: Lenz et al. 2025.
+    """
+    if name not in BASELINES:
+        raise ValueError(f"unknown baseline {name!r}; accepted: {', '.join(BASELINES)}")
+    if preset not in PRESETS:
+        raise ValueError(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}")
+    size = PRESETS[preset] if vocab_size is None else replace(PRESETS[preset], vocab_size=vocab_size)
+    transformers = _transformers()
+    if not torch.cuda.is_available():  # the kernels need CUDA: no use in being told that they are not installed
+        logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
+    config = transformers.AutoConfig.for_model(
+        name, vocab_size=size.vocab_size, hidden_size=size.d_model, initializer_range=0.02, tie_word_embeddings=True,
+        use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **_layers(name, size))
+    return Baseline(transformers.AutoModelForCausalLM.from_config(config))
+
+
+class Baseline(LanguageModel):
+    """A causal language model of `transformers`, called like `Caracal`.
+
+    Args:
+        model: one with tied embeddings, whose base model returns `last_hidden_state`, `[B, L, D]`.
+    """
+
+    def __init__(self, model: nn.Module):
+        super().__init__()
+        self.model = model
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Return the normed output of the last block, `[B, L, D]`."""
+        return self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again."""
+        return F.linear(hidden, self.embedding.weight)
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent."""
+        self.model.save_pretrained(folder)
+
+    @classmethod
+    def from_pretrained(cls, folder: str | Path) -> "Baseline":
+        """Load what `save_pretrained` wrote.
+
+        Raises:
+            ImportError: `transformers` is not installed.
+            OSError, ValueError: the folder holds no such model.
+        """
+        return cls(_transformers().AutoModelForCausalLM.from_pretrained(folder))
+
+    @property
+    def config(self):
+        """The configuration, of the class that `transformers` has for this architecture."""
+        return self.model.config
+
+    @property
+    def embedding(self) -> nn.Embedding:
+        """The embedding, whose matrix `[vocab_size, D]` is the output matrix too."""
+        return self.model.get_input_embeddings()
+
+
+def _transformers():
+    try:
+        import transformers
+    except ModuleNotFoundError as error:
+        if error.name != "transformers":
+            raise
+        raise ImportError("the baselines need transformers: pip install 'caracal-min[eval]'") from None
+    return transformers
+
+
+def _layers(name: str, size: CaracalConfig) -> dict:
+    """Return the fields of an architecture's configuration that say what its layers are."""
+    blocks = {"num_hidden_layers": 2 * size.n_layers, "state_size": 16, "expand": 2}
+    if name == "mamba":
+        return blocks
+    if name == "mamba2":
+        return blocks | {"head_dim": 64, "num_heads": blocks["expand"] * size.d_model // 64, "n_groups": 1}
+    layers = {"num_hidden_layers": size.n_layers, "num_attention_heads": size.n_heads,
+              "num_key_value_heads": size.n_heads, "intermediate_size": size.mlp_width, "attn_implementation": "sdpa"}
+    if name == "llama":
+        return layers
+    return layers | {"attn_layer_period": 6, "attn_layer_offset": 3, "num_experts": 1, "mamba_d_state": 16}

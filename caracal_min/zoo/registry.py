@@ -1,0 +1,76 @@
+"""All models by name: Caracal, its variants in the paper's ablations, and the baselines; built or loaded."""
+
+import json
+from pathlib import Path
+
+from ..config import PRESETS
+from ..language_model import LanguageModel
+from ..model import Caracal
+from .baselines import BASELINES, Baseline, baseline
+
+__all__ = ["ARCHITECTURES", "VARIANTS", "check_kind", "load_model", "make_model"]
+
+ARCHITECTURES = ("caracal", *BASELINES)
+
+VARIANTS: dict[str, dict] = {
+    "default": {},
+    "no-swa": {"fourier_per_attention": None},
+    "no-swa-no-pc": {"fourier_per_attention": None, "pre_conv": False},
+    "pe": {"positional_encoding": "learned"},
+    "sslp": {"gate": "single_stage"},
+    "5:1": {"fourier_per_attention": 5},
+    "3:1": {"fourier_per_attention": 3},
+    "2:1": {},
+    "1:1": {"fourier_per_attention": 1},
+}
+"""Rows of the paper's Tables 5 and 6, as changes of a preset; ratios are Fourier layers to attention layers."""
+
+
+def check_kind(architecture: str, preset: str, variant: str) -> None:
+    """Raise ValueError, in one line, unless such a model exists."""
+    for what, given, accepted in (("architecture", architecture, ARCHITECTURES), ("preset", preset, PRESETS),
+                                  ("variant", variant, VARIANTS)):
+        if given not in accepted:
+            raise ValueError(f"unknown {what} {given!r}; accepted: {', '.join(accepted)}")
+    if architecture != "caracal" and variant != "default":
+        raise ValueError(f"variant={variant!r} with architecture={architecture!r}; only caracal has variants")
+
+
+def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str = "default",
+               vocab_size: int | None = None, context: int = 0) -> LanguageModel:
+    """Build a freshly initialised model.
+
+    Args:
+        architecture: caracal, llama, mamba, mamba2 or jamba.
+        preset: nano, tiny, small, medium or large.
+        variant: a key of `VARIANTS`; "default" for a baseline.
+        vocab_size: number of token ids; None takes the preset's.
+        context: tokens that a learned positional encoding must cover, at least.
+
+    Raises:
+        ValueError: no such model.
+        ImportError: a baseline without `transformers`.
+
+    Source: Caracal, Tables 1, 2, 5 and 6.
+    """
+    check_kind(architecture, preset, variant)
+    vocab_size = PRESETS[preset].vocab_size if vocab_size is None else vocab_size
+    if architecture != "caracal":
+        return baseline(architecture, preset, vocab_size)
+    positions = max(context, PRESETS[preset].max_positions)
+    return Caracal.from_preset(preset, vocab_size=vocab_size, max_positions=positions, **VARIANTS[variant])
+
+
+def load_model(folder_or_repo: str | Path) -> LanguageModel:
+    """Load what `save_pretrained` wrote, Caracal or a baseline; a repository of the hub holds a Caracal.
+
+    Raises:
+        FileNotFoundError, ValueError: as `Caracal.from_pretrained`.
+        ImportError: a baseline without `transformers`.
+    """
+    config = Path(folder_or_repo) / "config.json"
+    try:
+        kind = json.loads(config.read_text()).get("model_type") if config.is_file() else None
+    except (ValueError, AttributeError):
+        kind = None  # what is wrong with it is said below
+    return Baseline.from_pretrained(folder_or_repo) if kind in BASELINES else Caracal.from_pretrained(folder_or_repo)

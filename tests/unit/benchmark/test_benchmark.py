@@ -1,0 +1,150 @@
+"""The benchmark compares like with like, and its stopwatch and scales measure what they say."""
+
+import json
+import time
+
+import pytest
+import torch
+
+from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, run_benchmark
+from caracal_min.benchmark.measure import (
+    Differentiated,
+    copy_rate,
+    in_turns,
+    kept_for_backward,
+    kind_of,
+    matmul_rate,
+    mean_time,
+    peak_memory,
+    time_by_kind,
+)
+from caracal_min.convolution import causal_conv_direct
+from caracal_min.modules import MultiHeadFourier
+
+
+def test_the_reference_convolves_along_its_time_axis():
+    v, g = torch.randn(2, 2, 3, 17, 4, dtype=torch.float64)
+    expected = causal_conv_direct(v.transpose(2, 3), g.transpose(2, 3)).transpose(2, 3)
+    assert torch.allclose(appendix_conv(v, g).double(), expected, atol=1e-4)
+
+
+def test_the_reference_layer_has_our_results_and_gradients():
+    torch.manual_seed(0)
+    ours, reference = MultiHeadFourier(16, 4), AppendixFourier(16, 4)
+    reference.load_state_dict(ours.state_dict())
+    x, weight = torch.randn(2, 3, 21, 16)
+    results = [Differentiated(layer, [x], weight, list(layer.parameters())) for layer in (ours, reference)]
+    assert torch.allclose(results[0].forward(), results[1].forward(), atol=1e-5)
+    for a, b in zip(results[0](), results[1](), strict=True):
+        assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_the_layer_keeps_less_than_half_of_the_reference():
+    x = torch.randn(2, 256, 64)
+    kept = [kept_for_backward(Differentiated(kind(64, 4), [x], x)) for kind in (MultiHeadFourier, AppendixFourier)]
+    assert 0 < kept[0] < kept[1] / 2
+
+
+def test_memory_is_measured():
+    """Squaring keeps its input; 1 MiB is 2^18 numbers.  At the peak three such tensors are held, and one at the end."""
+    x = torch.randn(2**18)
+    square = Differentiated(lambda x: (x + 1).square(), [x], x)
+    assert kept_for_backward(square) == pytest.approx(1, abs=0.01)
+
+    def three():
+        a = x + 1
+        b = a + 1
+        c = b + 1
+        del a, b
+        return c
+
+    assert peak_memory(three) == pytest.approx(3, abs=0.01)
+
+
+def test_time_is_measured_in_milliseconds_and_in_turns():
+    assert 20 < mean_time(lambda: time.sleep(0.02), 3) < 100
+    order = []
+    fast, slow = in_turns([lambda: order.append("a"), lambda: order.append("b") or time.sleep(0.01)], repeats=3)
+    assert order == ["a", "b"] * 5 and fast < 5 < slow
+
+
+def test_ratio_is_above_one_when_ours_needs_less():
+    assert Row("x", 1, "y", "ms", ours=2.0, reference=5.0, target=2.5).ratio == 2.5
+
+
+def test_every_group_runs_small(tmp_path, capsys):
+    groups = ("convolution", "layer", "mixer", "generation")
+    rows = run_benchmark(BenchmarkConfig(rows=groups, preset="nano", lengths=(16, 33), contexts=(40, 64), tokens=66,
+                                         repeats=1, out=tmp_path / "table.json"))
+    table = capsys.readouterr().out.splitlines()
+    assert len(table) == len(rows) + 1 == 2 * 2 + 2 * 3 + 2 * 2 + 2 * 2 + 1 + 1
+    assert all(row.ours > 0 and row.reference > 0 for row in rows)
+    saved = json.loads((tmp_path / "table.json").read_text())["results"]["rows"]
+    assert [r["ratio"] for r in saved] == [row.ratio for row in rows]
+
+
+def test_training_steps_run_small():
+    small = dict(preset="nano", lengths=(70,), tokens=70, repeats=1, compile="no")  # compiling is tested elsewhere
+    assert [row.unit for row in run_benchmark(BenchmarkConfig(rows=("training",), **small))] == ["ms", "MiB"]
+    (row,) = run_benchmark(BenchmarkConfig(rows=("throughput",), **small))
+    assert row.against == "llama, SDPA" and row.ours > 0
+    rows = run_benchmark(BenchmarkConfig(rows=("throughput",), against=("mamba2", "no-swa"), **small))
+    assert [row.against for row in rows] == ["mamba2", "no-swa"]
+    assert len({row.ours for row in rows}) == 1 and all(row.target is None for row in rows)
+
+
+def test_a_step_is_told_apart_by_kind_of_work():
+    rows = run_benchmark(BenchmarkConfig(rows=("profile",), preset="nano", lengths=(256,), tokens=256, repeats=1,
+                                         compile="no", device="cpu"))
+    parts = {row.what: row.ours for row in rows if row.against == "the whole step"}
+    assert set(parts) == {f"nano, step, {kind}" for kind in ("FFT", "attention", "optimiser", "matrix products",
+                                                             "short convolution", "the rest")}
+    assert all(time > 0 for time in parts.values())
+    floors = {row.against: row for row in rows[len(parts):]}
+    assert set(floors) == {"operations / rate", "bytes / bandwidth"}
+    assert all(0 < row.reference for row in floors.values())
+
+
+def test_kinds_of_work_are_told_by_name():
+    x = torch.randn(256, 256)
+    device = torch.device("cpu")
+    product = time_by_kind(lambda: [x @ x for _ in range(20)], device)
+    assert product["matrix products"] > 0.8 * sum(product.values()) and product["FFT"] == 0
+    transform = time_by_kind(lambda: [torch.fft.fft(x) for _ in range(20)], device)
+    assert transform["FFT"] > 0.8 * sum(transform.values()) and transform["matrix products"] == 0
+    kernels = {"nvjet_hsh_128x64": "matrix products", "void regular_fft_r2c<512>": "FFT",
+               "triton_poi_fused_add_mm_t_3": None, "sm90_xmma_gemm_bf16": "matrix products",
+               "void vector_fft<1024>": "FFT", "triton_tem_fused_flex_attention": "attention",
+               "cudnn::conv_depthwise": "short convolution", "multi_tensor_kernel<FusedAdam>": "optimiser"}
+    assert {name: kind_of(name) for name in kernels} == {k: v or "the rest" for k, v in kernels.items()}
+
+
+def test_rates_are_those_of_large_calls():
+    """A processor core moves more than 0.5 GB/s and computes more than 1 GFLOP/s; none does a thousand times that."""
+    assert 5e8 < copy_rate(torch.device("cpu")) < 5e12
+    assert 1e9 < matmul_rate(torch.device("cpu")) < 1e14
+
+
+def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
+    small = dict(preset="nano", lengths=(8,), contexts=(8,), tokens=8, repeats=1, device="cpu")
+    rows = run_benchmark(BenchmarkConfig(rows=("training", "profile", "throughput", "mixer"), **small))
+    assert {row.what for row in rows} == {"mixer alone, a token"}
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(rows=("magic",)), ["rows=magic", "convolution, layer"]),
+    (dict(rows=()), ["rows=none"]),
+    (dict(lengths=(0,)), ["lengths=(0,)"]),
+    (dict(preset="huge"), ["huge", "nano, tiny"]),
+    (dict(repeats=0), ["repeats=0"]),
+    (dict(against=("gpt",)), ["against=gpt", "llama, mamba", "no-swa"]),
+    (dict(against=()), ["against=none"]),
+    (dict(compile="yes"), ["compile='yes'", "no, blocks, model"]),
+    (dict(against=("llama", "jamba")), ["against=jamba", "token by token", "mamba-ssm"]),
+])
+def test_bad_options_get_one_clear_line(change, words):
+    with pytest.raises(ValueError) as caught:
+        BenchmarkConfig(**change)
+    assert "\n" not in str(caught.value)
+    for word in words:
+        assert word in str(caught.value)

@@ -1,0 +1,180 @@
+"""Records: written whole, refused when edited, and taken into the package only with the commit that made them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+
+import add_record
+import pytest
+import torch
+
+from caracal_min import recorded
+from caracal_min.files import write_atomically
+from caracal_min.recorded.record import RecordError, code_sha256, read_record, seal, write_record
+
+CURVE = [{"step": 1, "tokens": 64, "loss": 5.5, "learning_rate": 1e-3, "grad_norm": 1.0, "seconds": 0.1}]
+RESULTS = {"parameters": 10, "steps": 1, "tokens": 64, "curve": CURVE, "model_sha256": "0" * 64}
+DATA = {"source": "text", "validation": None, "tokenizer": "byte", "train_tokens": 100, "validation_tokens": 10,
+        "sha256": "1" * 64}
+
+
+def write(path, kind="train", config=None, results=RESULTS, data=DATA, seconds=1.5):
+    config = {"preset": "nano", "out": path.parent} if config is None else config
+    return write_record(path, kind, config, results, data, seconds, torch.device("cpu"))
+
+
+@pytest.fixture
+def record(tmp_path):
+    write(tmp_path / "record.json")
+    return tmp_path / "record.json"
+
+
+def edit(path, change):
+    stored = json.loads(path.read_text())
+    change(stored)
+    path.write_text(json.dumps(stored))
+
+
+def test_a_record_says_what_was_run_where_and_on_what(record):
+    stored = read_record(record, require_commit=False)
+    assert stored["config"] == {"preset": "nano", "out": str(record.parent)} and stored["results"] == RESULTS
+    assert stored["machine"]["versions"]["torch"] == torch.__version__ and stored["machine"]["device"] == "cpu"
+    assert stored["command"][1:] == sys.argv[1:] and stored["data"] == DATA
+    assert len(stored["code"]["sha256"]) == 64
+
+
+@pytest.mark.parametrize("change", [
+    lambda r: r["results"]["curve"][0].update(loss=1.2),
+    lambda r: r["machine"].update(device="NVIDIA H200"),
+    lambda r: r["code"].update(clean=True, commit="0" * 40),
+    lambda r: r["config"].update(seed=7),
+    lambda r: r.update(note="better"),
+    lambda r: r.update(digest="0" * 64),
+])
+def test_a_record_edited_by_hand_is_refused(record, change):
+    edit(record, change)
+    with pytest.raises(RecordError, match="was edited, it does not match its own digest; run it again") as caught:
+        read_record(record, require_commit=False)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("commit, clean", [(None, None), ("0" * 40, False), (None, True), ("0" * 40, None)])
+def test_code_that_no_commit_holds_is_refused(record, commit, clean):
+    edit(record, lambda r: r["code"].update(commit=commit, clean=clean))
+    write_atomically(record, json.dumps(seal(json.loads(record.read_text()))).encode())
+    read_record(record, require_commit=False)
+    with pytest.raises(RecordError, match="made with code that no commit is known to hold; commit, and run it again"):
+        read_record(record)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", "not json", '{"format": "caracal-record-1"}'])
+def test_what_is_no_record_is_refused(tmp_path, text):
+    (tmp_path / "r.json").write_text(text)
+    with pytest.raises(RecordError, match="is not a record of a run") as caught:
+        read_record(tmp_path / "r.json")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(FileNotFoundError, match="no record"):
+        read_record(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize("change, place", [
+    (dict(kind="magic"), "at kind"),
+    (dict(results={}), "at results"),
+    (dict(results=RESULTS | {"curve": []}), "at results/curve"),
+    (dict(results=RESULTS | {"curve": [CURVE[0] | {"step": "one"}]}), "at results/curve/0/step"),
+    (dict(data=None), "at data"),
+    (dict(data=DATA | {"sha256": "short"}), "at data"),
+    (dict(config={}), "at config"),
+    (dict(seconds=0.0), "at seconds"),
+])
+def test_the_schema_is_enforced_when_writing(tmp_path, change, place):
+    with pytest.raises(RecordError, match=place) as caught:
+        write(tmp_path / "record.json", **change)
+    assert "\n" not in str(caught.value) and not (tmp_path / "record.json").exists()
+
+
+def git(folder, *arguments):
+    done = subprocess.run(["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+                          capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def checkout(root, tmp_path):
+    """A repository of its own, with the package in it and one commit."""
+    folder = tmp_path / "repository"
+    shutil.copytree(root / "caracal_min", folder / "caracal_min", ignore=shutil.ignore_patterns("__pycache__"))
+    git(folder.parent, "init", "-q", str(folder))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    return folder
+
+
+def made_in(folder, path):
+    """Write a record with the package that lies in a folder."""
+    code = ("import sys, torch\nfrom pathlib import Path\nfrom caracal_min.recorded.record import write_record\n"
+            f"write_record(Path({str(path)!r}), 'train', {{'a': 1}}, {RESULTS!r}, {DATA!r}, 1.0, torch.device('cpu'))")
+    environment = os.environ | {"PYTHONPATH": str(folder)}
+    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, env=environment)
+    return path
+
+
+def test_a_clean_checkout_is_named_and_a_dirty_one_refused(checkout, tmp_path):
+    stored = read_record(made_in(checkout, tmp_path / "clean.json"))
+    assert stored["code"]["commit"] == git(checkout, "rev-parse", "HEAD") and stored["code"]["clean"] is True
+    with open(checkout / "caracal_min" / "model.py", "a") as file:
+        file.write("# one more line\n")
+    dirty = made_in(checkout, tmp_path / "dirty.json")
+    assert json.loads(dirty.read_text())["code"]["clean"] is False
+    with pytest.raises(RecordError, match="no commit is known to hold"):
+        read_record(dirty)
+    with pytest.raises(RecordError, match="no commit holds the code that made it; commit first"):
+        add_record.admitted(dirty, checkout)
+    git(checkout, "commit", "-aqm", "two")
+    assert add_record.admitted(dirty, checkout)["code"]["commit"] == git(checkout, "rev-parse", "HEAD")
+
+
+def test_a_run_without_history_finds_its_commit_later(checkout, tmp_path):
+    with_history = git(checkout, "rev-parse", "HEAD")
+    copy = shutil.copytree(checkout, tmp_path / "copy", ignore=shutil.ignore_patterns(".git"))
+    path = made_in(copy, tmp_path / "record.json")
+    assert json.loads(path.read_text())["code"]["commit"] is None
+    (checkout / "caracal_min" / "config.py").write_text("# later work\n")
+    git(checkout, "commit", "-aqm", "two")
+    found = add_record.admitted(path, checkout)
+    assert found["code"]["commit"] == with_history and found["digest"] == seal(found)["digest"]
+    edit(path, lambda r: r["results"].update(steps=2))
+    with pytest.raises(RecordError, match="was edited"):
+        add_record.admitted(path, checkout)
+
+
+def test_records_do_not_change_the_hash_of_the_code():
+    files = {"a.py": b"1", "b/c.js": b"2", "recorded/__init__.py": b"3"}
+    assert code_sha256(files) == code_sha256(files | {"recorded/run.json": b"{}", "x.pyc": b"4", "notes.txt": b"5"})
+    for change in ({"a.py": b"2"}, {"recorded/__init__.py": b"4"}, {"new.py": b""}, {"recorded/schema.json": b"{}"}):
+        assert code_sha256(files) != code_sha256(files | change)
+    assert code_sha256(files) != code_sha256({"b.py": b"1", "b/c.js": b"2", "recorded/__init__.py": b"3"})
+
+
+@pytest.mark.parametrize("name", [*recorded.names(), None])
+def test_recorded_runs_are_as_they_were_written_by_code_that_their_commit_holds(name, root):
+    if name is None:
+        with pytest.raises(ValueError, match="no recorded run 'none'; there are:"):
+            recorded.load("none")
+        return
+    import jsonschema
+
+    record = recorded.load(name)
+    jsonschema.validate(record, json.loads((root / "caracal_min" / "recorded" / "schema.json").read_text()))
+    commit = record["code"]["commit"]
+    if subprocess.run(["git", "-C", str(root), "cat-file", "-e", commit], capture_output=True).returncode:
+        pytest.skip(f"no commit {commit} here (a shallow clone, or no clone): the code of the record is not compared")
+    assert code_sha256(add_record.files_of(commit)) == record["code"]["sha256"]
+
+
+def test_files_of_a_commit_are_those_of_the_checkout(checkout):
+    files = add_record.files_of("HEAD", checkout)
+    assert files["model.py"] == (checkout / "caracal_min" / "model.py").read_bytes()
+    assert "viz/poke.js" in files

@@ -1,0 +1,180 @@
+"""What a training run can be: budgets, corpora, architectures, variants, and what it leaves in its folder."""
+
+import json
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from caracal_min.data import documents
+from caracal_min.data.shards import ShardedTokens
+from caracal_min.recorded.record import read_record
+from caracal_min.training import TrainConfig, Trainer, learning_rate
+from caracal_min.training.run_log import RunLog
+from caracal_min.zoo import VARIANTS, load_model
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """A file of real documents of at most 500 characters, about 200,000 bytes."""
+    path = tmp_path_factory.mktemp("text") / "texts.jsonl"
+    with path.open("w") as file:
+        for text, _ in zip(documents("embedded"), range(60), strict=False):
+            for start in range(0, len(text), 500):
+                file.write(json.dumps({"text": text[start:start + 500]}) + "\n")
+    return str(path)
+
+
+def config(text, steps=4, **changes):
+    defaults = dict(data=text, tokens=steps * 4 * 32, corpus_tokens=200_000, context=32, batch_size=4,
+                    micro_batch_size=4, eval_every=3, eval_windows=4, checkpoint_every=3, progress=False, device="cpu")
+    return TrainConfig.for_preset("nano", **(defaults | changes))
+
+
+def test_a_file_goes_through_shards_in_the_folder_of_the_run(text, tmp_path):
+    held = Trainer(config(text, out=tmp_path / "run"))
+    assert isinstance(held.corpus.train, ShardedTokens) and held.corpus.train.folder == tmp_path / "run" / "shards"
+    first = held.run()
+    again = Trainer(config(str(tmp_path / "run" / "shards"), out=tmp_path / "again", corpus_tokens=None,
+                           tokens=4 * 4 * 32)).run()
+    assert [e["loss"] for e in again] != [e["loss"] for e in first]  # 512 tokens of budget are all that it reads
+    whole = Trainer(config(str(tmp_path / "run" / "shards"), corpus_tokens=held.corpus.train.manifest.tokens)).run()
+    assert [e["loss"] for e in whole] == [e["loss"] for e in first]
+
+
+def test_the_record_holds_the_curve_and_the_model(text, tmp_path):
+    trainer = Trainer(config(text, out=tmp_path, prompt="The "))
+    log = trainer.run()
+    record = read_record(tmp_path / "record.json", require_commit=False)
+    assert record["kind"] == "train" and record["results"]["curve"] == log == trainer.log
+    assert record["config"]["learning_rate"] == 3e-3 and record["config"]["out"] == str(tmp_path)
+    assert record["data"] == {
+        "source": str(tmp_path / "shards"), "validation": None, "tokenizer": "byte",
+        "train_tokens": len(trainer.corpus.train), "validation_tokens": len(trainer.corpus.validation),
+        "sha256": trainer.corpus.digest}
+    assert record["results"]["parameters"] == load_model(tmp_path / "model").num_parameters()
+    sampled = [entry["step"] for entry in log if "sample" in entry]
+    assert sampled == [1, 2, 4] and all(entry["sample"].startswith("The ") for entry in log if "sample" in entry)
+
+
+def test_samples_do_not_change_the_run(text):
+    plain, sampled = (Trainer(config(text, prompt=prompt)).run() for prompt in ("", "The "))
+    assert [e["loss"] for e in plain] == [e["loss"] for e in sampled]
+
+
+def test_a_budget_in_minutes_ends_the_run_and_its_schedule(text, tmp_path, monkeypatch):
+    """The clock is replaced: every reading is one second later."""
+    now = iter(range(1_000_000))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(now)))
+    made = config(text, steps=1000, minutes=2.0, out=tmp_path)
+    trainer = Trainer(made)
+    log = trainer.run()
+    assert trainer.finished and 20 < trainer.step < 60 and trainer.seconds >= 120
+    rates = np.array([entry["learning_rate"] for entry in log])
+    assert rates.max() == pytest.approx(3e-3, rel=0.02) and rates[-1] < 0.13 * 3e-3
+    assert (np.diff(rates[rates.argmax():]) <= 0).all() and (np.diff(rates[:rates.argmax() + 1]) > 0).all()
+    assert "validation_loss" in log[-1] and (tmp_path / "model").exists()
+    assert read_record(tmp_path / "record.json", require_commit=False)["seconds"] == trainer.seconds
+    again = Trainer(made)
+    assert again.finished and again.seconds == trainer.seconds and again.run() == log
+
+
+def test_time_spent_survives_a_kill(text, tmp_path, monkeypatch):
+    now = iter(range(1_000_000))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(now)))
+    made = config(text, steps=1000, minutes=2.0, out=tmp_path)
+    first = Trainer(made)
+    first.run(until=9)
+    resumed = Trainer(made)
+    assert 0 < resumed.seconds <= first.seconds and resumed.step == 9
+    resumed.run()
+    assert 120 <= resumed.seconds < 130
+
+
+def test_the_budget_that_ends_first_counts():
+    made = TrainConfig.for_preset("nano", minutes=1.0)
+    assert learning_rate(700, made, seconds=0) == learning_rate(700, TrainConfig.for_preset("nano"))
+    assert learning_rate(0, made, seconds=60) == pytest.approx(0.1 * 3e-3)
+    assert learning_rate(0, made, seconds=30) == pytest.approx(learning_rate(made.steps // 2, made))
+
+
+@pytest.mark.parametrize("variant", [v for v in VARIANTS if v not in ("default", "2:1")])
+def test_every_variant_trains(text, variant, tmp_path):
+    log = Trainer(config(text, steps=8, variant=variant, out=tmp_path)).run()
+    assert log[-1]["loss"] < log[0]["loss"] - 0.1
+    load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("architecture", ["llama", "mamba", "mamba2", "jamba"])
+def test_every_baseline_trains_and_resumes(text, architecture, tmp_path):
+    changes = dict(architecture=architecture, batch_size=2, micro_batch_size=1, context=16)
+    whole = Trainer(config(text, tokens=6 * 32, out=tmp_path / "a", **changes)).run()
+    assert whole[-1]["loss"] < whole[0]["loss"] - 0.1
+    Trainer(config(text, tokens=6 * 32, out=tmp_path / "b", **changes)).run(until=4)
+    resumed = Trainer(config(text, tokens=6 * 32, out=tmp_path / "b", **changes))
+    assert resumed.step == 3 and [e["loss"] for e in resumed.run()] == [e["loss"] for e in whole]
+
+
+def test_the_model_has_the_vocabulary_of_the_tokenizer(text, gpt2):
+    trainer = Trainer(config(text, steps=1, tokenizer="gpt2", corpus_tokens=30_000))
+    assert trainer.model.config.vocab_size == 50_257
+    assert trainer.run()[0]["loss"] == pytest.approx(np.log(50_257), abs=0.3)
+
+
+def test_utilisation_is_operations_over_what_the_device_could_do(text):
+    (entry,) = Trainer(config(text, steps=1, peak_flops=1e12)).run()
+    assert entry["mfu"] * 1e12 / entry["tokens_per_second"] == pytest.approx(6 * 1_270_000, rel=0.1)
+    assert entry["tokens_per_second"] == pytest.approx(4 * 32 / entry["seconds"])
+    assert "mfu" not in Trainer(config(text, steps=1)).run()[0]
+
+
+def test_curves_for_tensorboard(text, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    made = config(text, out=tmp_path, tensorboard=True, prompt="The ")
+    Trainer(made).run(until=3)
+    log = Trainer(made).run()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(e.step, pytest.approx(e.value)) for e in events.Scalars("loss")] == [(e["step"], e["loss"]) for e in log]
+    assert {"grad_norm", "learning_rate", "validation_loss", "tokens_per_second"} <= set(events.Tags()["scalars"])
+
+
+def test_a_long_curve_is_thinned_and_keeps_what_was_measured():
+    log = RunLog(None)
+    for step in range(1, 5001):
+        log.add({"step": step} | ({"validation_loss": 1.0} if step % 333 == 0 else {}))
+    curve = log.curve()
+    assert len(curve) < 1100 and curve[-1]["step"] == 5000
+    assert [e["step"] for e in curve if "validation_loss" in e] == list(range(333, 5001, 333))
+
+
+@pytest.mark.parametrize("what, built", [("blocks", 3), ("model", 1)])
+def test_compiled_it_follows_the_same_curve(text, monkeypatch, what, built):
+    """Two kinds of block and the output layer, or one graph; what builds kernels from one is tested with the export."""
+    build, graphs = torch.compile, []
+
+    def count(graph, inputs):
+        graphs.append(graph)
+        return graph
+
+    monkeypatch.setattr(torch, "compile", lambda f, **options: build(f, backend=count, fullgraph=True, **options))
+    monkeypatch.setattr(torch.nn.Module, "compile", lambda self, **options: setattr(
+        self, "_compiled_call_impl", torch.compile(self._call_impl, **options)))
+    torch.compiler.reset()
+    plain, compiled = (Trainer(config(text, micro_batch_size=2, compile=kind)).run() for kind in ("no", what))
+    np.testing.assert_allclose([e["loss"] for e in compiled], [e["loss"] for e in plain], atol=2e-3)
+    assert len(graphs) == built
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(minutes=0.0), "minutes=0.0; give a number > 0"),
+    (dict(architecture="gpt"), "unknown architecture 'gpt'"),
+    (dict(variant="2:2"), "unknown variant '2:2'"),
+    (dict(architecture="llama", prompt="The "), "prompt='The ' with architecture='llama'; samples while training"),
+])
+def test_bad_settings_get_one_line(text, change, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        config(text, **change)
+    assert "\n" not in str(caught.value)
