@@ -10,6 +10,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     projections     the linear maps of a Fourier layer, channels first
     caches          what the layers keep between tokens
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
+    precision       which precision a device computes in
     config          the shape of a model, and the presets of the paper
     loss            cross-entropy over a large vocabulary, without holding the logits
     language_model  how a model is called
@@ -26,7 +27,8 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     viz             the figures of the book
     exercises       the checkers of its exercises
 
-`files` writes files whole or not at all, and `version` is the version.  Imports run down these lists, never up.
+`files` writes files whole or not at all, `allocator` keeps freed memory, `version` is the version.  Imports run down
+these lists, never up.
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """

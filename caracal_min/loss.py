@@ -14,9 +14,10 @@ from torch.autograd.function import once_differentiable
 
 __all__ = ["linear_cross_entropy", "rows_at_once", "token_loss"]
 
-# Logits held at once, by kind of device: 64 MiB of float32 on a CPU, 1 GiB elsewhere.
-_CHUNK = {"cpu": 1 << 24}
+# Numbers of logits held at once, by kind of device: 512 MiB of bfloat16 on a CPU, 1 GiB of float32 elsewhere.
+_CHUNK = {"cpu": 1 << 28}
 _LARGE_CHUNK = 1 << 28
+_CACHED = 1 << 21  # numbers that a CPU's cache holds in float32
 
 
 def rows_at_once(device: torch.device, vocabulary: int) -> int:
@@ -56,8 +57,6 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, rows: 
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
-    """Rows are positions: hidden `[N, D]`, weight `[V, D]`, targets `[N]`."""
-
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, rows: int) -> Tensor:
         of_hidden, of_weight = ctx.needs_input_grad[:2]
@@ -66,30 +65,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
             hidden_, weight_ = (x.to(torch.get_autocast_dtype(hidden.device.type)) for x in (hidden, weight))
         else:
             hidden_, weight_ = hidden, weight
-        counted = (targets != -100).to(wide)
-        share = counted / counted.sum()
+        counted = targets != -100
+        share = 1 / counted.sum(dtype=wide)
         total = torch.zeros((), dtype=wide, device=hidden.device)
         d_hidden = torch.empty_like(hidden) if of_hidden else None
-        d_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device) if of_weight else None
+        d_weight = None
         for start in range(0, hidden.shape[0], rows):
             part = slice(start, start + rows)
-            wanted = targets[part].clamp(min=0)[:, None]
-            logits = F.linear(hidden_[part], weight_).to(wide)
-            normaliser = logits.logsumexp(-1, keepdim=True)
-            losses = (normaliser - logits.gather(-1, wanted)).squeeze(-1)
-            total = total + (losses * share[part]).sum()
-            if not (of_hidden or of_weight):
-                continue
-            slope = (logits - normaliser).exp_()
-            slope.scatter_add_(-1, wanted, torch.full_like(normaliser, -1.0))
-            slope = slope.mul_(share[part, None]).to(hidden_.dtype)
+            losses, slope = _loss_and_slope(F.linear(hidden_[part], weight_), targets[part].clamp(min=0), wide)
+            kept = counted[part, None]
+            total = total + losses.masked_fill(~counted[part], 0).sum()
             if of_hidden:
-                d_hidden[part] = (slope @ weight_).to(d_hidden.dtype)
-            if of_weight:
-                d_weight += slope.T @ hidden_[part]
+                d_hidden[part] = (slope @ weight_).to(wide).mul_(share).masked_fill_(~kept, 0)
+            if of_weight:  # the narrow factor first: it is the one that is copied to be transposed
+                added = ((hidden_[part] * kept).t().contiguous() @ slope).t()
+                d_weight = added.to(wide).contiguous() if d_weight is None else d_weight.add_(added)
+        if d_weight is not None:
+            d_weight *= share
         ctx.save_for_backward(d_hidden, d_weight)
         ctx.dtype = weight.dtype
-        return total
+        return total * share
 
     @staticmethod
     @once_differentiable
@@ -97,3 +92,27 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_hidden, d_weight = ctx.saved_tensors
         return (None if d_hidden is None else (d_hidden * d_total).to(d_hidden.dtype),
                 None if d_weight is None else (d_weight * d_total).to(ctx.dtype), None, None)
+
+
+def _loss_and_slope(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return the losses `[N]`, in nats, of logits `[N, vocabulary]`, and their derivatives by these, in their place.
+
+    Logarithms and sums are taken in the wide type, on a CPU for as many rows at once as its cache holds.
+    """
+    losses = torch.empty(len(wanted), dtype=wide, device=logits.device)
+    in_cache = len(wanted)
+    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        in_cache = max(1, _CACHED // logits.shape[1])
+    for start in range(0, len(wanted), in_cache):
+        part = slice(start, start + in_cache)
+        here = torch.arange(len(wanted[part]), device=logits.device), wanted[part]
+        if logits.dtype == torch.bfloat16:  # it has the range of float32, so no probability vanishes
+            slope = logits[part].softmax(-1)
+            losses[part] = slope[here].to(wide).clamp(min=torch.finfo(torch.bfloat16).tiny).log().neg()
+        else:
+            slope = logits[part].to(wide).log_softmax(-1)
+            losses[part] = slope[here].neg()
+            slope.exp_()
+        slope[here] -= 1
+        logits[part] = slope
+    return losses, logits

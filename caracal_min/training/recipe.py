@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from ..precision import Precision, resolve_precision
 from ..zoo.registry import check_kind
 
 __all__ = ["TrainConfig", "learning_rate"]
@@ -68,6 +69,9 @@ class TrainConfig:
     """Text that is continued after steps 1, 2, 4, 8, ... and the last, to see the model learn; empty: never."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
+    precision: Precision = "auto"
+    """Of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 (with a scaled loss)
+    or float32."""
     compile: Literal["no", "blocks", "model"] = "no"
     """For what torch.compile builds kernels: each kind of block, or the whole model (`LanguageModel.compile_for`)."""
     peak_flops: float | None = None
@@ -83,6 +87,7 @@ class TrainConfig:
                      "checkpoint_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
+        resolve_precision(self.precision, "cpu")
         if self.compile not in ("no", "blocks", "model"):
             raise ValueError(f"compile={self.compile!r}; accepted: no, blocks, model")
         if self.batch_size % self.micro_batch_size:
@@ -105,12 +110,13 @@ class TrainConfig:
     def for_preset(cls, preset: str, **changes) -> "TrainConfig":
         """Return the recipe of a preset with some fields changed.
 
-        nano trains on bytes of the embedded corpus; the sizes of the paper follow the paper.
+        nano trains on bytes of the embedded corpus, in float32, so that a run is the same on every machine: it is too
+        small to gain by less.  The sizes of the paper follow the paper.
         """
         recipe = {"preset": preset}
         if preset == "nano":
             recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, corpus_tokens=10_000_000, context=256,
-                           batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
+                           precision="float32", batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
         return replace(cls(), **(recipe | changes))
 
     @property

@@ -37,7 +37,7 @@ class RunLog:
             for name, value in entry.items():
                 if name == "sample":
                     self._board.add_text(name, value, entry["step"])
-                elif name != "step":
+                elif name != "step" and value is not None:
                     self._board.add_scalar(name, value, entry["step"])
 
     def curve(self, limit: int = 1000) -> list[dict]:

@@ -20,12 +20,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
+from ..allocator import keep_freed_memory
 from ..data.batches import Batches
 from ..data.corpus import Corpus, load_corpus
 from ..data.tokenizers import make_tokenizer
 from ..evaluation.losses import held_out_loss
 from ..files import file_sha256
 from ..language_model import LanguageModel
+from ..precision import autocast, resolve_precision
 from ..recorded.record import write_record
 from ..zoo.registry import make_model
 from .checkpoint import load_checkpoint, save_checkpoint
@@ -63,6 +65,9 @@ class Trainer:
     def __init__(self, config: TrainConfig, corpus: Corpus | None = None):
         self.config, self.group = config, Group(config.device)
         self.device = self.group.device
+        self.precision = resolve_precision(config.precision, self.device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         together = config.micro_batch_size * self.group.world_size
         if config.batch_size % together:
             raise ValueError(f"batch_size={config.batch_size} is not a multiple of micro_batch_size x processes = "
@@ -76,6 +81,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(
             [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
             lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.batches = Batches(self.corpus.train, config.context, config.batch_size // self.group.world_size,
                                config.seed, self.group.rank, self.group.world_size)
         self.step, self.seconds, self.stop_requested = 0, 0.0, False
@@ -99,7 +105,8 @@ class Trainer:
         """Train up to step `until` (default: the end of the budget) and return the whole log.
 
         Each entry holds step, tokens, loss (before the step's update), learning_rate, grad_norm, seconds,
-        tokens_per_second; mfu, where the operations of the model and the device are known; on measured steps
+        tokens_per_second; loss_scale in float16, where a step whose scaled gradient overflows is skipped and has no
+        grad_norm; mfu, where the operations of the model and the device are known; on measured steps
         validation_loss (after the update); on steps 1, 2, 4, ... a sample, if the run has a prompt.  Losses are in
         nats per token.
 
@@ -147,20 +154,26 @@ class Trainer:
         for i, (x, y) in enumerate(zip(inputs.chunk(parts), targets.chunk(parts), strict=True)):
             if self.group.world_size > 1:
                 self._loss.require_backward_grad_sync = i == parts - 1
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.device.type == "cuda"):
+            with autocast(self.device, self.precision):
                 loss = self._loss(x.to(self.device), y.to(self.device)) / parts
-            loss.backward()
+            self.scaler.scale(loss).backward()
             total += loss.detach()
+        self.scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.model.parameters(), self.config.clip)
-        loss, norm = self.group.mean(total).item(), norm.item()
-        if not (math.isfinite(loss) and math.isfinite(norm)):
+        loss, norm, scale = self.group.mean(total).item(), norm.item(), self.scaler.get_scale()
+        # A scaled gradient may overflow: the scaler then skips the step and halves the scale, down to no scale at all.
+        overflow = self.scaler.is_enabled() and scale > 1 and not math.isfinite(norm)
+        if not (math.isfinite(loss) and (math.isfinite(norm) or overflow)):
             raise DivergedError(self._diverged(loss, norm, rate))
-        self.optimizer.step()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         tokens, seconds = self.config.batch_size * self.config.context, time.perf_counter() - started
         entry = {"step": self.step, "tokens": self.step * tokens, "loss": loss, "learning_rate": rate,
-                 "grad_norm": norm, "seconds": seconds, "tokens_per_second": tokens / seconds}
+                 "grad_norm": None if overflow else norm, "seconds": seconds, "tokens_per_second": tokens / seconds}
+        if self.scaler.is_enabled():
+            entry["loss_scale"] = scale
         if self._flops and self._peak:
             entry["mfu"] = entry["tokens_per_second"] * self._flops / (self._peak * self.group.world_size)
         return entry
@@ -177,8 +190,9 @@ class Trainer:
     def _evaluate(self, entry: dict) -> None:
         """Add the held-out loss and a sample to the entry of a step that asks for them."""
         if self.finished or self.step % self.config.eval_every == 0:
-            entry["validation_loss"] = held_out_loss(self.model, self.corpus.validation, self.config.context,
-                                                     self.config.eval_windows)
+            with autocast(self.device, self.precision):
+                entry["validation_loss"] = held_out_loss(self.model, self.corpus.validation, self.config.context,
+                                                         self.config.eval_windows)
         if self.config.prompt and self.group.is_main and (self.finished or self.step.bit_count() == 1):
             tokenizer = make_tokenizer(self.corpus.tokenizer)
             prompt = torch.tensor([tokenizer.encode(self.config.prompt)], device=self.device)
@@ -209,7 +223,8 @@ class Trainer:
                 "sha256": corpus.digest}
         results = {"parameters": self.model.num_parameters(), "steps": self.step, "tokens": self.log[-1]["tokens"],
                    "epochs": self.batches.epochs(self.step), "processes": self.group.world_size,
-                   "flops_per_token": self._flops, "peak_flops": self._peak, "curve": self._log.curve(),
+                   "precision": str(self.precision).removeprefix("torch."), "flops_per_token": self._flops,
+                   "peak_flops": self._peak, "curve": self._log.curve(),
                    "model_sha256": file_sha256(weights)}
         write_record(self.config.out / "record.json", "train", vars(self.config), results, data, self.seconds,
                      self.device)
@@ -217,13 +232,16 @@ class Trainer:
     def _facts(self) -> dict:
         """What must be equal for a run to go on, and where it stands."""
         settings = {name: value for name, value in vars(self.config).items() if name not in _MAY_CHANGE}
-        return {"step": self.step, "seconds": self.seconds, "settings": settings, "corpus": self.corpus.digest}
+        settings["precision"] = str(self.precision).removeprefix("torch.")
+        return {"step": self.step, "seconds": self.seconds, "settings": settings, "corpus": self.corpus.digest,
+                "scaler": self.scaler.state_dict()}
 
     def _resume(self) -> None:
         if self.config.out is not None:
             self.config.out.mkdir(parents=True, exist_ok=True)
             stored = load_checkpoint(self.config.out, self.model, self.optimizer, self._facts())
             self.step, self.seconds = stored["step"], stored["seconds"]
+            self.scaler.load_state_dict(stored["scaler"])
         self._log = RunLog(self.config.out if self.group.is_main else None, self.step, self.config.tensorboard)
 
 

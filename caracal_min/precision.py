@@ -1,0 +1,53 @@
+"""Which precision a device computes in, and the context that makes it so.
+
+    bfloat16   where the device has units for it: CUDA from 8.0 on, a CPU with AMX or AVX512-BF16
+    float16    on CUDA without them, as a T4 or a V100; training then scales its loss, or small gradients vanish
+    float32    elsewhere
+
+Under `autocast` the matrix products are done in that type, weights and their sums stay in float32, and so does the
+convolution: the spectra of half precision would leak the future (Section 4.2; the book measures it in chapter 4).
+"""
+
+from typing import Literal, get_args
+
+import torch
+
+__all__ = ["PRECISIONS", "Precision", "autocast", "resolve_precision"]
+
+Precision = Literal["auto", "bfloat16", "float16", "float32"]
+PRECISIONS: tuple[str, ...] = get_args(Precision)
+"""What a setting may say."""
+
+
+def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype:
+    """Return the type that matrix products are done in.
+
+    Args:
+        precision: one of `PRECISIONS`; "auto" takes the fastest type that the device has units for.
+        device: where it is computed.
+
+    Raises:
+        ValueError: another word.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"precision={precision!r}; accepted: {', '.join(PRECISIONS)}")
+    if precision != "auto":
+        return getattr(torch, precision)
+    kind = torch.device(device).type
+    if kind == "cuda":
+        return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
+    if kind == "cpu" and any(has for name, has in _cpu_capabilities().items() if "bf16" in name):
+        return torch.bfloat16
+    return torch.float32
+
+
+def autocast(device: torch.device | str, dtype: torch.dtype) -> torch.autocast:
+    """Return the context in which matrix products on a device are done in `dtype`; float32 changes nothing."""
+    kind = torch.device(device).type
+    enabled = dtype != torch.float32
+    return torch.autocast(kind, dtype if enabled else torch.bfloat16, enabled=enabled)
+
+
+def _cpu_capabilities() -> dict:
+    """Ask PyTorch what the processor can do; a version that cannot say so leaves it at float32."""
+    return getattr(torch.cpu, "get_capabilities", dict)()
