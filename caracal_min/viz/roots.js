@@ -5,7 +5,7 @@
 const CIRCLE = 1.4;                    // half the width of a panel with a circle of radius 1
 const TURN = 15;                       // degrees of z^n for one press of an arrow key, and grid of a drag
 const CSS = `
-  .caracal-live { --even: #56B4E9; --odd: #CC79A7; }   /* neither content nor gate: palette.others */
+  .caracal-live { --even: var(--other-0); --odd: var(--other-1); }   /* neither content nor gate */
   .caracal-live .roots-help { margin: 0 0 0.5rem; color: var(--muted); }
   .caracal-live .roots-panels { display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 0.6rem 0.8rem; margin-bottom: 0.4rem; }
   .caracal-live .roots-panels > div { min-width: 0; }

@@ -5,7 +5,7 @@
 
 const LEFT = 38, RIGHT = 12, TOP = 30, BOTTOM = 38;   // margins of the plot, in pixels
 const CSS = `
-  .caracal-live { --mark: #CC79A7; }
+  .caracal-live { --mark: var(--other-1); }
   .caracal-live .run-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .run-plot { cursor: pointer; }
   .caracal-live .run-plot path { fill: none; stroke-linecap: round; stroke-linejoin: round; }
