@@ -1,4 +1,7 @@
-"""What `training_run` is given, checked: the points of a log, thinned for drawing, the texts and the baselines."""
+"""What `training_run` is given, checked: the points of a log, thinned for drawing, the texts and the baselines.
+
+Whatever cannot be drawn is refused here with a `ValueError` of one line that says what was given and what is accepted.
+"""
 
 import math
 import unicodedata
@@ -23,6 +26,7 @@ class Run:
 
     @property
     def middle(self) -> float:
+        """The step half way between the first and the last."""
         return (self.first + self.last) / 2
 
 
@@ -79,7 +83,7 @@ def texts_of(samples: Sequence[Mapping[str, Any]], last: int) -> list[tuple[int,
 
 
 def baselines_of(baselines: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the baselines from the highest loss to the lowest."""
+    """Return the baselines as `(name, loss)` from the highest loss to the lowest, after checking them."""
     found = [(name_of(name, "baseline name"), _finite(loss, f"baseline {name!r}"))
              for name, loss in baselines.items()]
     return sorted(found, key=lambda rule: (-rule[1], rule[0]))
@@ -102,6 +106,7 @@ def _finite(value: Any, what: str) -> float:
 
 
 def name_of(name: Any, what: str) -> str:
+    """Return a name in one line of drawable characters, after checking that it is one and fits into the plot."""
     if not isinstance(name, str) or not name.strip() or len(name) > _LONGEST_NAME:
         raise ValueError(f"{what} is {name!r}; give a string of 1 to {_LONGEST_NAME} characters")
     return " ".join(drawable(name).split())
