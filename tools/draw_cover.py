@@ -9,29 +9,29 @@ falls into r_t below it.
 import argparse
 from pathlib import Path
 
+from caracal_min.viz.style import dark, palette
+
 LENGTH = 6
 HALF = 31  # half the diagonal of one product's diamond, and the width of one coefficient below
 WIDTH, HEIGHT = 760, 566
 LEFT, MIDDLE, STRIP = 222, 240, 474
 
-STYLE = """
-  svg { --paper: #fdfcf9; --ink: #26282b; --soft: #5d6166; --line: #d9d6cd; --on: #ffffff;
-        --v: #0072B2; --g: #E69F00; --r: #009E73; --w: #D55E00; }
-  @media (prefers-color-scheme: dark) {
-    svg { --paper: #17191c; --ink: #eceae4; --soft: #a9adb3; --line: #3a3e44; } }
-  .paper { fill: var(--paper); stroke: var(--line); }
+STYLE = f"""
+  svg {{ {palette.css()} }}
+  @media (prefers-color-scheme: dark) {{ svg {{ {dark.css()} }} }}""" + """
+  .paper { fill: var(--paper); stroke: var(--rule); }
   text { font: 17px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: var(--ink); text-anchor: middle; }
   .small { font-size: 13.5px; }
   .sub { font-size: 11px; }
-  .note { font-size: 16px; fill: var(--soft); }
+  .note { font-size: 16px; fill: var(--muted); }
   .head { font-size: 18px; font-weight: 600; }
-  .v { fill: var(--v); } .g { fill: var(--g); } .r { fill: var(--r); } .w { fill: var(--w); }
+  .v { fill: var(--content); } .g { fill: var(--gate); } .r { fill: var(--result); } .w { fill: var(--wrapped); }
   .cell { stroke: var(--paper); stroke-width: 2; }
   .product { fill-opacity: 0.26; }
-  .kept { stroke: var(--r); } .cut { stroke: var(--w); stroke-dasharray: 4 4; }
+  .kept { stroke: var(--result); } .cut { stroke: var(--wrapped); stroke-dasharray: 4 4; }
   .fall { stroke-width: 1.4; fill: none; }
-  .bound { stroke: var(--soft); stroke-width: 1.4; stroke-dasharray: 2 5; }
-  .white { fill: var(--on); font-weight: 600; } .dark { fill: #26282b; font-weight: 600; }
+  .bound { stroke: var(--muted); stroke-width: 1.4; stroke-dasharray: 2 5; }
+  .on { fill: var(--paper); font-weight: 600; } .on-gate { fill: black; font-weight: 600; }
 """
 
 
@@ -55,7 +55,7 @@ def streams() -> list[str]:
     """Draw g along the upper left edge and v along the lower left edge."""
     parts = []
     for k in range(LENGTH):
-        for letter, sign, ink in (("g", -1, "dark"), ("v", 1, "white")):
+        for letter, sign, ink in (("g", -1, "on-gate"), ("v", 1, "on")):
             x, y = LEFT + k * HALF - HALF - 6, MIDDLE + sign * (k * HALF + HALF + 6)
             parts += [diamond(x, y, letter), symbol(x, y + 4, letter, str(k), ink)]
     return parts
@@ -83,7 +83,7 @@ def coefficients() -> list[str]:
         parts.append(f'<path class="fall {"kept" if kept else "cut"}" d="M{x} {lowest + 3}V{STRIP - 3}"/>')
         parts.append(f'<rect class="cell {"r" if kept else "w"}" x="{x - HALF / 2}" y="{STRIP}" '
                      f'width="{HALF}" height="34" rx="3"/>')
-        parts.append(symbol(x, STRIP + 21, "r", str(t), "white"))
+        parts.append(symbol(x, STRIP + 21, "r", str(t), "on"))
     return parts
 
 

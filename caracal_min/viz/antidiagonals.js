@@ -7,19 +7,13 @@ const BARS = 104, GAP = 30;            // height of the bars; room between table
 const DRAG = 14;                       // pixels of pointer travel for one unit
 const NAME = { v: "content v", g: "gate g" };
 const CSS = `
-  .caracal-live .anti-help { margin: 0 0 0.5rem; color: var(--muted); }
   .caracal-live .anti-cell { stroke-width: 0; cursor: pointer; }
   .caracal-live .anti-cell.lit { stroke-width: 2.5; }
   .caracal-live .anti-value { text-anchor: middle; pointer-events: none; }
   .caracal-live svg .anti-value.dim { fill: var(--muted); }
-  .caracal-live .anti-grip { fill: var(--paper); stroke-width: 2.5; cursor: ns-resize; touch-action: none; outline: none; }
-  .caracal-live .anti-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; }
-  .caracal-live .anti-grip:focus-visible ~ .anti-ring { visibility: visible; }
+  .caracal-live .anti-grip { fill: var(--paper); stroke-width: 2.5; }
   .caracal-live .anti-bars { cursor: pointer; fill: transparent; touch-action: pan-y; }
   .caracal-live .anti-t { display: block; margin-bottom: 0.6rem; text-align: center; }
-  .caracal-live .anti-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.2rem 0 0.4rem; }
-  .caracal-live .anti-key span::before { content: ""; display: inline-block; width: 12px; height: 12px;
-    margin-right: 6px; border-radius: 2px; background: var(--c); vertical-align: -1px; }
   .caracal-live .anti-sum { margin: 0.5rem 0; min-height: 6.6em; font-variant-numeric: tabular-nums; }
   .caracal-live .anti-sum div { margin: 0.1rem 0; }
   .caracal-live .anti-line { font-size: 16px; line-height: 1.55; }
@@ -37,7 +31,7 @@ export function multiply(v, g) {
   v.forEach((a, j) => g.forEach((b, i) => { product[j + i] += a * b; }));
   return product;
 }
-export const pairs = (length, t) => Array.from({ length }, (_, j) => [j, t - j]).filter(([, i]) => i >= 0 && i < length);
+export const pairs = (length, t) => all(length, (j) => [j, t - j]).filter(([, i]) => i >= 0 && i < length);
 
 export function render({ model, el }) {
   const start = { v: model.get("v"), g: model.get("g") }, length = start.v.length, last = 2 * length - 2;
@@ -46,13 +40,13 @@ export function render({ model, el }) {
   const now = {};
   let t, reach;
 
-  const host = begin(el, CSS, "anti",
+  const host = begin(el, CSS,
     "Click a cell or a bar, or move the slider, to choose t. Drag an entry of v or g up or down. By keyboard: Tab to the entries, ← → choose one, ↑ ↓ change it.");
   const drawing = make(el, "svg", { role: "presentation" });
   const label = make(el, "label", { class: "anti-t" });
   const slider = make(label, "input", { type: "range", min: 0, max: last, step: 1 });
   const caption = make(label, "span");
-  legend(el, "anti-key", [["--c: var(--content)", NAME.v], ["--c: var(--gate)", NAME.g],
+  legend(el, [["--c: var(--content)", NAME.v], ["--c: var(--gate)", NAME.g],
     ["--c: var(--result)", "outputs of the text"], ["--c: var(--wrapped)", "beyond the text"]]);
   const words = make(el, "div", { class: "anti-sum", "aria-live": "polite" });
   const sum = make(words, "div", { class: "anti-line" });
@@ -69,7 +63,7 @@ export function render({ model, el }) {
     return { cell, text: make(drawing, "text", { class: "anti-value" }) };
   }));
   const zero = make(drawing, "line", { style: "stroke: var(--muted)" });
-  const bars = Array.from({ length: last + 1 }, (_, s) => ({
+  const bars = all(last + 1, (s) => ({
     bar: make(drawing, "rect", { style: `fill: ${colour(s)}` }),
     value: make(drawing, "text", { class: "anti-value" }), power: make(drawing, "text", { class: "anti-value" }),
   }));
@@ -79,13 +73,13 @@ export function render({ model, el }) {
 
   function entry(s, k) {
     const group = make(drawing, "g");
-    const grip = make(group, "path", { class: "anti-grip", role: "slider", "aria-orientation": "vertical",
+    const grip = make(group, "path", { class: "caracal-grip anti-grip", role: "slider", "aria-orientation": "vertical",
       "aria-label": `${NAME[s]}, entry ${k}`, "aria-valuemin": -limit, "aria-valuemax": limit,
       tabindex: k ? -1 : 0, style: `stroke: var(--${s === "v" ? "content" : "gate"})` });
+    const ring = make(group, "path", { class: "caracal-ring" });
     const value = make(group, "text", { class: "anti-value", style: "font-weight: 700" });
     const name = make(group, "text", { class: "anti-value" }, s);
     make(name, "tspan", { dy: 3, style: "font-size: 9.5px" }, k);
-    const ring = make(group, "path", { class: "anti-ring" });
     grip.addEventListener("focus", () => entries[s].forEach((e, n) => e.grip.setAttribute("tabindex", n === k ? 0 : -1)));
     raisable(grip, k, { row: () => entries[s].map((e) => e.grip), value: () => now[s][k],
       change: (to) => set(s, k, to), pixels: DRAG, step: 1, leap: 3, snap: 1 });
@@ -195,11 +189,9 @@ export function render({ model, el }) {
       power.setAttribute("class", "anti-value dim");
     });
     move(field, { x: left - pitch / 2, width: pitch * (last + 1), y: top + GAP - 6, height: BARS + 62 });
-    field.pick = (event) => choose(Math.floor((event.clientX - field.getBoundingClientRect().left) / pitch));
   }
 
-  field.addEventListener("pointerdown", (event) => { field.setPointerCapture(event.pointerId); field.pick(event); });
-  field.addEventListener("pointermove", (event) => { if (event.buttons) field.pick(event); });
+  sweep(field, (across) => choose(Math.floor(across * (last + 1))));
   slider.addEventListener("input", () => choose(Number(slider.value)));
   again.addEventListener("click", restart);
   restart();

@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from ..convolution import linear_conv
+from . import svg
 from .figure import Figure
+from .sequences import require_two
 from .style import palette
 
 __all__ = ["antidiagonals"]
@@ -29,9 +31,7 @@ def antidiagonals(v: Tensor, g: Tensor, t: int | None = None) -> Figure:
 
     Source: Caracal, Section 4.2 and Appendix C (a).
     """
-    if v.ndim != 1 or v.shape != g.shape or not 2 <= len(v) <= 8:
-        raise ValueError(f"v has shape {tuple(v.shape)} and g has shape {tuple(g.shape)}; "
-                         "give two sequences of one length between 2 and 8")
+    require_two(v, g, 2, 8)
     for name, x in (("v", v), ("g", g)):
         for j, entry in enumerate(x.tolist()):
             if not (abs(entry) <= _LARGEST and entry == int(entry)):
@@ -58,58 +58,48 @@ def _alt(v: list[int], g: list[int], product: list[int], t: int) -> str:
 def _still(v: list[int], g: list[int], product: list[int], t: int) -> str:
     """Draw the first frame as SVG: the turned table, the bars under it, the lit sum in words."""
     length, pitch = len(v), _WIDTH / (2 * len(v) + 1.4)
-    middle, left = 30 + length * pitch, 2.2 * pitch
-    base = middle + length * pitch + 34 + _BARS / 2
-    height = base + _BARS / 2 + 52
+    half, left = (length + 0.72) * pitch, 2.2 * pitch  # of the table with the entries at its edges
+    middle = 8 + half
+    base = middle + half + 12 + _BARS / 2
 
     def colour(s: int) -> str:
         return palette.result if s < length else palette.wrapped
 
-    def diamond(j: float, i: float, half: float, style: str) -> str:
-        x, y = left + pitch * (j + i), middle + pitch * (j - i)
-        return (f'<path d="M{x - half:.1f} {y:.1f}L{x:.1f} {y - half:.1f}L{x + half:.1f} {y:.1f}'
-                f'L{x:.1f} {y + half:.1f}Z" {style}/>')
+    def at(j: float, i: float) -> tuple[float, float]:
+        return left + pitch * (j + i), middle + pitch * (j - i)
 
-    def text(x: float, y: float, words: object, style: str = 'text-anchor="middle"') -> str:
-        return f'<text x="{x:.1f}" y="{y:.1f}" {style}>{words}</text>'
+    def diamond(j: float, i: float, half: float, **look: object) -> str:
+        x, y = at(j, i)
+        return svg.path("M", x - half, y, "L", x, y - half, "L", x + half, y, "L", x, y + half, "Z", **look)
 
     parts = []
     for j, a in enumerate(v):
         for i, b in enumerate(g):
-            lit = j + i == t
-            look = f'fill="{colour(j + i)}" fill-opacity="{0.4 if lit else 0.1}"'
-            look += f' stroke="{colour(j + i)}" stroke-width="2.5"' if lit else ""
-            parts.append(diamond(j, i, pitch * 0.94, look))
-            parts.append(text(left + pitch * (j + i), middle + pitch * (j - i) + 4, _minus(a * b)))
+            lit, (x, y) = j + i == t, at(j, i)
+            edge = {"stroke": colour(j + i), "stroke_width": 2.5} if lit else {}
+            parts += [diamond(j, i, pitch * 0.94, fill=colour(j + i), fill_opacity=0.4 if lit else 0.1, **edge),
+                      svg.text(x, y + 4, svg.minus(a * b), "middle")]
     for k in range(length):
         for j, i, value, name, shade in ((k, -1, v[k], "v", palette.content), (-1, k, g[k], "g", palette.gate)):
-            x, y = left + pitch * (j + i), middle + pitch * (j - i)
-            parts.append(diamond(j, i, pitch * 0.72, f'fill="white" stroke="{shade}" stroke-width="2"'))
-            parts.append(text(x, y + 4, _minus(value), 'text-anchor="middle" font-weight="700"'))
-            parts.append(text(x - pitch * 0.62, y + pitch * (0.62 if name == "v" else -0.5) + 4,
-                              f'{name}<tspan dy="3" font-size="9">{k}</tspan>'))
+            x, y = at(j, i)
+            parts += [diamond(j, i, pitch * 0.72, fill=palette.paper, stroke=shade, stroke_width=2),
+                      svg.text(x, y + 4, svg.minus(value), "middle", 700),
+                      svg.element("text", name, svg.element("tspan", str(k), dy=3, font_size=9),
+                                  x=x - pitch * 0.66, y=y + pitch * (0.66 if name == "v" else -0.66) + 4,
+                                  text_anchor="middle")]
     reach = max(1, *map(abs, product))
     for s, value in enumerate(product):
-        x, tall = left + pitch * s, abs(value) / reach * _BARS / 2
-        parts.append(f'<rect x="{x - pitch * 0.35:.1f}" y="{base - tall if value > 0 else base:.1f}" '
-                     f'width="{pitch * 0.7:.1f}" height="{tall:.1f}" fill="{colour(s)}" '
-                     f'fill-opacity="{1 if s == t else 0.55}"/>')
-        parts.append(text(x, base + _BARS / 2 + 18, _minus(value),
-                          f'text-anchor="middle" font-weight="{700 if s == t else 400}"'))
-    parts.append(f'<path d="M{left - pitch / 2:.1f} {base}H{left + pitch * (2 * length - 1.5):.1f}" '
-                 f'stroke="{palette.muted}"/>')
+        x = left + pitch * s
+        parts += [svg.bar(x - pitch * 0.35, pitch * 0.7, base, base - value / reach * _BARS / 2, fill=colour(s),
+                          fill_opacity=1 if s == t else 0.55),
+                  svg.text(x, base + _BARS / 2 + 18, svg.minus(value), "middle", 700 if s == t else 400)]
+    parts.append(svg.path("M", left - pitch / 2, base, "H", left + pitch * (2 * length - 1.5), stroke=palette.muted))
     pairs = [(j, t - j) for j in range(length) if 0 <= t - j < length]
     terms = " + ".join(f"{_signed(v[j])}·{_signed(g[i])}" for j, i in pairs)
-    sentence = f"coefficient {t}:  {terms} = {_minus(product[t])}"
-    parts.append(text(12, base + _BARS / 2 + 44, sentence, 'font-weight="600"'))
-    size = f'viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" height="{height:.0f}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="12.5" '
-            f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{height:.0f}" fill="white"/>{"".join(parts)}</svg>')
-
-
-def _minus(x: int) -> str:
-    return str(x).replace("-", "−")
+    sentence = f"coefficient {t}:  {terms} = {svg.minus(product[t])}"
+    parts.append(svg.text(12, base + _BARS / 2 + 44, sentence, weight=600))
+    return svg.frame(_WIDTH, base + _BARS / 2 + 52, *parts, size=12.5)
 
 
 def _signed(x: int) -> str:
-    return f"({_minus(x)})" if x < 0 else str(x)
+    return f"({svg.minus(x)})" if x < 0 else str(x)

@@ -8,14 +8,11 @@ const UNITS = { "1": { name: "1", turn: 0, re: 1, im: 0 }, "-1": { name: "−1",
   i: { name: "i", turn: -90, re: 0, im: 1 } };
 const NAME = { v: "content v", g: "gate g" }, COLOUR = { v: "content", g: "gate" };
 const OWN = "--c: var(--result)", WRAPPED = "--c: var(--wrapped)", OUTPUT = "--c: var(--ink); --h: 3px";
-const TAIL = "--c: color-mix(in srgb, var(--wrapped) 25%, var(--paper)); --b: var(--wrapped)";
+const TAIL = "--c: color-mix(in srgb, var(--wrapped) 25%, var(--paper)); --e: 1px solid var(--wrapped)";
 const CSS = `
-  .clock-help { margin: 0 0 0.7rem; color: var(--muted); }
   .clock-parts { display: grid; gap: 0.8rem 1.6rem;
     grid-template: "in" "set" "face" "key" "read" "again" / minmax(0, 1fr); }
   .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 13fr) minmax(0, 14fr); }
-  .clock-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
-  .clock-grip:focus-visible { stroke: var(--focus); stroke-width: 2.5; }
   .clock-marks { position: relative; height: 2rem; color: var(--muted); }
   .clock-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
   .clock-units { display: flex; border: 1px solid var(--muted); border-radius: 6px; overflow: hidden; }
@@ -27,10 +24,7 @@ const CSS = `
   .clock-face { grid-area: face; max-width: 27rem; margin: auto; cursor: pointer; }
   .clock-hand { outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
   .clock-hand:focus-visible .clock-halo { stroke: var(--focus); }
-  .clock-key { grid-area: key; display: flex; flex-wrap: wrap; place-content: start center; gap: 0.1rem 1rem; }
-  .clock-swatch::before { content: ""; display: inline-block; width: 11px; height: var(--h, 11px); margin-right: 6px;
-    border-radius: 2px; background: var(--c); box-shadow: 0 0 0 1px var(--b, var(--c));
-    vertical-align: calc((11px - var(--h, 11px)) / 2 - 1px); }
+  .caracal-live .clock-key { grid-area: key; margin: 0; place-content: start center; }
   .clock-read dl { display: grid; grid-template-columns: auto 1fr auto; gap: 0.1rem 0.6rem; margin: 0.2rem 0 0.4rem; }
   .clock-read :is(dt, dd) { margin: 0; padding: 0; font-weight: 400; }
   .clock-read dd:nth-of-type(even) { text-align: right; font-weight: 600; font-variant-numeric: tabular-nums; }
@@ -40,7 +34,7 @@ const above = (x) => `${x}`.replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸�
 
 // The coefficients of the product, each as the list of its terms.
 export function terms(v, g) {
-  const degrees = Array.from({ length: 2 * v.length - 1 }, () => []);
+  const degrees = all(2 * v.length - 1, () => []);
   v.forEach((a, j) => g.forEach((b, i) => degrees[j + i].push({ j, i, value: a * b })));
   return degrees;
 }
@@ -48,7 +42,7 @@ export function terms(v, g) {
 // Hour by hour on n hours: what belongs there, what wraps around (before it is turned), real and imaginary part.
 export function clock(v, g, n, unit) {
   const p = terms(v, g).map((degree) => degree.reduce((sum, term) => sum + term.value, 0));
-  const own = Array.from({ length: n }, (_, t) => p[t] ?? 0), wrapped = own.map((_, t) => p[t + n] ?? 0);
+  const own = all(n, (t) => p[t] ?? 0), wrapped = own.map((_, t) => p[t + n] ?? 0);
   const real = own.map((x, t) => x + UNITS[unit].re * wrapped[t]), imag = wrapped.map((x) => UNITS[unit].im * x);
   const contaminated = [...v.keys()].filter((t) => t + n < p.length && UNITS[unit].re !== 0);
   return { p, own, wrapped, real, imag, contaminated };
@@ -60,7 +54,7 @@ export function render({ model, el }) {
   const motion = new Motion(draw, PACE, 0.003);
   const group = `clock-${Math.random()}`;                 // of radio buttons: a page may hold two figures
   let now, n, unit, hour, picked = null;                  // `picked`: the bar whose products are outlined
-  const host = begin(el, CSS, "clock", "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
+  const host = begin(el, CSS, "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
   const parts = make(el, "div", { class: "clock-parts" });
   const inputs = make(parts, "svg", { height: TOP + HEIGHT + 20, style: "grid-area: in" });
   const controls = make(parts, "div", { style: "grid-area: set" });
@@ -77,9 +71,8 @@ export function render({ model, el }) {
     return { value, input, text: make(choice, "span") };
   });
   const face = make(parts, "svg", { class: "clock-face" });
-  const key = make(parts, "div", { class: "clock-key" });
-  for (const [style, text] of [[OWN, "where it belongs"], [WRAPPED, "wrapped around"], [TAIL, "tail, cut off"],
-    [OUTPUT, "real part of the output"]]) make(key, "span", { class: "clock-swatch", style }, text);
+  legend(parts, [[OWN, "where it belongs"], [WRAPPED, "wrapped around"], [TAIL, "tail, cut off"],
+    [OUTPUT, "real part of the output"]], "clock-key");
   const read = make(parts, "div", { class: "clock-read", style: "grid-area: read", "aria-live": "polite" });
   const again = make(make(parts, "div", { style: "grid-area: again" }), "button", { type: "button" }, "Start again");
   const bars = { v: [], g: [] }, grips = { v: [], g: [] }, numbers = { v: [], g: [] }, panels = {}, floors = {};
@@ -94,16 +87,15 @@ export function render({ model, el }) {
       grips[s].push(grip(s, t));
     }
   }
-  const each = (count, build) => Array.from({ length: count }, (_, k) => build(k));
   const sector = make(face, "path", { style: "fill: var(--shade)" });
   const ring = (colour) => make(face, "circle", { fill: "none", style: `stroke: var(--${colour})` });
   const dial = ring("muted"), rail = ring("rule");
-  const stacks = each(top, (d) => {
+  const stacks = all(top, (d) => {
     const node = make(face, "g");
     return { node, rects: terms(start.v, start.g)[d].map(() => make(node, "rect", { rx: 1 })) };
   });
-  const lines = each(length, () => make(face, "line", { style: "stroke: var(--ink)", "stroke-width": 3 }));
-  const hours = each(2 * length, (t) => {
+  const lines = all(length, () => make(face, "line", { style: "stroke: var(--ink)", "stroke-width": 3 }));
+  const hours = all(2 * length, (t) => {
     const node = make(face, "g"), disc = make(node, "circle", { r: 12.5 });
     return { node, disc, text: make(node, "text", { "text-anchor": "middle", y: 4.5 }, t) };
   });
@@ -115,8 +107,8 @@ export function render({ model, el }) {
   const set = (s, t, value) => { now[s][t] = clamp(tidy(value), 0, LIMIT); update(); };
   const turn = (to) => { hour = ((to % n) + n) % n; update(); };
   function grip(s, t) {
-    const node = make(panels[s], "rect", { class: "clock-grip", role: "slider", "aria-orientation": "vertical", rx: 3,
-      "aria-label": `${NAME[s]}, token ${t}`, "aria-valuemin": 0, "aria-valuemax": LIMIT, tabindex: t ? -1 : 0 });
+    const node = gripping(panels[s], `${NAME[s]}, token ${t}`, 0, LIMIT);
+    node.tabIndex = t ? -1 : 0;
     node.addEventListener("focus", () => { picked = { s, t }; update(); });
     node.addEventListener("blur", () => { picked = null; update(); });
     raisable(node, t, { row: () => grips[s], value: () => now[s][t], change: (value) => set(s, t, value),
@@ -167,7 +159,7 @@ export function render({ model, el }) {
       [WRAPPED, "wrapped", sum(hour + n), b],
       [OUTPUT, "comes out", wraps ? `${a} ${sign} ${b}${im ? " i" : ""}` : "", wraps && im ? "" : value]];
     for (const [style, title, ...texts] of rows) {
-      make(list, "dt", { class: "clock-swatch", style }, title);
+      make(list, "dt", { class: "caracal-sign", style }, title);
       for (const text of texts) make(list, "dd", {}, text);
     }
     make(read, "div", {}, !kept ? "No output: truncation cuts this hour off."
@@ -199,7 +191,7 @@ export function render({ model, el }) {
         const x = pitch * t, high = (value / LIMIT) * HEIGHT;
         move(bars[s][t], { x: x + pitch * 0.18, width: pitch * 0.64, y: TOP + HEIGHT - high, height: high });
         move(numbers[s][t], { x: x + pitch / 2 });
-        move(grips[s][t], { x, width: pitch, y: TOP - 4, height: HEIGHT + 8 });
+        for (const node of [grips[s][t], grips[s][t].ring]) move(node, { x, width: pitch, y: TOP - 4, height: HEIGHT + 8 });
       });
     });
     drawFace((face.clientWidth || 320) / 2);

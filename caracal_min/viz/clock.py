@@ -6,13 +6,16 @@ import torch
 from torch import Tensor
 
 from ..convolution import linear_conv
+from . import svg
 from .figure import Figure
+from .sequences import require_two, rounded
 from .style import palette
 
 __all__ = ["clock"]
 
 LARGEST = 2.0  # value of an entry that the figure can show
 _UNITS = {1: ("1", "1"), -1: ("-1", "−1"), 1j: ("i", "i")}  # what z^N is: name in the model, name in words
+_TURNS = {1: 0, -1: 180, 1j: -90}  # by which it turns what wraps around, in degrees
 _WIDTH, _BARS, _RADIUS = 360, 56, 168  # of the still, in its own units
 
 
@@ -33,10 +36,8 @@ def clock(v: Tensor, g: Tensor, n: int | None = None, *, unit: complex = 1, hour
     Raises:
         ValueError: shapes differ; L, n, unit, hour or an entry out of range.
     """
-    if v.ndim != 1 or v.shape != g.shape or not 3 <= len(v) <= 6:
-        raise ValueError(f"v has shape {tuple(v.shape)} and g has shape {tuple(g.shape)}; "
-                         "give two sequences of one length between 3 and 6")
-    v, g = (torch.round(x.detach().cpu().double(), decimals=3) for x in (v, g))
+    require_two(v, g, 3, 6)
+    v, g = rounded(v), rounded(g)
     length = len(v)
     n = length if n is None else n
     for name, x in (("v", v), ("g", g)):
@@ -74,48 +75,44 @@ def _still(v: Tensor, g: Tensor, n: int, unit: complex, hour: int) -> str:
     real = own + complex(unit).real * wrapped[:len(own)]
     spoilt = max(0, 2 * length - 1 - n) if unit != 1j else 0
     middle = _BARS + 52 + _RADIUS
-    face = _face(v, g, n, unit, hour, spoilt)
     name = _UNITS[unit][1]
     facts = [f"A clock with N = {n} hours, z^{n} = {name}.", f"The hand is at hour {hour}:",
-             f"{'causal sum' if hour < length else 'tail'} {_at(own, hour):.2f}, "
-             f"wrapped {_at(wrapped, hour):.2f}, real part {_at(real, hour):.2f}",
+             f"{'causal sum' if hour < length else 'tail'} {svg.said(_at(own, hour))}, "
+             f"wrapped {svg.said(_at(wrapped, hour))}, real part {svg.said(_at(real, hour))}",
              f"Contaminated outputs: {spoilt} of {length}"]
     bottom = middle + _RADIUS + 26
-    words = "".join(f'<text x="12" y="{bottom + 19 * k}">{line}</text>' for k, line in enumerate(facts))
-    height = bottom + 19 * len(facts)
-    panels = (_panel("content v", v, palette.content, 12) + _panel("gate g", g, palette.gate, _WIDTH / 2 + 8))
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
-            f'height="{height}" font-family="system-ui, sans-serif" font-size="13" fill="{palette.ink}">'
-            f'<rect width="{_WIDTH}" height="{height}" fill="white"/>{panels}'
-            f'<g transform="translate({_WIDTH / 2} {middle})">{face}</g>{words}</svg>')
+    face = svg.element("g", *_face(v, g, n, unit, hour, spoilt), transform=f"translate({_WIDTH / 2} {middle})")
+    return svg.frame(_WIDTH, bottom + 19 * len(facts), *_panel("content v", v, palette.content, 12),
+                     *_panel("gate g", g, palette.gate, _WIDTH / 2 + 8), face, svg.lines(12, bottom, facts))
 
 
 def _at(x: Tensor, hour: int) -> float:
     return float(x[hour]) if hour < len(x) else 0.0
 
 
-def _panel(title: str, x: Tensor, colour: str, left: float) -> str:
+def _panel(title: str, x: Tensor, colour: str, left: float) -> list[str]:
     pitch, floor = (_WIDTH / 2 - 20) / len(x), _BARS + 26
-    parts = [f'<text x="{left}" y="16" font-weight="600">{title}</text>',
-             f'<path d="M{left} {floor}h{_WIDTH / 2 - 20}" stroke="{palette.muted}"/>']
+    parts = [svg.text(left, 16, title, weight=600),
+             svg.path("M", left, floor, "h", _WIDTH / 2 - 20, stroke=palette.muted)]
     for t, value in enumerate(x.tolist()):
-        high = value / LARGEST * _BARS
-        parts.append(f'<rect x="{left + pitch * (t + 0.18):.1f}" y="{floor - high:.1f}" width="{pitch * 0.64:.1f}" '
-                     f'height="{high:.1f}" fill="{colour}"/>'
-                     f'<text x="{left + pitch * (t + 0.5):.1f}" y="{floor + 15}" text-anchor="middle" '
-                     f'fill="{palette.muted}">{t}</text>')
-    return "".join(parts)
+        parts += [svg.bar(left + pitch * (t + 0.18), pitch * 0.64, floor, floor - value / LARGEST * _BARS, fill=colour),
+                  svg.text(left + pitch * (t + 0.5), floor + 15, t, "middle", fill=palette.muted)]
+    return parts
 
 
-def _face(v: Tensor, g: Tensor, n: int, unit: complex, hour: int, spoilt: int) -> str:
+def _face(v: Tensor, g: Tensor, n: int, unit: complex, hour: int, spoilt: int) -> list[str]:
     """Draw the clock around the origin, the way clock.js does."""
     length, p = len(v), linear_conv(v, g).tolist()
     sums = [p[t] + (p[t + length] if t + length < len(p) else 0.0) for t in range(length)]
     rim, inner = _RADIUS - 16, _RADIUS * 0.38
     scale, wide = (rim - 18 - inner) / max(length / 2, *sums), inner * 0.3
-    turn = {1: 0, -1: 180, 1j: -90}[unit]
-    parts = [f'<circle r="{inner:.1f}" fill="none" stroke="{palette.muted}"/>'
-             f'<circle r="{rim:.1f}" fill="none" stroke="{palette.rule}"/>']
+
+    def at_hour(t: int, far: float) -> str:
+        """Move the origin away from the middle, towards an hour."""
+        return f"rotate({svg.number(360 * t / n)}) translate(0 {svg.number(-far)})"
+
+    parts = [svg.circle(0, 0, inner, fill="none", stroke=palette.muted),
+             svg.circle(0, 0, rim, fill="none", stroke=palette.rule)]
     for d in range(len(p)):
         wraps, tail = d >= n, length <= d < n
         colour = palette.wrapped if d >= length else palette.result
@@ -125,22 +122,19 @@ def _face(v: Tensor, g: Tensor, n: int, unit: complex, hour: int, spoilt: int) -
         rects, high = [], 0.0
         for j in range(max(0, d - length + 1), min(d, length - 1) + 1):
             size = float(v[j] * g[d - j]) * scale
-            rects.append(f'<rect x="{-across / 2:.2f}" y="{-high - size:.2f}" width="{across:.2f}" '
-                         f'height="{size:.2f}" fill="{colour}" fill-opacity="{0.25 if tail else 1}" '
-                         f'stroke="{colour if tail else "white"}"/>')
+            rects.append(svg.bar(-across / 2, across, -high, -high - size, fill=colour,
+                                 fill_opacity=0.25 if tail else 1, stroke=colour if tail else palette.paper))
             high += size
-        parts.append(f'<g transform="rotate({360 * d / n:.2f}) translate(0 {-foot:.2f}) '
-                     f'rotate({turn if wraps else 0})">{"".join(rects)}</g>')
+        turn = f" rotate({_TURNS[unit] if wraps else 0})"
+        parts.append(svg.element("g", *rects, transform=at_hour(d, foot) + turn))
     for t in range(length):
         real = p[t] + complex(unit).real * (p[t + n] if t + n < len(p) else 0.0)
-        parts.append(f'<path d="M{-wide * 0.75:.2f} 0h{wide * 1.5:.2f}" stroke="{palette.ink}" stroke-width="3" '
-                     f'transform="rotate({360 * t / n:.2f}) translate(0 {-inner - real * scale:.2f})"/>')
+        parts.append(svg.path("M", -wide * 0.75, 0, "h", wide * 1.5, stroke=palette.ink, stroke_width=3,
+                              transform=at_hour(t, inner + real * scale)))
     for t in range(n):
         x, y = rim * math.sin(2 * math.pi * t / n), -rim * math.cos(2 * math.pi * t / n)
         ring = palette.rule if t >= length else palette.wrapped if t < spoilt else palette.result
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="12.5" fill="white" stroke="{ring}" '
-                     f'stroke-width="{4 if t == hour else 2}"/>'
-                     f'<text x="{x:.1f}" y="{y + 4.5:.1f}" text-anchor="middle" '
-                     f'font-weight="{700 if t == hour else 400}">{t}</text>')
-    parts.append(f'<path d="M-4 0L0 {-inner * 0.5:.1f}L4 0Z" transform="rotate({360 * hour / n:.2f})"/><circle r="5"/>')
-    return "".join(parts)
+        parts += [svg.circle(x, y, 12.5, fill=palette.paper, stroke=ring, stroke_width=4 if t == hour else 2),
+                  svg.text(x, y + 4.5, t, "middle", 700 if t == hour else 400)]
+    return [*parts, svg.path("M-4 0L0", -inner * 0.5, "L4 0Z", fill=palette.ink, transform=at_hour(hour, 0)),
+            svg.circle(0, 0, 5)]

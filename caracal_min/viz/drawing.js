@@ -11,6 +11,8 @@ const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const peak = (values) => Math.max(0, ...values.map(Math.abs));
 const minus = (x) => `${x}`.replace("-", "−");
 const said = (x, digits = 2) => minus(x.toFixed(digits).replace(/^-(?=[0.]*$)/, ""));
+const niceLimit = (x) => [1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 50].find((limit) => limit >= x) ?? Math.ceil(x);
+const all = (count, build) => Array.from({ length: count }, (_, k) => build(k));
 const below = (x) => `${x}`.replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇₈₉"[digit]);
 
 function move(node, attributes) {
@@ -26,17 +28,32 @@ function make(parent, name, attributes = {}, text = "") {
 }
 
 // Begin a figure in `el` with its style and a line of help; return its host, whose data say what the figure shows.
-function begin(el, css, name, help) {
+function begin(el, css, help) {
   el.classList.add("caracal-live");
   make(el, "style", {}, css);
-  make(el, "p", { class: `${name}-help` }, help);
+  make(el, "p", { class: "caracal-help" }, help);
   return el.closest(".caracal-figure") ?? el;
 }
 
+// The page quotes a text that may hold anything: no script of the page shall read TeX into it or translate it.
+function quote(el) {
+  el.classList.add("tex2jax_ignore", "mathjax_ignore");
+  el.translate = false;
+}
+
 // What the colours stand for: pairs of a style, such as "--c: var(--ink)", and words.
-function legend(parent, name, entries) {
-  const key = make(parent, "div", { class: name });
-  for (const [style, text] of entries) make(key, "span", { style }, text);
+function legend(parent, entries, name = "") {
+  const key = make(parent, "div", { class: `caracal-key ${name}` });
+  for (const [style, text] of entries) make(key, "span", { class: "caracal-sign", style }, text);
+}
+
+// Rows of a name and a value, read out when they change.
+function facts(parent, count) {
+  const list = make(parent, "div", { class: "caracal-facts", "aria-live": "polite" });
+  return all(count, () => {
+    const row = make(list, "div");
+    return { row, name: make(row, "span"), value: make(row, "b") };
+  });
 }
 
 // A slider under its caption.
@@ -72,6 +89,34 @@ function hold(node, start, during) {
   });
   node.addEventListener("pointermove", (event) => { if (held) during(event, held); });
   for (const end of ["pointerup", "pointercancel"]) node.addEventListener(end, () => { held = null; });
+}
+
+// Where a pointer is that went down on a node, as shares of its width and height, until it goes up.
+function sweep(node, at) {
+  const place = (event) => {
+    const box = node.getBoundingClientRect();
+    at((event.clientX - box.left) / box.width, (event.clientY - box.top) / box.height);
+  };
+  node.addEventListener("pointerdown", (event) => { node.setPointerCapture(event.pointerId); place(event); });
+  node.addEventListener("pointermove", (event) => { if (node.hasPointerCapture(event.pointerId)) place(event); });
+}
+
+// A cell that a click or the focus picks, and that a mouse may look at: `look` hears whether it does.
+function pickable(node, pick, look) {
+  node.addEventListener("focus", pick);
+  node.addEventListener("click", () => { node.focus({ preventScroll: true }); pick(); });
+  node.addEventListener("pointerenter", (event) => {
+    if (event.pointerType === "mouse" && !event.buttons) look(true);
+  });
+  node.addEventListener("pointerleave", () => look(false));
+}
+
+// What a reader takes hold of to move a bar, invisible, and the ring around it when it has the focus.
+function gripping(parent, name, low, high) {
+  const node = make(parent, "rect", { class: "caracal-grip", role: "slider", "aria-orientation": "vertical",
+    "aria-label": name, "aria-valuemin": low, "aria-valuemax": high, tabindex: -1 });
+  node.ring = make(parent, "rect", { class: "caracal-ring", rx: 3 });
+  return node;
 }
 
 // Entry k of a row: dragged up and down, `pixels` for a unit, or changed with ↑ ↓; ← → go to its neighbours.

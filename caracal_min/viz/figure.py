@@ -14,6 +14,8 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from .style import dark, palette
+
 __all__ = ["Figure"]
 
 _SHARED = "drawing"  # the JavaScript that stands in front of every module and is no figure itself
@@ -125,7 +127,9 @@ def _module_source(module: str) -> str:
 
 
 def _css() -> str:
-    return (resources.files(__package__) / "figure.css").read_text(encoding="utf-8")
+    """Return figure.css with the colours of `style` in the places that it names."""
+    css = (resources.files(__package__) / "figure.css").read_text(encoding="utf-8")
+    return css.replace("/* palette */", palette.css()).replace("/* dark palette */", dark.css())
 
 
 def _script_json(model: Mapping[str, Any]) -> str:

@@ -5,7 +5,6 @@
 
 const ROW = 30, HEAD = 20, GAP = 54;           // a cell's height, the line of words above a table, room for the pairs
 const CSS = `
-  .caracal-live .fs-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .fs-steps { display: flex; gap: 4px; margin-bottom: 0.5rem; }
   .caracal-live .fs-steps button { flex: 1 1 0; min-width: 0; padding: 0; min-height: 40px; font-weight: 600; }
   .caracal-live .fs-steps button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
@@ -62,10 +61,9 @@ export function render({ model, el }) {
   const words = model.get("words"), heads = model.get("heads");
   const parts = Object.fromEntries(["x", "taps", "norm", "value", "gate", "mix", "out"].map((name) => [name, model.get(name)]));
   const tensors = steps(parts), length = words.length, width = parts.x[0].length, wide = width / heads;
-  const all = (count, f) => Array.from({ length: count }, (_, k) => f(k));
   let [step, token, channel] = model.get("start"), hover = null, cells = [];
 
-  const host = begin(el, CSS, "fs",
+  const host = begin(el, CSS,
     "Choose a step, then touch a number of the lower table. By keyboard: Tab to the steps or to the table, then the arrow keys.");
   const row = make(el, "div", { class: "fs-steps", role: "group", "aria-label": "steps through the layer" });
   const buttons = ORDER.map((key, k) => {
@@ -78,8 +76,8 @@ export function render({ model, el }) {
   });
   const head = make(el, "p", { class: "fs-head" }), what = make(el, "p", { class: "fs-what" });
   const canvas = make(el, "svg", { role: "group", "aria-label": "the table of this step, below those it is made of" });
-  const facts = make(el, "div", { class: "fs-facts", "aria-live": "polite" });
-  const reach = make(facts, "p"), sum = make(facts, "p", { class: "fs-sum" });
+  const told = make(el, "div", { class: "fs-facts", "aria-live": "polite" });
+  const reach = make(told, "p"), sum = make(told, "p", { class: "fs-sum" });
 
   function go(key) { [step, hover] = [key, null]; update(); }
   function pick(t, c) { [token, channel, hover] = [t, c, null]; light(); }
@@ -218,12 +216,11 @@ export function render({ model, el }) {
   function touchable(t, c, place) {
     const node = make(canvas, "rect", { class: "fs-cell", role: "button", x: place.left + 1, y: place.y + 1, width: place.wideness - 2,
       height: ROW - 2, rx: 2, "aria-label": `${NAMES[step]}, ${words[t]}, token ${t}, channel ${c}: ${said(tensors[step][t][c])}` });
-    node.addEventListener("focus", () => pick(t, c));
-    node.addEventListener("click", () => { node.focus({ preventScroll: true }); pick(t, c); });
-    node.addEventListener("pointerenter", (event) => {
-      if (event.pointerType === "mouse" && !event.buttons) { hover = [t, c]; light(); }
+    pickable(node, () => pick(t, c), (looks) => {
+      if (!looks && !hover) return;
+      hover = looks ? [t, c] : null;
+      light();
     });
-    node.addEventListener("pointerleave", () => { if (hover) { hover = null; light(); } });
     const to = (nt, nc) => () => cells[clamp(nc, 0, width - 1)][clamp(nt, 0, length - 1)].focus();
     listen(node, { ArrowLeft: to(t - 1, c), ArrowRight: to(t + 1, c), ArrowUp: to(t, c - 1), ArrowDown: to(t, c + 1),
       Home: to(0, c), End: to(length, c) });

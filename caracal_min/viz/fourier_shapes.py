@@ -7,6 +7,7 @@ from torch import Tensor
 
 from ..convolution import causal_conv_direct
 from ..modules import MultiHeadFourier
+from . import svg
 from .figure import Figure
 from .style import palette
 
@@ -79,37 +80,25 @@ def _still(v: Tensor, g: Tensor, words: Sequence[str], token: int, channel: int)
     for (name, s, colour), top in zip(tables, tops, strict=True):
         below = name == "g"
         title = top + tall + 18 if below else top - 28
-        parts.append(f'<text x="{_SIDE}" y="{title}" font-weight="600">{name}</text>'
-                     f'<text x="{_WIDTH - _SIDE}" y="{title}" text-anchor="end">{shape}</text>')
+        parts += [svg.text(_SIDE, title, name, weight=600), svg.text(_WIDTH - _SIDE, title, shape, "end")]
         for t in range(length):
             x = _SIDE + cell * t
             if not below:
-                parts.append(f'<text x="{x + cell / 2:.1f}" y="{top - 8}" text-anchor="middle" '
-                             f'fill="{palette.muted}">{_escaped(words[t])}</text>')
+                parts.append(svg.text(x + cell / 2, top - 8, words[t], "middle", fill=palette.muted))
             for c in range(width):
                 lit = c == channel and (t == token if name == "r" else t <= token)
-                parts.append(_cell(x, top + _ROW * c, cell, float(s[c, t]), colour if lit else None))
+                parts += _cell(x, top + _ROW * c, cell, float(s[c, t]), colour if lit else None)
     for c in range(width):
-        parts += [f'<text x="{_SIDE - 7}" y="{top + _ROW * c + 18}" text-anchor="end" fill="{palette.muted}">{c}</text>'
-                  for top in tops]
+        parts += [svg.text(_SIDE - 7, top + _ROW * c + 18, c, "end", fill=palette.muted) for top in tops]
     start, end = tops[0] + tall + 2, tops[1] - 2
     for j in range(token + 1):
         a, b = (_SIDE + cell * (t + 0.5) for t in (j, token - j))
-        parts.append(f'<path d="M{a:.1f} {start}L{b:.1f} {end}" stroke="{palette.result}" stroke-width="2"/>')
-    height = tops[2] + tall + 8
-    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
-            f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
+        parts.append(svg.path("M", a, start, "L", b, end, stroke=palette.result, stroke_width=2))
+    return svg.frame(_WIDTH, tops[2] + tall + 8, *parts)
 
 
-def _cell(x: float, y: float, width: float, value: float, colour: str | None) -> str:
-    look = (f'fill="{colour}" fill-opacity="0.22" stroke="{colour}" stroke-width="2"' if colour
-            else f'fill="none" stroke="{palette.rule}"')
-    number = f"{value:.2f}".replace("-0.00", "0.00").replace("-", "\N{MINUS SIGN}")
-    return (f'<rect x="{x + 1:.1f}" y="{y + 1:.1f}" width="{width - 2:.1f}" height="{_ROW - 2}" rx="2" {look}/>'
-            f'<text x="{x + width / 2:.1f}" y="{y + 18:.1f}" text-anchor="middle" '
-            f'font-weight="{700 if colour else 400}">{number}</text>')
-
-
-def _escaped(word: str) -> str:
-    return word.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+def _cell(x: float, y: float, width: float, value: float, colour: str | None) -> tuple[str, str]:
+    look = ({"fill": colour, "fill_opacity": 0.22, "stroke": colour, "stroke_width": 2} if colour
+            else {"fill": "none", "stroke": palette.rule})
+    return (svg.rect(x + 1, y + 1, width - 2, _ROW - 2, rx=2, **look),
+            svg.text(x + width / 2, y + 18, svg.said(value), "middle", 700 if colour else 400))

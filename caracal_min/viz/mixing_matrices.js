@@ -4,7 +4,6 @@
 // fourier ([{name, g: weights by lag}]), row, column.
 
 const CSS = `
-  .caracal-live .mix-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .mix-pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0.4rem 1rem }
   .caracal-live .mix-pair label { display: block; min-width: 0; }
   .caracal-live .mix-pair select { display: block; width: 100%; min-height: 36px; margin-top: 0.2rem; font: inherit; font-weight: 400; color: var(--ink);
@@ -29,14 +28,12 @@ const CSS = `
   .caracal-live .mix-facts { margin: 0.5rem 0 0; font-variant-numeric: tabular-nums; }
   @media (max-width: 560px) { .caracal-live .mix-facts { min-height: 6em; } }
   .caracal-live .mix-facts p { margin: 0.15rem 0; }
-  .caracal-live .mix-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.4rem 0 0; color: var(--muted); }
-  .caracal-live .mix-key span::before { content: ""; display: inline-block; width: 11px; height: 11px; margin-right: 6px;
-    box-sizing: border-box; background: var(--c); border: var(--e, none); }`;
+  .caracal-live .mix-key { margin: 0.4rem 0 0; color: var(--muted); }`;
 
 // The cells of diagonal k of a matrix of this length, as a path; those of a negative weight are hollow.
 function diagonal(k, length, hollow) {
   const hole = hollow ? "m0.25 0.25v0.5h0.5v-0.5z" : "";
-  return Array.from({ length: length - k }, (_, j) => `M${j} ${j + k}h1v1h-1z${hole}`).join("");
+  return all(length - k, (j) => `M${j} ${j + k}h1v1h-1z${hole}`).join("");
 }
 
 // Row t of the matrix of a kernel: the weights of tokens 0 to t.
@@ -47,16 +44,13 @@ export function toeplitzRow(g, t) {
 export function render({ model, el }) {
   const letters = model.get("letters"), length = letters.length;
   const attention = model.get("attention"), fourier = model.get("fourier");
-  const all = (f) => letters.map((_, k) => f(k));
   const drawn = (k) => (letters[k] === " " ? "␣" : letters[k]);
   const quoted = (k) => `letter ${k} “${drawn(k)}”`;
   let head = 0, channel = 0, row = model.get("row"), column = model.get("column");
 
-  const host = begin(el, CSS, "mix",
+  const host = begin(el, CSS,
     "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
-  // The text may hold anything: no script of the page shall read TeX into it or translate it.
-  el.classList.add("tex2jax_ignore", "mathjax_ignore");
-  el.translate = false;
+  quote(el);
   const pair = make(el, "div", { class: "mix-pair" });
   const [heads, channels] = [["attention", "head", attention], ["Fourier", "channel", fourier]].map(([name, part, frames]) => {
     const label = make(pair, "label", {}, name), select = make(label, "select", { "aria-label": `${name}: ${part}` });
@@ -72,9 +66,9 @@ export function render({ model, el }) {
     svg.addEventListener("pointermove", (event) => { if (event.pointerType === "mouse" && event.buttons & 1) point(event, svg); });
     return { svg, cells, band, spot };
   });
-  const entries = all((t) => all((j) => (j <= t
+  const entries = all(length, (t) => all(length, (j) => (j <= t
     ? make(panels[0].cells, "rect", { x: j, y: t, width: 1, height: 1, style: "fill: var(--ink)" }) : null)));
-  const stripes = all((k) => make(panels[1].cells, "path", {
+  const stripes = all(length, (k) => make(panels[1].cells, "path", {
     "fill-rule": "evenodd", style: "fill: var(--gate)" }));
 
   const sliders = make(el, "div", { class: "mix-sliders" });
@@ -84,18 +78,18 @@ export function render({ model, el }) {
     const room = make(el, "div", { class: "mix-room", style: `--letters: ${length}` });
     make(room, "p", { class: "mix-name" }, name);
     const line = make(room, "div", { class: "mix-text", "aria-hidden": "true" });
-    return all((k) => {
+    return all(length, (k) => {
       const letter = make(line, "span", { class: "mix-letter" }), bar = make(letter, "i");
       letter.append(drawn(k));
       return { letter, bar };
     });
   });
-  legend(el, "mix-key", [["--c: var(--ink)", "attention"], ["--c: var(--gate)", "Fourier, positive"],
+  legend(el, [["--c: var(--ink)", "attention"], ["--c: var(--gate)", "Fourier, positive"],
     ["--c: var(--paper); --e: 2px solid var(--gate)", "Fourier, negative"],
     ["--c: var(--paper); --e: 2px solid var(--content)", "picked content"],
-    ["--c: color-mix(in srgb, var(--gate) 24%, transparent)", "its gate"]]);
-  const facts = make(el, "div", { class: "mix-facts", "aria-live": "polite" });
-  const [byAttention, byFourier] = [make(facts, "p"), make(facts, "p")];
+    ["--c: color-mix(in srgb, var(--gate) 24%, transparent)", "its gate"]], "mix-key");
+  const told = make(el, "div", { class: "mix-facts", "aria-live": "polite" });
+  const [byAttention, byFourier] = [make(told, "p"), make(told, "p")];
 
   function point(event, svg) {
     const box = svg.getBoundingClientRect();

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import svg
 from .figure import Figure
 from .style import palette
 
@@ -78,18 +79,15 @@ def _still(model: dict[str, Any]) -> str:
             (left, palette.ink, f"attention, {model['attention'][0]['name']}"),
             (right, palette.gate, f"Fourier, {model['fourier'][0]['name']}"))):
         x = 12 + k * (_SIDE + _GAP)
-        parts.append(f'<text x="{x}" y="22" font-weight="600">{_escape(name)}</text>'
-                     f'<g transform="translate({x} 32) scale({_SIDE / length:.4f})" shape-rendering="crispEdges">'
-                     f'<rect width="{length}" height="{length}" fill="#f1f1f1"/>{_shaded(cells, colour)}'
-                     f'<rect y="{row}" width="{row + 1}" height="1" fill="none" stroke="{palette.result}" '
-                     'stroke-width="0.4"/></g>')
-    parts.append(f'<text x="12" y="{height - 12}">Row {row} is marked: the weights of output {row}.</text>')
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
-            f'fill="{palette.ink}"><rect width="{width}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
+        parts += [svg.text(x, 22, name, weight=600),
+                  svg.element("g", svg.rect(0, 0, length, length, fill=palette.shade), *_shaded(cells, colour),
+                              svg.rect(0, row, row + 1, 1, fill="none", stroke=palette.result, stroke_width=0.4),
+                              transform=f"translate({x} 32) scale({_SIDE / length:.4f})", shape_rendering="crispEdges")]
+    parts.append(svg.text(12, height - 12, f"Row {row} is marked: the weights of output {row}."))
+    return svg.frame(width, height, *parts)
 
 
-def _shaded(cells: list[tuple[int, int, float]], colour: str) -> str:
+def _shaded(cells: list[tuple[int, int, float]], colour: str) -> list[str]:
     """Draw cells (row, column, shade from -1 to 1) as one path for each grade of shade; negative ones are hollow."""
     paths: dict[int, list[str]] = {}
     for t, j, shade in cells:
@@ -97,9 +95,5 @@ def _shaded(cells: list[tuple[int, int, float]], colour: str) -> str:
         if grade:
             hole = "m0.25 0.25v0.5h0.5v-0.5z" if grade < 0 else ""
             paths.setdefault(grade, []).append(f"M{j} {t}h1v1h-1z{hole}")
-    return "".join(f'<path d="{"".join(d)}" fill="{colour}" fill-rule="evenodd" fill-opacity="{abs(grade) / _LEVELS}"/>'
-                   for grade, d in sorted(paths.items()))
-
-
-def _escape(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return [svg.path(*steps, fill=colour, fill_rule="evenodd", fill_opacity=abs(grade) / _LEVELS)
+            for grade, steps in sorted(paths.items())]

@@ -10,7 +10,6 @@ const PARTS = [["embedding", "embedding", "ink", 1], ["value", "value projection
   ["output", "output projections", "result", 1], ["attention", "attention", "ink", 0.55],
   ["mlp", "SwiGLU", "ink", 0.24], ["rest", "norms, 3-tap filters", "ink", 0.75]];
 const CSS = `
-  .caracal-live .bud-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .bud-room { container-type: inline-size; }
   .caracal-live .bud-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 2rem; align-items: start;
     grid-template-areas: "total" "list" "set" "all"; }
@@ -44,7 +43,7 @@ const round = (x) => Math.ceil(Math.floor((8 * x) / 3) / 128) * 128;      // wid
 const digits = (x) => (x < 99.995e6 ? 2 : 1);
 const millions = (x) => `${(x / 1e6).toFixed(digits(x))}M`;
 const grouped = (x) => `${x}`.replace(/\B(?=(\d{3})+$)/g, ",");
-const divisors = (x) => Array.from({ length: MOST_HEADS }, (_, k) => k + 1).filter((k) => x % k === 0);
+const divisors = (x) => all(MOST_HEADS, (k) => k + 1).filter((k) => x % k === 0);
 const nearest = (list, x) => list.reduce((best, k) => (Math.abs(k - x) < Math.abs(best - x) ? k : best));
 
 // The parameters of Caracal by part; an attention layer after every `ratio` Fourier layers, none if it is null.
@@ -66,11 +65,11 @@ export function render({ model, el }) {
   const same = (a, b) => FIELDS.every((field) => a[field] === b[field]);
   let now = pick(first);
 
-  const host = begin(el, CSS, "bud", "Move a slider, or take one of the presets at the end.");
+  const host = begin(el, CSS, "Move a slider, or take one of the presets at the end.");
   const parts = make(make(el, "div", { class: "bud-room" }), "div", { class: "bud-parts" });
-  const [total, list, set, all] = ["total", "list", "set", "all"].map((name) => make(parts, "div", { class: `bud-${name}` }));
-  const facts = make(total, "p", { class: "bud-sum", "aria-live": "polite" });
-  const [number, beside] = [make(facts, "b"), make(facts, "span")];
+  const [total, list, set, sizes] = ["total", "list", "set", "all"].map((name) => make(parts, "div", { class: `bud-${name}` }));
+  const line = make(total, "p", { class: "bud-sum", "aria-live": "polite" });
+  const [number, beside] = [make(line, "b"), make(line, "span")];
   const bar = segments(total);
   const rows = PARTS.map(([, name, colour, share]) => {
     make(list, "i", { style: paint(colour, share) });
@@ -97,10 +96,10 @@ export function render({ model, el }) {
     } };
   }
 
-  make(all, "p", { class: "bud-head" }, "the presets");
+  make(sizes, "p", { class: "bud-head" }, "the presets");
   const buttons = presets.map((preset) => {
     const counts = parameters(preset), { name } = preset, title = preset.paper ? name[0].toUpperCase() + name.slice(1) : name;
-    const node = make(all, "button", { type: "button", class: "bud-preset",
+    const node = make(sizes, "button", { type: "button", class: "bud-preset",
       "aria-label": `${title}, ${millions(sum(counts))}` });
     make(node, "span", { class: "bud-name" }, title);
     divide(segments(node), counts);

@@ -2,20 +2,21 @@
 
 from ..config import PRESETS, CaracalConfig
 from ..evaluation.table2 import paper_rows
+from . import svg
 from .figure import Figure
 from .style import palette
 
 __all__ = ["parameter_budget"]
 
-# Part, name in words, and what it is drawn with in the still.
-_PARTS = (("embedding", "embedding, also the output matrix", palette.ink),
-          ("value", "value projections", palette.content),
-          ("gate", "gate projections", palette.gate),
-          ("mix", "gate mix", "#F5D58F"),
-          ("output", "output projections", palette.result),
-          ("attention", "attention", "#8a8a8a"),
-          ("mlp", "SwiGLU", "#c4c4c4"),
-          ("rest", "norms and 3-tap filters", palette.muted))
+# Part, name in words, its colour in the still, and how much of the colour is laid on.
+_PARTS = (("embedding", "embedding, also the output matrix", palette.ink, 1),
+          ("value", "value projections", palette.content, 1),
+          ("gate", "gate projections", palette.gate, 1),
+          ("mix", "gate mix", palette.gate, 0.45),
+          ("output", "output projections", palette.result, 1),
+          ("attention", "attention", palette.ink, 0.55),
+          ("mlp", "SwiGLU", palette.ink, 0.24),
+          ("rest", "norms and 3-tap filters", palette.ink, 0.75))
 _WIDTH, _BAR, _PITCH = 420, 34, 22  # of the still, in its own units
 
 
@@ -60,7 +61,7 @@ def _parts(config: CaracalConfig) -> dict[str, int]:
 def _alt(preset: str) -> str:
     parts = _parts(PRESETS[preset])
     total = sum(parts.values())
-    words = ", ".join(f"{name} {100 * parts[part] / total:.1f}%" for part, name, _ in _PARTS)
+    words = ", ".join(f"{name} {100 * parts[part] / total:.1f}%" for part, name, *_ in _PARTS)
     return (f"A bar of the {total / 1e6:.1f} million parameters of {preset}, divided by part: {words}. Below it the "
             "same bars for nano, Tiny, Small, Medium and Large, and sliders for width, layers, heads, vocabulary and "
             "the ratio of Fourier to attention layers.")
@@ -70,19 +71,15 @@ def _still(preset: str) -> str:
     parts = _parts(PRESETS[preset])
     total, paper = sum(parts.values()), _paper(preset)
     beside = f", the paper {paper} million" if paper else ""
-    rows = [f'<text x="12" y="20" font-weight="600">{preset}: {total / 1e6:.2f} million{beside}</text>']
+    rows = [svg.text(12, 20, f"{preset}: {total / 1e6:.2f} million{beside}", weight=600)]
     left = 12.0
-    for part, _, colour in _PARTS:
+    for part, _, colour, share in _PARTS:
         across = (_WIDTH - 24) * parts[part] / total
-        rows.append(f'<rect x="{left:.2f}" y="32" width="{across:.2f}" height="{_BAR}" fill="{colour}"/>')
+        rows.append(svg.rect(left, 32, across, _BAR, fill=colour, fill_opacity=share))
         left += across
-    for k, (part, name, colour) in enumerate(_PARTS):
+    for k, (part, name, colour, share) in enumerate(_PARTS):
         y = 32 + _BAR + 26 + k * _PITCH
-        rows.append(f'<rect x="12" y="{y - 11}" width="12" height="12" fill="{colour}"/>'
-                    f'<text x="32" y="{y}">{name}</text>'
-                    f'<text x="{_WIDTH - 74}" y="{y}" text-anchor="end">{parts[part] / 1e6:.2f}M</text>'
-                    f'<text x="{_WIDTH - 12}" y="{y}" text-anchor="end">{100 * parts[part] / total:.1f}%</text>')
-    height = 32 + _BAR + 26 + len(_PARTS) * _PITCH
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" '
-            f'height="{height}" font-family="system-ui, sans-serif" font-size="13" fill="{palette.ink}">'
-            f'<rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(rows)}</svg>')
+        rows += [svg.rect(12, y - 11, 12, 12, fill=colour, fill_opacity=share), svg.text(32, y, name),
+                 svg.text(_WIDTH - 74, y, f"{parts[part] / 1e6:.2f}M", "end"),
+                 svg.text(_WIDTH - 12, y, f"{100 * parts[part] / total:.1f}%", "end")]
+    return svg.frame(_WIDTH, 32 + _BAR + 26 + len(_PARTS) * _PITCH, *rows)

@@ -7,23 +7,11 @@ const PACE = 70;                       // milliseconds in which a bar covers two
 const NAME = { v: "content v", g: "gate g", r: "output r", d: "change of r since before the poke" };
 const COLOUR = { v: "content", g: "gate", r: "result", d: "result" };
 const CSS = `
-  .caracal-live .poke-help { margin: 0 0 0.6rem; color: var(--muted); }
-  .caracal-live .poke-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
-  .caracal-live .poke-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; }
-  .caracal-live .poke-grip:focus-visible + .poke-ring { visibility: visible; }
   .caracal-live .poke-points { display: block; margin-top: 0.7rem; }
   .caracal-live .poke-marks { position: relative; height: 1.6rem; color: var(--muted); }
-  .caracal-live .poke-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
-  .caracal-live .poke-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.4rem 0 0.6rem; }
-  .caracal-live .poke-key span::before {
-    content: ""; display: inline-block; width: 12px; height: var(--h, 12px); margin-right: 6px; border-radius: 2px;
-    background: var(--c); box-shadow: 0 0 0 1px var(--rule); vertical-align: calc((12px - var(--h, 12px)) / 2 - 1px); }
-  .caracal-live .poke-facts { margin: 0.6rem 0; }
-  .caracal-live .poke-facts div { display: flex; flex-wrap: wrap; justify-content: space-between; column-gap: 1rem; }
-  .caracal-live .poke-facts b { font-weight: 600; font-variant-numeric: tabular-nums; }`;
+  .caracal-live .poke-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }`;
 
 const copy = (streams) => ({ v: [...streams.v], g: [...streams.g] });
-const niceLimit = (x) => [1, 2, 3, 4, 5, 6, 8, 10, 15, 20, 30, 50].find((limit) => limit >= x) ?? Math.ceil(x);
 
 // The first L outputs on n points: the causal part (a + b < n), the total, how many receive a wrapped term.
 export function circular(v, g, n) {
@@ -56,7 +44,7 @@ class Panel {
     this.bars = make(svg, "g");
   }
   rows(parent, name, attributes) {
-    return Array.from({ length: this.length }, () => make(parent, name, attributes));
+    return all(this.length, () => make(parent, name, attributes));
   }
   rects(colour) { return this.rows(this.bars, "rect", { style: `fill: var(--${colour})` }); }
   x(t) { return LEFT + this.pitch * (t + 0.5); }
@@ -89,7 +77,7 @@ export function render({ model, el }) {
   let now, before, n, stream, token;      // the streams as they stand, and as they were when a token was picked up
   let reach;
 
-  const host = begin(el, CSS, "poke",
+  const host = begin(el, CSS,
     "Drag a blue or an orange bar. By keyboard: Tab to the bars, ← → choose a token, ↑ ↓ change it.");
   const inputs = make(el, "svg", { height: 266 });
   const { caption, slider } = slide(el, { class: "poke-points" }, length, 2 * length + 1);
@@ -97,14 +85,10 @@ export function render({ model, el }) {
   const share = (points) => (points - length) / (length + 1);
   make(marks, "span", { style: `left: ${along(0)}` }, "L");
   make(marks, "span", { style: `left: ${along(share(2 * length - 1))}` }, "2L − 1");
-  legend(el, "poke-key", [["--c: var(--result)", "causal sum"], ["--c: var(--wrapped)", "wrapped around"],
-    ["--c: var(--ink); --h: 3px", "what comes out"], ["--c: var(--shade)", "before the poked token"]]);
+  legend(el, [["--c: var(--result)", "causal sum"], ["--c: var(--wrapped)", "wrapped around"],
+    ["--c: var(--ink); --h: 3px", "what comes out"], ["--c: var(--shade); --e: 1px solid var(--rule)", "before the poked token"]]);
   const outputs = make(el, "svg", { height: 316 });
-  const facts = make(el, "div", { class: "poke-facts", "aria-live": "polite" });
-  const [points, count, past] = [0, 1, 2].map(() => {
-    const row = make(facts, "div");
-    return { name: make(row, "span"), value: make(row, "b") };
-  });
+  const [points, count, past] = facts(el, 3);
   const again = make(el, "button", { type: "button" }, "Start again");
 
   const panels = {
@@ -122,9 +106,7 @@ export function render({ model, el }) {
   const grips = { v: start.v.map((_, t) => grip("v", t)), g: start.g.map((_, t) => grip("g", t)) };
 
   function grip(s, t) {
-    const node = make(inputs, "rect", { class: "poke-grip", role: "slider", "aria-orientation": "vertical",
-      "aria-label": `${NAME[s]}, token ${t}`, "aria-valuemin": -limit, "aria-valuemax": limit, tabindex: -1 });
-    node.ring = make(inputs, "rect", { class: "poke-ring", rx: 3 });
+    const node = gripping(inputs, `${NAME[s]}, token ${t}`, -limit, limit);
     node.addEventListener("focus", () => pick(s, t));
     raisable(node, t, { row: () => grips[s], value: () => now[s][t], change: poke,
       pixels: panels[s].height / 2 / limit });

@@ -5,8 +5,7 @@
 const CIRCLE = 1.4;                    // half the width of a panel with a circle of radius 1
 const TURN = 15;                       // degrees of z^n for one press of an arrow key, and grid of a drag
 const CSS = `
-  .caracal-live { --even: #56B4E9; --odd: #CC79A7; }   /* neither content nor gate: palette.others */
-  .caracal-live .roots-help { margin: 0 0 0.5rem; color: var(--muted); }
+  .caracal-live { --even: var(--other-0); --odd: var(--other-1); }   /* neither content nor gate */
   .caracal-live .roots-panels { display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 0.6rem 0.8rem; margin-bottom: 0.4rem; }
   .caracal-live .roots-panels > div { min-width: 0; }
   .caracal-live .roots-title { font-weight: 600; }
@@ -17,20 +16,14 @@ const CSS = `
   .caracal-live .roots-panels .turn { cursor: grab; touch-action: none; }
   .caracal-live svg .roots-name { font-size: 15px; font-weight: 600; text-anchor: middle; pointer-events: none; }
   .caracal-live .roots-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: 0 1.2rem; }
-  .caracal-live .roots-sliders input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
-  .caracal-live .roots-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.2rem 0 0.5rem; }
-  .caracal-live .roots-key span::before { content: ""; display: inline-block; width: 12px; height: 12px;
-    margin-right: 6px; border-radius: 50%; background: var(--c); vertical-align: -1px; }
-  .caracal-live .roots-facts { margin: 0.5rem 0; }
-  .caracal-live .roots-facts div { display: flex; flex-wrap: wrap; justify-content: space-between; column-gap: 1rem; }
-  .caracal-live .roots-facts b { font-weight: 600; font-variant-numeric: tabular-nums; }`;
+  .caracal-live .roots-sliders input[type="range"] { margin: 5px 0 6px; }`;   /* room for the ring of the focus */
 
 const times = ([a, b], [c, d]) => [a * c - b * d, a * d + b * c];
 const plus = ([a, b], [c, d]) => [a + c, b + d];
 const turn = (angle) => [Math.cos(angle), Math.sin(angle)];
 const complex = ([a, b]) => `${said(a)} ${b < -0.004 ? "−" : "+"} ${said(Math.abs(b))} i`;
 
-export const points = (n, degrees) => Array.from({ length: n }, (_, k) =>
+export const points = (n, degrees) => all(n, (k) =>
   turn((degrees * Math.PI) / 180 / n - (2 * Math.PI * k) / n));
 export const horner = (coefficients, z) => coefficients.reduceRight((sum, c) => plus(times(sum, z), [c, 0]), [0, 0]);
 
@@ -44,12 +37,12 @@ function arrow([x1, y1], [x2, y2], head) {
 export function render({ model, el }) {
   const coefficients = model.get("coefficients"), largest = model.get("largest");
   const split = [0, 1].map((rest) => coefficients.filter((_, k) => k % 2 === rest));
-  const round = Array.from({ length: 181 }, (_, a) => turn((a * Math.PI) / 90));
+  const round = all(181, (a) => turn((a * Math.PI) / 90));
   const curve = round.map((z) => horner(coefficients, z));                    // of P, once around the circle
   const most = Math.max(0.1, ...[...curve, ...round.map((z) => horner(split[0], z))].map((x) => Math.hypot(...x)));
   let n, degrees, k;                   // points, angle of z^n in degrees, the chosen point
 
-  const host = begin(el, CSS, "roots",
+  const host = begin(el, CSS,
     "Click a point to choose it, drag it to turn them all. By keyboard: Tab to a slider.");
   const panels = make(el, "div", { class: "roots-panels" });
   const [circle, squares, plane] = [0, 1, 2].map((which) => {
@@ -63,16 +56,12 @@ export function render({ model, el }) {
     return { title, svg, at, half, lines: make(svg, "g"), dots: make(svg, "g") };
   });
   make(circle.svg, "rect", { x: -100, y: -100, width: 200, height: 200, class: "turn", style: "fill: transparent" });
-  legend(el, "roots-key", [["--c: var(--result)", "chosen point z, and −z"], ["--c: var(--even)", "even(z²)"],
-    ["--c: var(--odd)", "± z odd(z²)"]]);
+  legend(el, [["--c: var(--result); --r: 50%", "chosen point z, and −z"], ["--c: var(--even); --h: 3px", "even(z²)"],
+    ["--c: var(--odd); --h: 3px", "± z odd(z²)"]]);
   const sliders = make(el, "div", { class: "roots-sliders" });
   const count = slide(sliders, {}, 2, largest), chosen = slide(sliders, {}, 0, 1);
   const angle = slide(sliders, {}, 0, 360 - TURN, TURN);
-  const facts = make(el, "div", { class: "roots-facts", "aria-live": "polite" });
-  const rows = ["power", "squares", "value", "other"].map(() => {
-    const row = make(facts, "div");
-    return { row, name: make(row, "span"), value: make(row, "b") };
-  });
+  const rows = facts(el, 4);
   const again = make(el, "button", { type: "button" }, "Start again");
 
   function update() {

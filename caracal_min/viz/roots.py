@@ -4,6 +4,7 @@ import cmath
 import math
 from collections.abc import Sequence
 
+from . import svg
 from .figure import Figure
 from .style import palette
 
@@ -58,7 +59,7 @@ def _value(coefficients: Sequence[float], z: complex) -> complex:
 def _power(degrees: float) -> str:
     """Name the number of absolute value 1 at an angle."""
     z = cmath.rect(1, math.radians(degrees))
-    written = f"{z.real:.2f} {'−' if z.imag < 0 else '+'} {abs(z.imag):.2f} i".replace("-", "−")
+    written = f"{svg.said(z.real)} {'−' if z.imag < 0 else '+'} {abs(z.imag):.2f} i"
     return {0: "1", 90: "i", 180: "−1", 270: "−i"}.get(round(degrees, 6), written)
 
 
@@ -78,30 +79,26 @@ def _still(n: int, coefficients: list[float], twist: float, point: int) -> str:
     partner = (point + n // 2) % n if n % 2 == 0 else None
     chosen = {point, partner} - {None}
 
-    def at(panel: int, x: complex, scale: float) -> str:
+    def at(panel: int, x: complex, scale: float) -> tuple[float, float]:
         half = _SIZE / 2
-        return (f"{12 + panel * (_SIZE + _GAP) + half + x.real / scale * half:.1f} "
-                f"{34 + half - x.imag / scale * half:.1f}")
+        return (12 + panel * (_SIZE + _GAP) + half + x.real / scale * half, 34 + half - x.imag / scale * half)
 
     def dot(panel: int, x: complex, scale: float, fill: str, radius: float) -> str:
-        cx, cy = at(panel, x, scale).split()
-        return f'<circle cx="{cx}" cy="{cy}" r="{radius}" fill="{fill}" stroke="{palette.ink}" stroke-width="0.8"/>'
+        return svg.circle(*at(panel, x, scale), radius, fill=fill, stroke=palette.ink, stroke_width=0.8)
 
     def line(panel: int, a: complex, b: complex, scale: float, colour: str, width: float) -> str:
-        return (f'<path d="M{at(panel, a, scale)}L{at(panel, b, scale)}" stroke="{colour}" stroke-width="{width}" '
-                'fill="none" stroke-linecap="round"/>')
+        return svg.path("M", *at(panel, a, scale), "L", *at(panel, b, scale), stroke=colour, stroke_width=width,
+                        stroke_linecap="round")
 
     parts = []
     for panel, title in enumerate((f"{n} points z", "their squares z²", "values P(z)")):
         scale = reach if panel == 2 else 1.3
-        parts.append(f'<text x="{12 + panel * (_SIZE + _GAP)}" y="20" font-weight="600">{title}</text>')
+        parts.append(svg.text(12 + panel * (_SIZE + _GAP), 20, title, weight=600))
         edge = scale / 1.02
         for a in (1, 1j):
             parts.append(line(panel, -edge * a, edge * a, scale, palette.rule, 1))
         if panel < 2:
-            cx, cy = at(panel, 0, scale).split()
-            parts.append(f'<circle cx="{cx}" cy="{cy}" r="{_SIZE / 2 / scale:.1f}" fill="none" '
-                         f'stroke="{palette.muted}"/>')
+            parts.append(svg.circle(*at(panel, 0, scale), _SIZE / 2 / scale, fill="none", stroke=palette.muted))
     if partner is not None:
         parts.append(line(0, z[point], z[partner], 1.3, palette.result, 2.5))
     for k in range(n):
@@ -116,8 +113,5 @@ def _still(n: int, coefficients: list[float], twist: float, point: int) -> str:
         parts.append(dot(2, values[k], reach, palette.result, 5))
     facts = [f"z to the power {n} is {_power(math.degrees(n * twist))} at every point",
              f"{len({(round((x * x).real, 6), round((x * x).imag, 6)) for x in z})} different squares"]
-    words = "".join(f'<text x="12" y="{34 + _SIZE + 26 + 19 * k}">{fact}</text>' for k, fact in enumerate(facts))
-    width, height = 24 + 3 * _SIZE + 2 * _GAP, 34 + _SIZE + 26 + 19 * len(facts)
-    size = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="15" '
-            f'fill="{palette.ink}"><rect width="{width}" height="{height}" fill="white"/>{"".join(parts)}{words}</svg>')
+    bottom = 34 + _SIZE + 26
+    return svg.frame(24 + 3 * _SIZE + 2 * _GAP, bottom + 19 * len(facts), *parts, svg.lines(12, bottom, facts), size=15)

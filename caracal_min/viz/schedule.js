@@ -4,7 +4,6 @@
 
 const LABEL = 30, CEILING = 34;              // room for the row numbers, and for the column numbers
 const CSS = `
-  .caracal-live .sch-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .sch-room { container-type: inline-size; }
   .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 10em; }
   .caracal-live .sch-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 1.8rem; align-items: start;
@@ -27,10 +26,7 @@ const CSS = `
   .caracal-live .sch-facts .sch-block { font-weight: 700; }
   .caracal-live .sch-facts .sch-block span { white-space: nowrap; text-decoration: underline; text-decoration-thickness: 3px;
     text-underline-offset: 3px; }
-  .caracal-live .sch-key { display: flex; flex-direction: column; gap: 0.15rem; color: var(--muted); }
-  .caracal-live .sch-key span::before { content: ""; display: inline-block; box-sizing: border-box; width: 12px; height: 12px;
-    margin-right: 0.5em; vertical-align: -1px; background: var(--c, transparent); border: var(--b, none);
-    opacity: var(--o, 1); }
+  .caracal-live .sch-key { flex-direction: column; margin: 0; color: var(--muted); }
   .caracal-live .sch-head { font-weight: 600; margin: 0.2rem 0 0.1rem; }
   .caracal-live .sch-time { cursor: pointer; touch-action: pan-y; }`;
 
@@ -51,12 +47,12 @@ export function cost(n, length) {
 }
 
 export function render({ model, el }) {
-  const length = model.get("length"), all = (f) => Array.from({ length }, (_, k) => f(k));
-  const pairs = all((j) => all((i) => i).slice(0, length - j).map((i) => ({ j, i, n: when(j, i) }))).flat();
-  const costs = all((k) => cost(k + 1, length)), most = Math.max(...costs, 1);
+  const length = model.get("length");
+  const pairs = all(length, (j) => all(length, (i) => i).slice(0, length - j).map((i) => ({ j, i, n: when(j, i) }))).flat();
+  const costs = all(length, (k) => cost(k + 1, length)), most = Math.max(...costs, 1);
   let n;
 
-  const host = begin(el, CSS, "sch",
+  const host = begin(el, CSS,
     "Let tokens arrive, with the buttons or the slider. A click on a pair goes to the moment at which it is counted.");
   const parts = make(make(el, "div", { class: "sch-room" }), "div", { class: "sch-parts" });
   const [steps, square, words, strips] = ["steps", "pairs", "words", "strips"]
@@ -77,43 +73,37 @@ export function render({ model, el }) {
   const outline = make(picture, "path", { class: "sch-still", style: "fill: none; stroke: var(--result); stroke-width: 2.5" });
   const across = make(picture, "text", { y: 12 }, "gate, index i →");
   const down = make(picture, "text", { x: 0, y: 12 }, "content, index j ↓");
-  const columns = all((i) => make(picture, "text", { y: CEILING - 6, "text-anchor": "middle", class: "muted" }, `${i}`));
-  const rows = all((j) => make(picture, "text", { x: LABEL - 8, "text-anchor": "end", class: "muted" }, `${j}`));
+  const columns = all(length, (i) => make(picture, "text", { y: CEILING - 6, "text-anchor": "middle", class: "muted" }, `${i}`));
+  const rows = all(length, (j) => make(picture, "text", { x: LABEL - 8, "text-anchor": "end", class: "muted" }, `${j}`));
 
-  const facts = make(words, "div", { class: "sch-facts", "aria-live": "polite" });
+  const told = make(words, "div", { class: "sch-facts", "aria-live": "polite" });
   const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
-    .map((k) => make(facts, "p", k === 2 ? { class: "sch-block" } : {}));
-  legend(words, "sch-key", [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
-    ["--c: var(--gate); --b: 3px solid var(--content)", "the single product where l = 0"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
-    ["--b: 1.5px solid var(--muted)", "known, and still waiting"], ["--b: 2.5px solid var(--result)", "the result read now"]]);
+    .map((k) => make(told, "p", k === 2 ? { class: "sch-block" } : {}));
+  legend(words, [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
+    ["--c: var(--gate); --e: 3px solid var(--content)", "the single product where l = 0"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
+    ["--e: 1.5px solid var(--muted)", "known, and still waiting"], ["--e: 2.5px solid var(--result)", "the result read now"]],
+    "sch-key");
 
   const titles = ["share of each result that is already there", "multiplications of each step's block"];
   const [done, work] = titles.map((title) => {
     make(strips, "p", { class: "sch-head" }, title);
     return make(strips, "svg", { height: 66, class: "sch-time" });
   });
-  const column = (svg, style) => all(() => make(svg, "rect", { style, class: "sch-still" }));
+  const column = (svg, style) => all(length, () => make(svg, "rect", { style, class: "sch-still" }));
   const ground = column(done, "fill: var(--shade)"), old = column(done, "fill: var(--result); fill-opacity: 0.5");
   const fresh = column(done, "fill: var(--result)"), spent = column(work, "fill: var(--muted)");
   const now = [done, work].map((svg) => make(svg, "path", { class: "sch-still", style: "fill: var(--ink)" }));
-  const marks = [done, work].map((svg, k) => all((t) => make(svg, "text",
+  const marks = [done, work].map((svg, k) => all(length, (t) => make(svg, "text",
     { y: 65, "text-anchor": "middle", class: "muted sch-still" }, `${t + k}`)));
-  for (const svg of [done, work]) {
-    const at = (event) => {
-      const box = svg.getBoundingClientRect();
-      go(1 + Math.floor(((event.clientX - box.left) / box.width) * length));
-    };
-    svg.addEventListener("pointerdown", (event) => { svg.setPointerCapture(event.pointerId); at(event); });
-    svg.addEventListener("pointermove", (event) => { if (event.buttons) at(event); });
-  }
+  for (const svg of [done, work]) sweep(svg, (across) => go(1 + Math.floor(across * length)));
 
   function go(to) { n = clamp(to, 1, length); update(); }
 
   function update() {
     const m = lowest(n), l = n - m, last = Math.min(n + m, length) - 1, t = n - 1;
     const lit = pairs.filter((pair) => pair.n === n);
-    const share = all((r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n <= n).length);
-    const before = all((r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n < n).length);
+    const share = all(length, (r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n <= n).length);
+    const before = all(length, (r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n < n).length);
     caption.textContent = `tokens that have arrived: n = ${n}`;
     slider.value = n;
     [back.disabled, next.disabled] = [n === 1, n === length];
@@ -164,12 +154,12 @@ export function render({ model, el }) {
     for (let j = t; j >= 0; j--) path += `H${x(t - j + 1)}V${y(j)}`;
     move(outline, { d: path + "z" });
     const every = cell > 13 ? 2 : 4;
-    all((k) => {
+    all(length, (k) => {
       move(columns[k], { x: x(k + 0.5), visibility: k % every ? "hidden" : "visible" });
       move(rows[k], { y: y(k + 0.5) + 4, visibility: k % every ? "hidden" : "visible" });
     });
     const wide = done.clientWidth || 330, pitch = wide / length, tall = 44, foot = 50;
-    all((k) => {
+    all(length, (k) => {
       const box = { x: pitch * (k + 0.12), width: pitch * 0.76 };
       const put = (node, start, end) => move(node, { ...box, y: foot - tall * end, height: Math.max(0, tall * (end - start)) });
       const [earlier, filled] = [before[k] / (k + 1), share[k] / (k + 1)];

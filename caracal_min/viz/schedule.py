@@ -1,12 +1,16 @@
 """The figure of chapter 10: which pairs the schedule of relaxed multiplication adds when a token arrives."""
 
+from collections.abc import Mapping
+
 from ..relaxed import schedule as pairs_by_time
+from . import svg
 from .figure import Figure
 from .style import palette
 
 __all__ = ["schedule"]
 
 _WIDTH, _LABEL, _TOP = 420, 30, 40  # of the still, in its own units
+_EARLIER = {"fill": palette.muted, "fill_opacity": 0.55}  # what was counted earlier
 
 
 def schedule(length: int = 32, n: int = 12) -> Figure:
@@ -53,42 +57,35 @@ def _still(length: int, n: int) -> str:
     cell = (_WIDTH - _LABEL - 12) / length
     after = pairs_by_time(length)
     x, y = (lambda i: _LABEL + cell * i), (lambda j: _TOP + cell * j)
-    parts = [f'<text x="12" y="18" font-weight="600">content j ↓, gate i →; {n} tokens have arrived</text>']
+    parts = [svg.text(12, 18, f"content j ↓, gate i →; {n} tokens have arrived", weight=600)]
     for (j, i), when in sorted(after.items()):
-        both = j == i or (n & -n == n and min(j, i) > 0)
+        both = when == n and (j == i or (n & -n == n and min(j, i) > 0))
         if when == n:
-            fill, extra = palette.content if both or j > i else palette.gate, ""
+            look = {"fill": palette.content if both or j > i else palette.gate}
         elif when < n:
-            fill, extra = "#b0b0b0", ""
+            look = _EARLIER
         elif max(j, i) < n:
-            fill, extra = "white", f' stroke="{palette.muted}"'
+            look = {"fill": palette.paper, "stroke": palette.muted}
         else:
-            fill, extra = "#f1f1f1", ""
-        parts.append(_square(x(i), y(j), cell, 0.08 if not extra else 0.15, fill, extra))
-        if when == n and both:
-            parts.append(_square(x(i), y(j), cell, 0.27, palette.gate))
-    stairs = "".join(f"V{y(j + 1):.1f}H{x(max(0, n - 2 - j)):.1f}" for j in range(n))
-    stairs += f"V{y(n - 1):.1f}" + "".join(f"H{x(n - j):.1f}V{y(j):.1f}" for j in reversed(range(n)))
-    parts.append(f'<path d="M{x(n - 1):.1f} {y(0):.1f}{stairs}z" fill="none" stroke="{palette.result}" '
-                 'stroke-width="2.5"/>')
+            look = {"fill": palette.shade}
+        parts.append(_square(x(i), y(j), cell, 0.15 if "stroke" in look else 0.08, look))
+        if both:
+            parts.append(_square(x(i), y(j), cell, 0.27, {"fill": palette.gate}))
+    down = [step for j in range(n) for step in ("V", y(j + 1), "H", x(max(0, n - 2 - j)))]
+    up = [step for j in reversed(range(n)) for step in ("H", x(n - j), "V", y(j))]
+    parts.append(svg.path("M", x(n - 1), y(0), *down, "V", y(n - 1), *up, "z", stroke=palette.result, stroke_width=2.5))
     for k in range(0, length, 4):
-        parts.append(f'<text x="{x(k + 0.5):.1f}" y="{_TOP - 5}" font-size="11" text-anchor="middle" '
-                     f'fill="{palette.muted}">{k}</text>')
-        parts.append(f'<text x="{_LABEL - 5}" y="{y(k + 0.5) + 4:.1f}" font-size="11" text-anchor="end" '
-                     f'fill="{palette.muted}">{k}</text>')
+        parts += [svg.text(x(k + 0.5), _TOP - 5, k, "middle", font_size=11, fill=palette.muted),
+                  svg.text(_LABEL - 5, y(k + 0.5) + 4, k, "end", font_size=11, fill=palette.muted)]
     bottom = y(length) + 22
     block, _, results = _block(n, length).partition(" for ")
-    words = [f"added now: {block}", f"{results and f'for {results}; '}result {n - 1} is read: {n} of {n} pairs are in",
-             f'<tspan fill="{palette.content}">■</tspan> new content  <tspan fill="{palette.gate}">■</tspan> new gate  '
-             f'<tspan fill="#b0b0b0">■</tspan> earlier  <tspan fill="{palette.result}">□</tspan> read now']
-    parts += [f'<text x="12" y="{bottom + 20 * k:.0f}">{line}</text>' for k, line in enumerate(words)]
-    height = round(bottom + 20 * len(words) - 6)
-    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
-            f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
+    words = [f"added now: {block}", f"{results and f'for {results}; '}result {n - 1} is read: {n} of {n} pairs are in"]
+    return svg.frame(_WIDTH, bottom + 54, *parts, svg.lines(12, bottom, words, 20),
+                     svg.key(12, bottom + 40, svg.entry("new content", fill=palette.content),
+                             svg.entry("new gate", fill=palette.gate), svg.entry("earlier", **_EARLIER),
+                             svg.entry("read now", "□", fill=palette.result)))
 
 
-def _square(x: float, y: float, cell: float, inset: float, fill: str, extra: str = "") -> str:
+def _square(x: float, y: float, cell: float, inset: float, look: Mapping[str, object]) -> str:
     side = cell * (1 - 2 * inset)
-    return (f'<rect x="{x + cell * inset:.1f}" y="{y + cell * inset:.1f}" width="{side:.1f}" height="{side:.1f}" '
-            f'fill="{fill}"{extra}/>')
+    return svg.rect(x + cell * inset, y + cell * inset, side, side, **look)

@@ -8,25 +8,18 @@ const WIDEST = 10;                     // window
 const FAINTEST = 0.25;                 // shade of a cell that one path leads from
 const KIND = { F: "Fourier", W: "window" };
 const CSS = `
-  .caracal-live .sight-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .sight-ready { display: flex; flex-wrap: wrap; gap: 0.4rem; margin-bottom: 0.7rem; }
   .caracal-live .sight-ready button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
   .caracal-live .sight-stack { position: relative; }
   .caracal-live .sight-stack svg { touch-action: pan-y; cursor: pointer; }
   .caracal-live .sight-layer { position: absolute; left: 0; width: 64px; min-height: 32px; padding: 0; transform: translateY(-50%); font-size: 13px; }
   .caracal-live .sight-layer[data-kind="F"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
-  .caracal-live .sight-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.5rem 0 0.6rem; }
-  .caracal-live .sight-key span::before { content: ""; display: inline-block; width: 11px; height: 11px; margin-right: 6px;
-    box-sizing: border-box; border-radius: 2px; background: var(--c); border: var(--e, none); vertical-align: -1px; }
   .caracal-live .sight-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 0.2rem 1.4rem; }
-  .caracal-live .sight-sliders input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
-  .caracal-live .sight-facts { margin: 0.5rem 0 0; }
-  .caracal-live .sight-facts div { display: flex; flex-wrap: wrap; justify-content: space-between; column-gap: 1rem; }
-  .caracal-live .sight-facts b { font-weight: 600; font-variant-numeric: tabular-nums; }`;
+  .caracal-live .sight-sliders input[type="range"] { margin: 5px 0 6px; }`;   /* room for the ring of the focus */
 
 // Paths to output t from each cell of each level: level 0 are the tokens, the last level the outputs.
 export function pathsTo(pattern, window, length, t) {
-  const levels = [Array.from({ length }, (_, j) => (j === t ? 1 : 0))];
+  const levels = [all(length, (j) => (j === t ? 1 : 0))];
   for (const kind of [...pattern].reverse()) {
     const above = levels[0], reached = new Array(length).fill(0);
     above.forEach((paths, i) => {
@@ -45,7 +38,7 @@ export function render({ model, el }) {
   const height = TOP + STEP_UP * layers + TALL + 24;
   let pattern = first, window = model.get("window"), output = model.get("output"), levels;
 
-  const host = begin(el, CSS, "sight",
+  const host = begin(el, CSS,
     "Press a layer to change its kind. Slide the window and the output, or drag in the drawing.");
   const presets = make(el, "div", { class: "sight-ready", role: "group", "aria-label": "stacks to start from" });
   const starts = Object.entries(ready).map(([name, stack]) => {
@@ -56,7 +49,7 @@ export function render({ model, el }) {
   const room = make(el, "div", { class: "sight-stack" });
   const svg = make(room, "svg", { height, "aria-hidden": "true" });
   const top = (level) => TOP + STEP_UP * (layers - level);
-  const buttons = Array.from({ length: layers }, (_, k) => layers - 1 - k).map((k) => {   // the highest comes first
+  const buttons = all(layers, (k) => layers - 1 - k).map((k) => {   // the highest comes first
     const button = make(room, "button", { type: "button", class: "sight-layer",
       style: `top: ${top(k + 1) + (STEP_UP + TALL) / 2}px` });
     button.addEventListener("click", () => {
@@ -70,25 +63,20 @@ export function render({ model, el }) {
   const text = (attributes, words) => make(svg, "text", attributes, words);
   text({ x: 0, y: top(layers) + 8, style: "font-weight: 600" }, "output");
   text({ x: 0, y: top(0) + 14, style: "font-weight: 600" }, "tokens");
-  const cones = Array.from({ length: layers }, () => make(svg, "path",
+  const cones = all(layers, () => make(svg, "path",
     { style: "fill: var(--ink); fill-opacity: 0.1" }));
-  const cells = Array.from({ length: layers + 1 }, () => Array.from({ length }, () => make(svg, "rect",
-    { rx: 2, height: TALL })));
+  const cells = all(layers + 1, () => all(length, () => make(svg, "rect", { rx: 2, height: TALL })));
   const counts = cells.map((_, level) => text({ y: top(level) + 11, "text-anchor": "end" }));
   const heading = text({ y: 13, "text-anchor": "end", class: "muted" }, "cells seen");
-  const numbers = Array.from({ length }, (_, t) => (t % 5 ? null
+  const numbers = all(length, (t) => (t % 5 ? null
     : text({ y: top(0) + TALL + 17, "text-anchor": "middle", class: "muted" }, t)));
-  legend(el, "sight-key", [["--c: var(--content)", "tokens it sees"], ["--c: var(--ink)", "on the way"],
-    ["--c: var(--result)", "the output"], ["--c: none; --e: 1.5px solid var(--muted)", "not seen"],
-    ["--c: none; --e: 1px dashed var(--muted)", "later"]]);
+  legend(el, [["--c: var(--content)", "tokens it sees"], ["--c: var(--ink)", "on the way"],
+    ["--c: var(--result)", "the output"], ["--e: 1.5px solid var(--muted)", "not seen"],
+    ["--e: 1px dashed var(--muted)", "later"]]);
   const sliders = make(el, "div", { class: "sight-sliders" });
   const { caption: windowName, slider: windows } = slide(sliders, {}, 1, WIDEST);
   const { caption: outputName, slider: outputs } = slide(sliders, {}, 0, length - 1);
-  const facts = make(el, "div", { class: "sight-facts", "aria-live": "polite" });
-  const [seen, oldest, fewest, most] = [0, 1, 2, 3].map(() => {
-    const row = make(facts, "div");
-    return { name: make(row, "span"), value: make(row, "b") };
-  });
+  const [seen, oldest, fewest, most] = facts(el, 4);
 
   function tell() {
     const lit = levels[0].filter(Boolean).length, far = levels[0].findIndex(Boolean);

@@ -2,6 +2,7 @@
 
 import math
 
+from . import svg
 from .figure import Figure
 from .style import palette
 
@@ -61,32 +62,27 @@ def _still(pattern: str, window: int, output: int, levels: list[list[int]]) -> s
     def top(level: int) -> float:
         return 20 + _STEP * (layers - level)
 
-    parts = [f'<text x="12" y="{top(layers) + 11}" font-weight="600">output</text>',
-             f'<text x="12" y="{top(0) + 11}" font-weight="600">tokens</text>']
+    parts = [svg.text(12, top(layers) + 11, "output", weight=600), svg.text(12, top(0) + 11, "tokens", weight=600)]
     for level, row in enumerate(levels):
         first, most = _first(row), math.log1p(max(row))
         colour = palette.result if level == layers else palette.ink if level else palette.content
         for j, n in enumerate(row):
-            shade = 0.25 + 0.75 * math.log1p(n) / most
-            paint = (f'fill="{colour}" fill-opacity="{shade:.3f}"' if n
-                     else f'fill="none" stroke="{palette.rule if j > output else palette.muted}"')
-            parts.append(f'<rect x="{_LEFT + pitch * j + 1:.1f}" y="{top(level)}" width="{pitch - 2:.1f}" '
-                         f'height="{_CELL}" rx="2" {paint}/>')
-        parts.append(f'<text x="{_WIDTH - 8}" y="{top(level) + 11}" text-anchor="end">{sum(n > 0 for n in row)}</text>')
+            look = ({"fill": colour, "fill_opacity": 0.25 + 0.75 * math.log1p(n) / most} if n
+                    else {"fill": "none", "stroke": palette.rule if j > output else palette.muted})
+            parts.append(svg.rect(_LEFT + pitch * j + 1, top(level), pitch - 2, _CELL, rx=2, **look))
+        parts.append(svg.text(_WIDTH - 8, top(level) + 11, sum(n > 0 for n in row), "end"))
         if level < layers:
             above, right = _first(levels[level + 1]), _LEFT + pitch * (output + 1) - 1
-            parts.append(f'<path d="M{_LEFT + pitch * above + 1:.1f} {top(level + 1) + _CELL + 1}H{right:.1f}'
-                         f'V{top(level) - 1}H{_LEFT + pitch * first + 1:.1f}Z" fill="{palette.ink}" '
-                         f'fill-opacity="0.1"/><text x="12" y="{top(level) - 9}">{_NAMES[pattern[level]]}</text>')
+            parts += [svg.path("M", _LEFT + pitch * above + 1, top(level + 1) + _CELL + 1, "H", right,
+                               "V", top(level) - 1, "H", _LEFT + pitch * first + 1, "Z", fill=palette.ink,
+                               fill_opacity=0.1),
+                      svg.text(12, top(level) - 9, _NAMES[pattern[level]])]
     seen, bottom = sum(n > 0 for n in levels[0]), top(0) + _CELL
-    parts += [f'<text x="{_LEFT + pitch * (t + 0.5):.1f}" y="{bottom + 16}" font-size="12" text-anchor="middle" '
-              f'fill="{palette.muted}">{t}</text>' for t in range(0, length, 5)]
-    parts.append(f'<text x="12" y="{bottom + 40}">With a window of {window}, output {output} sees {seen} of '
-                 f'{length} tokens.</text>')
-    height = bottom + 52
-    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
-            f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
+    parts += [svg.text(_LEFT + pitch * (t + 0.5), bottom + 16, t, "middle", font_size=12, fill=palette.muted)
+              for t in range(0, length, 5)]
+    sentence = f"With a window of {window}, output {output} sees {seen} of {length} tokens."
+    parts.append(svg.text(12, bottom + 40, sentence))
+    return svg.frame(_WIDTH, bottom + 52, *parts)
 
 
 def _first(row: list[int]) -> int:

@@ -1,29 +1,42 @@
-"""The book's colours and its matplotlib style.
+"""The book's colours, each written here and nowhere else, and its matplotlib style.
 
-The colours are Okabe and Ito's, chosen to be told apart by colour-blind readers.  Each of the four that carry
-a meaning keeps it in every figure of the book, moving or still.
+The hues are Okabe and Ito's, chosen to be told apart by colour-blind readers: darker than theirs on a light ground,
+lighter on a dark one, so that each stands out at 3 to 1 or more.  Each of the four that carry a meaning keeps it in
+every figure of the book, moving or still.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-__all__ = ["palette", "use_style"]
+__all__ = ["dark", "palette", "use_style"]
 
 
 @dataclass(frozen=True)
 class Palette:
-    """Hex colours by meaning; `others` are for series that are none of the first four."""
+    """Hex colours by meaning, for a ground of the colour `paper`."""
 
-    content: str = "#0072B2"  # v, blue
-    gate: str = "#E69F00"  # g, orange
-    result: str = "#009E73"  # r, green
-    wrapped: str = "#D55E00"  # wrapped around, or from the future: the warning colour, vermillion
-    ink: str = "#222222"
-    muted: str = "#6b6b6b"
-    rule: str = "#d9d9d9"
-    others: tuple[str, ...] = ("#56B4E9", "#CC79A7")
+    content: str  # v, blue
+    gate: str  # g, orange
+    result: str  # r, green
+    wrapped: str  # wrapped around, or from the future: the warning colour, vermillion
+    others: tuple[str, str]  # for series that are none of the first four: sky blue, purple
+    ink: str
+    muted: str
+    rule: str
+    shade: str
+    paper: str
+
+    def css(self) -> str:
+        """Return the colours as CSS custom properties, `--content: #0064A0; ...`; `others` are `--other-0` on."""
+        colours = asdict(self)
+        others = {f"other-{k}": colour for k, colour in enumerate(colours.pop("others"))}
+        return " ".join(f"--{name}: {colour};" for name, colour in (colours | others).items())
 
 
-palette = Palette()
+# Plots and stills stand on white in every theme, so they take the light colours.
+palette = Palette(content="#0064A0", gate="#D08200", result="#00875F", wrapped="#C03C00", others=("#2E97D3", "#C973A3"),
+                  ink="#222222", muted="#5F5F5F", rule="#D9D9D9", shade="#F1F1F1", paper="#FFFFFF")
+dark = Palette(content="#3D9FE8", gate="#F9B833", result="#3CCB9B", wrapped="#E0703A", others=("#A8DDFF", "#D07FB0"),
+               ink="#E8E8E8", muted="#A8A8A8", rule="#3C4148", shade="#22272E", paper="#171B21")
 
 # Inches: 500 pixels on a page, and still legible when a phone scales it to 330.
 _WIDTH, _HEIGHT = 5.2, 2.9
@@ -45,8 +58,8 @@ def use_style() -> None:
     matplotlib.rcParams.update({
         "figure.figsize": (_WIDTH, _HEIGHT),
         "figure.constrained_layout.use": True,
-        "figure.facecolor": "white",
-        "savefig.facecolor": "white",
+        "figure.facecolor": palette.paper,
+        "savefig.facecolor": palette.paper,
         "font.family": "sans-serif",
         "font.size": 11,
         "axes.titlesize": 11,

@@ -4,7 +4,6 @@
 
 const SIDE = 22, RIGHT = 62, TOP = 64;       // margins of the matrix: row numbers, bars of r, bars of v
 const CSS = `
-  .caracal-live .toe-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .toe-room { container-type: inline-size; }
   .caracal-live .toe-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.7rem 1.8rem; align-items: start;
     grid-template-areas: "kernel" "matrix" "words"; }
@@ -16,10 +15,7 @@ const CSS = `
   .caracal-live .toe-words { grid-area: words; }
   .caracal-live .toe-head { font-weight: 600; margin: 0 0 0.3rem; }
   .caracal-live .toe-lit { fill: var(--gate); fill-opacity: 0.24; }
-  .caracal-live .toe-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
   .caracal-live .toe-entry { cursor: pointer; outline: none; fill: transparent; }
-  .caracal-live .toe-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; pointer-events: none; }
-  .caracal-live .toe-grip:focus-visible + .toe-ring { visibility: visible; }
   .caracal-live .toe-entry:focus-visible { stroke: var(--focus); stroke-width: 2.5; }
   .caracal-live .toe-still { pointer-events: none; }
   .caracal-live .toe-row { display: block; }
@@ -39,10 +35,9 @@ export function mixed(v, g) {
 export function render({ model, el }) {
   const v = model.get("v").map(tidy), first = model.get("g").map(tidy), length = v.length;
   const limit = Math.max(2, Math.ceil(peak([...v, ...first])));
-  const all = (f) => v.map((_, k) => f(k));
   let g, row, column, hover = null;      // the entry that is picked, and the one under the mouse
 
-  const host = begin(el, CSS, "toe",
+  const host = begin(el, CSS,
     "Drag an orange bar, or pick a square. By keyboard: Tab to the bars or the squares, then the arrow keys.");
   const parts = make(make(el, "div", { class: "toe-room" }), "div", { class: "toe-parts" });
   const [kernelBox, matrixBox, words] = ["kernel", "matrix", "words"].map((name) => make(parts, "div", { class: `toe-${name}` }));
@@ -55,36 +50,34 @@ export function render({ model, el }) {
   const y = (value) => zero - (value / limit) * reach;
   const lit = make(kernel, "rect", { class: "toe-lit", y: 2, height: floor + 24, rx: 3 });
   const axis = make(kernel, "line", { x1: 0, y1: zero, y2: zero, style: "stroke: var(--muted)" });
-  const bars = all(() => make(kernel, "rect", { class: "toe-bar" }));
-  const lags = all((k) => make(kernel, "text", { y: floor + 18, "text-anchor": "middle" }, `${k}`));
+  const bars = all(length, () => make(kernel, "rect", { class: "toe-bar" }));
+  const lags = all(length, (k) => make(kernel, "text", { y: floor + 18, "text-anchor": "middle" }, `${k}`));
   const handle = make(kernel, "circle", { r: 6, class: "toe-still",
     style: "fill: var(--paper); stroke: var(--ink); stroke-width: 2" });
-  const grips = all(grip);
+  const grips = all(length, grip);
 
   const stripe = make(matrix, "path", { class: "toe-lit" });
   const edge = make(matrix, "path", { style: "fill: none; stroke: var(--rule)" });
   const band = make(matrix, "rect", { style: "fill: none; stroke: var(--result); stroke-width: 2.5", rx: 2 });
-  const squares = all((t) => all((j) => (j <= t ? make(matrix, "rect", { class: "toe-square" }) : null)));
-  const vBars = all(() => make(matrix, "rect", { style: "fill: var(--content)" }));
-  const rBars = all(() => make(matrix, "rect", { style: "fill: var(--result)" }));
+  const squares = all(length, (t) => all(length, (j) => (j <= t ? make(matrix, "rect", { class: "toe-square" }) : null)));
+  const vBars = all(length, () => make(matrix, "rect", { style: "fill: var(--content)" }));
+  const rBars = all(length, () => make(matrix, "rect", { style: "fill: var(--result)" }));
   const [vAxis, rAxis] = [0, 1].map(() => make(matrix, "line", { style: "stroke: var(--muted)" }));
   const [vName, rName] = ["v", "r"].map((name) => make(matrix, "text", { style: "font-weight: 600" }, name));
-  const rows = all((t) => make(matrix, "text", { x: SIDE - 7, "text-anchor": "end" }, `${t}`));
-  const columns = all((j) => make(matrix, "text", { "text-anchor": "middle" }, `${j}`));
+  const rows = all(length, (t) => make(matrix, "text", { x: SIDE - 7, "text-anchor": "end" }, `${t}`));
+  const columns = all(length, (j) => make(matrix, "text", { "text-anchor": "middle" }, `${j}`));
   const picked = make(matrix, "rect", { class: "toe-still", style: "fill: none; stroke: var(--ink); stroke-width: 2.5", rx: 2 });
-  const entries = all((t) => all((j) => (j <= t ? entry(t, j) : null)));
+  const entries = all(length, (t) => all(length, (j) => (j <= t ? entry(t, j) : null)));
 
   const { caption, slider } = slide(words, { class: "toe-row" }, 0, length - 1);
-  const facts = make(words, "div", { class: "toe-facts", "aria-live": "polite" });
-  const what = make(facts, "p"), sum = make(facts, "p", { class: "toe-sum" });
+  const told = make(words, "div", { class: "toe-facts", "aria-live": "polite" });
+  const what = make(told, "p"), sum = make(told, "p", { class: "toe-sum" });
   const buttons = make(words, "div", { class: "toe-buttons" });
   const only = make(buttons, "button", { type: "button" });
   const again = make(buttons, "button", { type: "button" }, "Start again");
 
   function grip(k) {
-    const node = make(kernel, "rect", { class: "toe-grip", role: "slider", "aria-orientation": "vertical", tabindex: -1,
-      "aria-label": `kernel g, lag ${k}`, "aria-valuemin": -limit, "aria-valuemax": limit, y: 2, height: floor + 24 });
-    node.ring = make(kernel, "rect", { class: "toe-ring", rx: 3, y: 2, height: floor + 24 });
+    const node = gripping(kernel, `kernel g, lag ${k}`, -limit, limit);
     node.addEventListener("focus", () => pickLag(k));
     raisable(node, k, { row: () => grips, value: () => g[k], change: (value) => set(k, value), pixels: reach / limit });
     node.addEventListener("pointerdown", () => pickLag(k));      // in focus already, it may not be the one picked
@@ -92,12 +85,11 @@ export function render({ model, el }) {
   }
   function entry(t, j) {
     const node = make(matrix, "rect", { class: "toe-entry", role: "button", tabindex: -1 });
-    node.addEventListener("focus", () => pick(t, j));
-    node.addEventListener("click", () => { node.focus({ preventScroll: true }); pick(t, j); });
-    node.addEventListener("pointerenter", (event) => {
-      if (event.pointerType === "mouse" && !event.buttons) { hover = [t, j]; update(); }
+    pickable(node, () => pick(t, j), (looks) => {
+      if (!looks && !hover) return;
+      hover = looks ? [t, j] : null;
+      update();
     });
-    node.addEventListener("pointerleave", () => { if (hover) { hover = null; update(); } });
     const go = (...to) => () => {
       const [nextRow, nextColumn] = to.map((x) => clamp(x, 0, length - 1));
       entries[nextRow][Math.min(nextRow, nextColumn)].focus();
@@ -144,13 +136,13 @@ export function render({ model, el }) {
       move(bars[i], { x: pitch * (i + 0.2), width: pitch * 0.6, y: Math.min(y(value), zero), height: Math.abs(y(value) - zero),
         style: sign(value) });
       move(lags[i], { x: pitch * (i + 0.5), style: i === k ? "font-weight: 700" : "fill: var(--muted)" });
-      for (const node of [grips[i], grips[i].ring]) move(node, { x: pitch * i, width: pitch });
+      for (const node of [grips[i], grips[i].ring]) move(node, { x: pitch * i, width: pitch, y: 2, height: floor + 24 });
     });
     const total = matrix.clientWidth || 360, cell = Math.min(42, (total - SIDE - RIGHT) / length);
     const x = (b) => SIDE + b * cell, top = (a) => TOP + a * cell, right = x(length);
     matrix.setAttribute("height", top(length) + 4);
-    move(edge, { d: `M${x(0)} ${top(0)}V${top(length)}H${right}` + all((a) => `L${x(length - a)} ${top(length - a - 1)}H${x(length - a - 1)}`).join("") });
-    move(stripe, { d: all((b) => (b + k < length ? `M${x(b)} ${top(b + k)}h${cell}v${cell}h${-cell}z` : "")).join("") });
+    move(edge, { d: `M${x(0)} ${top(0)}V${top(length)}H${right}` + all(length, (a) => `L${x(length - a)} ${top(length - a - 1)}H${x(length - a - 1)}`).join("") });
+    move(stripe, { d: all(length, (b) => (b + k < length ? `M${x(b)} ${top(b + k)}h${cell}v${cell}h${-cell}z` : "")).join("") });
     move(band, { x: x(0), y: top(t), width: (t + 1) * cell, height: cell });
     move(picked, { x: x(j) + 1, y: top(t) + 1, width: cell - 2, height: cell - 2 });
     squares.forEach((line, a) => line.forEach((node, b) => {
@@ -165,7 +157,7 @@ export function render({ model, el }) {
     move(rAxis, { x1: centre, x2: centre, y1: top(0), y2: top(length) });
     move(vName, { x: 4, y: middle + 4 });
     move(rName, { x: centre - 3, y: top(0) - 9 });
-    all((b) => {
+    all(length, (b) => {
       const up = (v[b] / most) * rise, out = (r[b] / far) * half;
       move(vBars[b], { x: x(b + 0.2), width: cell * 0.6, y: Math.min(middle, middle - up), height: Math.abs(up),
         "fill-opacity": b <= t ? 1 : 0.3 });
@@ -181,7 +173,7 @@ export function render({ model, el }) {
   }
 
   slider.addEventListener("input", () => { const t = Number(slider.value); pick(t, Math.min(column, t)); });
-  only.addEventListener("click", () => { const k = row - column; g = all((i) => (i === k ? 1 : 0)); update(); });
+  only.addEventListener("click", () => { const k = row - column; g = all(length, (i) => (i === k ? 1 : 0)); update(); });
   again.addEventListener("click", restart);
   restart();
   return follow(el, update);

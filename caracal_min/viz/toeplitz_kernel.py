@@ -4,7 +4,9 @@ import torch
 from torch import Tensor
 
 from ..convolution import causal_conv_direct, toeplitz
+from . import svg
 from .figure import Figure
+from .sequences import require_two, rounded
 from .style import palette
 
 __all__ = ["toeplitz_kernel"]
@@ -26,14 +28,12 @@ def toeplitz_kernel(v: Tensor, g: Tensor, *, row: int | None = None, column: int
     Raises:
         ValueError: shapes differ, L out of range, or an entry that is not in the lower triangle.
     """
-    if v.ndim != 1 or v.shape != g.shape or not 3 <= len(v) <= 12:
-        raise ValueError(f"v has shape {tuple(v.shape)} and g has shape {tuple(g.shape)}; "
-                         "give two sequences of one length between 3 and 12")
+    require_two(v, g, 3, 12)
     row = len(v) - 1 if row is None else row
     if not 0 <= column <= row < len(v):
         raise ValueError(f"entry ({row}, {column}) of a {len(v)} by {len(v)} matrix; "
                          "give 0 <= column <= row < length")
-    content, kernel = (torch.round(x.detach().cpu().double(), decimals=3) for x in (v, g))
+    content, kernel = rounded(v), rounded(g)
     model = {"v": content.tolist(), "g": kernel.tolist(), "row": row, "column": column}
     return Figure("toeplitz_kernel", model, _still(content, kernel, row, column), _alt(len(v), row, column))
 
@@ -52,47 +52,39 @@ def _still(v: Tensor, g: Tensor, row: int, column: int) -> str:
     cell = (_WIDTH - _SIDE - _RIGHT) / length
     matrix, r = toeplitz(g), causal_conv_direct(v, g)
     x, y = (lambda b: _SIDE + b * cell), (lambda a: _TOP + a * cell)
-    parts = [_text(12, 20, "kernel g, by lag", weight=600),
-             _rect(_SIDE + cell * lag, 28, cell, _KERNEL - 10, "#faeccc"),
-             f'<path d="M{_SIDE} 84H{_WIDTH - _RIGHT}" stroke="{palette.muted}"/>']
+    lit = {"fill": palette.gate, "fill_opacity": 0.24}
+
+    def digit(x: float, y: float, k: int, chosen: bool, anchor: str = "middle") -> str:
+        return svg.text(x, y, k, anchor, 700 if chosen else 400)
+
+    parts = [svg.text(12, 20, "kernel g, by lag", weight=600),
+             svg.rect(_SIDE + cell * lag, 28, cell, _KERNEL - 10, **lit),
+             svg.path("M", _SIDE, 84, "H", _WIDTH - _RIGHT, stroke=palette.muted)]
     for k, value in enumerate(g.tolist()):
-        parts.append(_bar(x(k + 0.2), 84 - 44 * value / limit, 84, cell * 0.6, palette.gate, value < 0))
-        parts.append(_text(x(k + 0.5), 142, k, anchor="middle", weight=700 if k == lag else 400))
-    parts.append(_text(12, 168, "v"))
-    parts += [_rect(x(j), y(j + lag), cell, cell, "#faeccc") for j in range(length - lag)]
+        parts += [_weight(x(k + 0.2), cell * 0.6, 84 - 44 * value / limit, 84, value),
+                  digit(x(k + 0.5), 142, k, k == lag)]
+    parts += [svg.rect(x(j), y(j + lag), cell, cell, **lit) for j in range(length - lag)]
     far, centre = max(2.0, float(r.abs().max())), _WIDTH - _RIGHT / 2
-    parts.append(_text(centre - 4, _TOP - 8, "r"))
+    parts += [svg.text(12, 168, "v", weight=600), svg.text(centre - 4, _TOP - 8, "r", weight=600)]
     for t in range(length):
         height = 16 * float(v[t]) / max(1.0, float(v.abs().max()))
         out = 30 * float(r[t]) / far
-        parts.append(_bar(x(t + 0.2), 164 - height, 164, cell * 0.6, palette.content))
-        parts.append(_rect(min(centre, centre + out), y(t + 0.2), abs(out), cell * 0.6, palette.result))
-        parts.append(_text(x(t + 0.5), _TOP - 8, t, anchor="middle", weight=700 if t == column else 400))
-        parts.append(_text(_SIDE - 8, y(t + 0.5) + 4, t, anchor="end", weight=700 if t == row else 400))
-        for j in range(t + 1):
-            side = 0.8 * cell * (abs(float(matrix[t, j])) / limit) ** 0.5
-            parts.append(_bar(x(j) + (cell - side) / 2, y(t) + (cell - side) / 2, y(t) + (cell + side) / 2, side,
-                              palette.gate, float(matrix[t, j]) < 0))
-    parts.append(_rect(x(0), y(row), cell * (row + 1), cell, "none", palette.result))
-    parts.append(_rect(x(column) + 1, y(row) + 1, cell - 2, cell - 2, "none", palette.ink))
+        parts += [svg.bar(x(t + 0.2), cell * 0.6, 164 - height, 164, fill=palette.content),
+                  svg.rect(min(centre, centre + out), y(t + 0.2), abs(out), cell * 0.6, fill=palette.result),
+                  digit(x(t + 0.5), _TOP - 8, t, t == column), digit(_SIDE - 8, y(t + 0.5) + 4, t, t == row, "end")]
+        for j, weight in enumerate(matrix[t, :t + 1].tolist()):
+            side = 0.8 * cell * (abs(weight) / limit) ** 0.5
+            edge, top = x(j) + (cell - side) / 2, y(t) + (cell - side) / 2
+            parts.append(_weight(edge, side, top, top + side, weight))
+    parts += [svg.rect(x(0), y(row), cell * (row + 1), cell, fill="none", stroke=palette.result, stroke_width=2),
+              svg.rect(x(column) + 1, y(row) + 1, cell - 2, cell - 2, fill="none", stroke=palette.ink, stroke_width=2)]
     bottom = y(length) + 24
-    parts.append(_text(12, bottom, f"A[{row}, {column}] = g[{lag}] = {float(g[lag]):.2f}; "
-                                   f"sum of row {row}: {float(r[row]):.2f}"))
-    frame = f'width="{_WIDTH}" height="{bottom + 14:.0f}"'
-    size = f'viewBox="0 0 {_WIDTH} {bottom + 14:.0f}" {frame}'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
-            f'fill="{palette.ink}"><rect {frame} fill="white"/>{"".join(parts)}</svg>')
+    parts.append(svg.text(12, bottom, f"A[{row}, {column}] = g[{lag}] = {svg.said(float(g[lag]))}; "
+                                      f"sum of row {row}: {svg.said(float(r[row]))}", weight=600))
+    return svg.frame(_WIDTH, bottom + 14, *parts)
 
 
-def _text(x: float, y: float, text: object, anchor: str = "start", weight: int = 600) -> str:
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-weight="{weight}">{text}</text>'
-
-
-def _rect(x: float, y: float, width: float, height: float, fill: str, stroke: str = "none") -> str:
-    return (f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" fill="{fill}" '
-            f'stroke="{stroke}" stroke-width="2"/>')
-
-
-def _bar(x: float, start: float, end: float, width: float, fill: str, hollow: bool = False) -> str:
-    """Draw a bar between two heights; a hollow one is outlined and stands for a negative weight."""
-    return _rect(x, min(start, end), width, abs(end - start), *(("white", fill) if hollow else (fill,)))
+def _weight(x: float, width: float, start: float, end: float, weight: float) -> str:
+    """Draw a bar of the kernel between two heights; that of a negative weight is hollow."""
+    look = {"fill": palette.gate} if weight >= 0 else {"fill": palette.paper, "stroke": palette.gate, "stroke_width": 2}
+    return svg.bar(x, width, start, end, **look)

@@ -5,8 +5,7 @@
 
 const LEFT = 38, RIGHT = 12, TOP = 30, BOTTOM = 38;   // margins of the plot, in pixels
 const CSS = `
-  .caracal-live { --mark: #CC79A7; }
-  .caracal-live .run-help { margin: 0 0 0.6rem; color: var(--muted); }
+  .caracal-live { --mark: var(--other-1); }
   .caracal-live .run-plot { cursor: pointer; }
   .caracal-live .run-plot path { fill: none; stroke-linecap: round; stroke-linejoin: round; }
   .caracal-live .run-plot .run-name { stroke: var(--paper); stroke-width: 4px; paint-order: stroke; }
@@ -46,12 +45,10 @@ export function render({ model, el }) {
   const y = (loss) => TOP + ((high - Math.min(loss, high)) / (high - low)) * height;
   const name = (step) => (step ? `step ${step.toLocaleString("en")}` : "before training");
 
-  const host = begin(el, CSS, "run", samples.length > 1
+  const host = begin(el, CSS, samples.length > 1
     ? "Move the slider: below it stands what the model wrote at that point of its training."
     : "Below the curves stands what the model wrote at one point of its training.");
-  // Sample texts may hold anything: no script of the page shall read TeX into them or translate them.
-  el.classList.add("tex2jax_ignore", "mathjax_ignore");
-  el.translate = false;
+  quote(el);
   const plot = make(el, "svg", { class: "run-plot", height: floor + BOTTOM, "aria-hidden": "true" });
   make(plot, "text", { x: 0, y: 14 }, `loss, ${get("unit")}`);
   const yTicks = get("y_ticks").map(([value, text]) => ({

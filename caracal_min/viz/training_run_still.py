@@ -1,8 +1,8 @@
 """The still first frame of `training_run`: the curves, and the first and the last text, as SVG."""
 
-from html import escape
 from typing import Any
 
+from . import svg
 from .style import palette
 
 __all__ = ["still"]
@@ -10,6 +10,7 @@ __all__ = ["still"]
 _WIDTH, _LEFT, _RIGHT, _TOP = 420, 38, 22, 30  # in the still's own units
 _LINE, _MARGIN, _LINES = 18, 12, 3  # of the texts below the plot
 _LETTERS = (_WIDTH - 2 * _MARGIN - 12) // 7  # of 7 units each in a line of a text
+_FAINT = {"stroke": palette.muted, "stroke_opacity": 0.6}  # the training loss
 
 
 def still(model: dict[str, Any]) -> str:
@@ -17,31 +18,25 @@ def still(model: dict[str, Any]) -> str:
     bottom = _TOP + model["plot_height"]
     shown = model["samples"][:1] + model["samples"][1:][-1:]
     height = bottom + 56
-    words = [_stroke(f"M12 {height - 4}h22", palette.ink, 2), _stroke(f"M23 {height - 4}h0", palette.ink, 6),
-             _text(40, height, "validation loss"),
-             _stroke(f"M170 {height - 8}v8", palette.others[1], 3), _text(180, height, "steps with a text"),
-             _stroke(f"M12 {height + 14}h22", palette.muted, 1, 'stroke-opacity="0.6"'),
-             _text(40, height + 18, model["training_name"])]
+    words = [_stroke("M", 12, height - 4, "h22", stroke=palette.ink, stroke_width=2),
+             _stroke("M", 23, height - 4, "h0", stroke=palette.ink, stroke_width=6),
+             svg.text(40, height, "validation loss"),
+             _stroke("M", 170, height - 8, "v8", stroke=palette.others[1], stroke_width=3),
+             svg.text(180, height, "steps with a text"),
+             _stroke("M", 12, height + 14, "h22", **_FAINT), svg.text(40, height + 18, model["training_name"])]
     height += 22
     if model["prompt"]:
         height += _LINE + 4
-        words.append(_text(_MARGIN, height, _cut(f"prompt: {model['prompt']}", 1)[0], 'font-weight="600"'))
+        words.append(_spaced(_MARGIN, height, _cut(f"prompt: {model['prompt']}", 1)[0], weight=600))
     for sample in shown:
-        height += 6
-        for line in _lines(sample["said"], _LETTERS + 2):
-            height += _LINE
-            words.append(_text(_MARGIN, height, line))
-        lines = _cut(sample["text"] or "(nothing)", _LINES)
-        words.append(f'<rect x="{_MARGIN}" y="{height + 7}" width="{_WIDTH - 2 * _MARGIN}" '
-                     f'height="{len(lines) * _LINE + 8}" fill="#f1f1f1"/>')
-        for k, line in enumerate(lines):
-            words.append(_text(_MARGIN + 6, height + 24 + k * _LINE, line,
-                               'font-family="monospace" font-size="11.5"'))
+        said, lines = _lines(sample["said"], _LETTERS + 2), _cut(sample["text"] or "(nothing)", _LINES)
+        words.append(svg.lines(_MARGIN, height + 6 + _LINE, said, _LINE))
+        height += 6 + len(said) * _LINE
+        words.append(svg.rect(_MARGIN, height + 7, _WIDTH - 2 * _MARGIN, len(lines) * _LINE + 8, fill=palette.shade))
+        words += [_spaced(_MARGIN + 6, height + 24 + k * _LINE, line, font_family="monospace", font_size=11.5)
+                  for k, line in enumerate(lines)]
         height += len(lines) * _LINE + 16
-    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" '
-            f'font-size="12.5" fill="{palette.ink}"><rect width="{_WIDTH}" height="{height}" fill="white"/>'
-            f'{"".join(_plot(model))}{"".join(words)}</svg>')
+    return svg.frame(_WIDTH, height, *_plot(model), *words, size=12.5)
 
 
 def _plot(model: dict[str, Any]) -> list[str]:
@@ -49,45 +44,43 @@ def _plot(model: dict[str, Any]) -> list[str]:
     high, low = model["y_ticks"][-1][0], model["y_ticks"][0][0]
     bottom, right = _TOP + model["plot_height"], _WIDTH - _RIGHT
 
-    def x(step: float) -> str:
-        return f"{_LEFT + step / model['last'] * (right - _LEFT):.1f}"
+    def x(step: float) -> float:
+        return _LEFT + step / model["last"] * (right - _LEFT)
 
-    def y(loss: float) -> str:
-        return f"{_TOP + (high - min(loss, high)) / (high - low) * model['plot_height']:.1f}"
+    def y(loss: float) -> float:
+        return _TOP + (high - min(loss, high)) / (high - low) * model["plot_height"]
 
-    def curve(points: list[list[float]]) -> str:
-        return "M" + "L".join(f"{x(step)} {y(loss)}" for step, loss in points)
+    def curve(points: list[list[float]], **look: object) -> str:
+        steps = [step for time, loss in points for step in ("L", x(time), y(loss))]
+        return _stroke("M", *steps[1:], **look)
 
-    parts = [_text(_MARGIN, 16, f"loss, {model['unit']}")]
+    parts = [svg.text(_MARGIN, 16, f"loss, {model['unit']}")]
     for value, name in model["y_ticks"]:
-        parts += [_stroke(f"M{_LEFT} {y(value)}H{right}", palette.rule, 1),
-                  _text(_LEFT - 6, float(y(value)) + 4, name, f'text-anchor="end" fill="{palette.muted}"')]
-    for value, name in model["x_ticks"]:
-        parts.append(_text(x(value), bottom + 16, name, f'text-anchor="middle" fill="{palette.muted}"'))
-    parts.append(_text((_LEFT + right) / 2, bottom + 32, "training step", 'text-anchor="middle"'))
-    parts.append(_stroke(curve(model["training"]), palette.muted, 1, 'stroke-opacity="0.6"'))
-    parts += [_stroke(f"M{_LEFT} {y(rule['loss'])}H{right}", palette.muted, 1.5, 'stroke-dasharray="6 4"')
-              for rule in model["baselines"]]
-    parts += [_stroke(f"M{x(sample['step'])} {bottom}v-9", palette.others[1], 3) for sample in model["samples"]]
-    parts.append(_stroke(curve(model["validation"]), palette.ink, 2))
-    parts.append(_stroke("".join(f"M{x(step)} {y(loss)}h0" for step, loss in model["validation"]),
-                         palette.ink, min(6, max(2, 0.6 * (right - _LEFT) / len(model["validation"])))))
-    parts += [_text(right - 6, _TOP + rule["label"], rule["name"],
-                    'text-anchor="end" stroke="white" stroke-width="4" paint-order="stroke"')
-              for rule in model["baselines"]]
+        parts += [_stroke("M", _LEFT, y(value), "H", right, stroke=palette.rule),
+                  svg.text(_LEFT - 6, y(value) + 4, name, "end", fill=palette.muted)]
+    parts += [svg.text(x(value), bottom + 16, name, "middle", fill=palette.muted) for value, name in model["x_ticks"]]
+    parts += [svg.text((_LEFT + right) / 2, bottom + 32, "training step", "middle"), curve(model["training"], **_FAINT)]
+    parts += [_stroke("M", _LEFT, y(rule["loss"]), "H", right, stroke=palette.muted, stroke_width=1.5,
+                      stroke_dasharray="6 4") for rule in model["baselines"]]
+    parts += [_stroke("M", x(sample["step"]), bottom, "v-9", stroke=palette.others[1], stroke_width=3)
+              for sample in model["samples"]]
+    parts.append(curve(model["validation"], stroke=palette.ink, stroke_width=2))
+    dots = [step for time, loss in model["validation"] for step in ("M", x(time), y(loss), "h0")]
+    parts.append(_stroke(*dots, stroke=palette.ink,
+                         stroke_width=min(6, max(2, 0.6 * (right - _LEFT) / len(model["validation"])))))
+    parts += [svg.text(right - 6, _TOP + rule["label"], rule["name"], "end", stroke=palette.paper, stroke_width=4,
+                       paint_order="stroke") for rule in model["baselines"]]
     step, loss = model["samples"][0]["at"]
-    parts.append(f'<circle cx="{x(step)}" cy="{y(loss)}" r="7" fill="{palette.others[1]}" '
-                 f'stroke="{palette.ink}" stroke-width="2"/>')
-    return parts
+    return [*parts, svg.circle(x(step), y(loss), 7, fill=palette.others[1], stroke=palette.ink, stroke_width=2)]
 
 
-def _stroke(path: str, colour: str, width: float, more: str = "") -> str:
-    return (f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="{width}" stroke-linecap="round" '
-            f'stroke-linejoin="round" {more}/>')
+def _stroke(*steps: str | float, **look: object) -> str:
+    return svg.path(*steps, stroke_linecap="round", stroke_linejoin="round", **look)
 
 
-def _text(x: float | str, y: float, words: str, more: str = "") -> str:
-    return f'<text x="{x}" y="{y}" xml:space="preserve" {more}>{escape(words)}</text>'
+def _spaced(x: float, y: float, words: str, **look: object) -> str:
+    """Write words with every space that they have."""
+    return svg.text(x, y, words, **{"xml:space": "preserve"}, **look)
 
 
 def _cut(text: str, count: int) -> list[str]:

@@ -8,7 +8,6 @@ const LIMIT = 2;                       // largest value
 const MOVED = 1e-9;                    // smaller changes are rounding
 const MIXERS = { average: "average", attention: "attention", dft: "DFT, real part" };
 const CSS = `
-  .caracal-live .sum-help { margin: 0 0 0.6rem; color: var(--muted); }
   .caracal-live .sum-controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.1rem; align-items: center; }
   .caracal-live .sum-mixers { display: flex; margin: 0; padding: 0; border: 1px solid; border-radius: 5px; }
   .caracal-live .sum-mixers legend { position: absolute; width: 1px; height: 1px; clip-path: inset(50%); }
@@ -20,20 +19,10 @@ const CSS = `
   .caracal-live .sum-mask { display: flex; align-items: center; gap: 0.45rem; min-height: 36px; cursor: pointer; }
   .caracal-live .sum-mask input { width: 20px; height: 20px; margin: 0; accent-color: var(--ink); }
   .caracal-live .sum-row { display: block; margin: 0.6rem 0 0.5rem; }
-  .caracal-live .sum-grip { cursor: ns-resize; touch-action: none; outline: none; fill: transparent; }
-  .caracal-live .sum-ring { fill: none; stroke: var(--focus); stroke-width: 2.5; visibility: hidden; }
-  .caracal-live .sum-grip:focus-visible + .sum-ring { visibility: visible; }
   .caracal-live .sum-pick { fill: transparent; cursor: pointer; touch-action: pan-x; }
-  .caracal-live .sum-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1rem; margin: 0.2rem 0 0.5rem; }
-  .caracal-live .sum-key span::before, .caracal-live .alarm::before { content: ""; display: inline-block; width: 11px;
-    height: var(--h, 11px); margin-right: 6px; border-radius: 2px; background: var(--c, var(--wrapped));
-    box-shadow: var(--edge, none); vertical-align: calc((12px - var(--h, 12px)) / 2 - 1px); }
-  .caracal-live .sum-facts { margin: 0.5rem 0 0.7rem; }
-  .caracal-live .sum-facts div { display: flex; justify-content: space-between; column-gap: 1rem; }
-  .caracal-live .sum-facts b { font-weight: 600; font-variant-numeric: tabular-nums; white-space: nowrap; }`;
+  .caracal-live .sum-alarm { --c: var(--wrapped); }`;
 
 const short = (x) => (Math.abs(x) < 0.005 ? "0" : said(x));
-const niceLimit = (x) => [1, 2, 3, 4, 6, 8, 12].find((limit) => limit >= x) ?? Math.ceil(x);
 const far = (a, b) => Math.abs(a - b) > MOVED;
 const count = (flags) => flags.filter(Boolean).length;
 
@@ -72,7 +61,7 @@ class Panel {
     this.labels = this.row(svg, "text", { y: this.top + height + 17, "text-anchor": "middle" });
     this.bars = make(svg, "g");
   }
-  row(svg, name, attributes) { return Array.from({ length: this.length }, () => make(svg, name, attributes)); }
+  row(svg, name, attributes) { return all(this.length, () => make(svg, name, attributes)); }
   rects(style) { return this.row(this.bars, "rect", { style }); }
   lines(colour, width) { return this.row(this.bars, "line", { style: line(colour, width) }); }
   x(t) { return LEFT + this.pitch * (t + 0.5); }
@@ -100,7 +89,7 @@ export function render({ model, el }) {
   const words = model.get("words"), start = model.get("x").map(tidy), length = start.length;
   let mixer, masked, row, token, now, before;      // x as it stands, and as it was when a token was picked up
 
-  const host = begin(el, CSS, "sum",
+  const host = begin(el, CSS,
     "Pick a mixer and an output, drag a blue bar. By keyboard: Tab to the bars, ←\u00a0→ choose, ↑\u00a0↓ change it.");
   const controls = make(el, "div", { class: "sum-controls" });
   const mixers = make(controls, "fieldset", { class: "sum-mixers" });
@@ -135,17 +124,14 @@ export function render({ model, el }) {
   };
   const chooser = make(panels, "rect", { class: "sum-pick" });
   const grips = start.map((_, j) => grip(j));
-  legend(el, "sum-key", [["--c: var(--wrapped)", "from the future"],
-    ["--c: none; --edge: inset 0 0 0 1.6px var(--ink)", "hollow: negative"],
+  legend(el, [["--c: var(--wrapped)", "from the future"],
+    ["--e: 1.6px solid var(--ink)", "hollow: negative"],
     ["--c: var(--ink); --h: 3px", "the output"], ["--c: var(--muted); --h: 2px", "before you dragged"]]);
-  const facts = make(el, "div", { class: "sum-facts", "aria-live": "polite" });
-  const entries = [0, 1, 2, 3].map(() => make(facts, "div"));
+  const entries = facts(el, 4);
   make(el, "button", { type: "button" }, "Start again").addEventListener("click", restart);
 
   function grip(j) {
-    const node = make(panels, "rect", { class: "sum-grip", role: "slider", "aria-orientation": "vertical",
-      "aria-label": `content of token ${j}, ${words[j]}`, "aria-valuemin": -LIMIT, "aria-valuemax": LIMIT });
-    node.ring = make(panels, "rect", { class: "sum-ring", rx: 3 });
+    const node = gripping(panels, `content of token ${j}, ${words[j]}`, -LIMIT, LIMIT);
     node.addEventListener("focus", () => pick(j));
     raisable(node, j, { row: () => grips, value: () => now[j], change: poke, pixels: content.height / (2 * LIMIT) });
     return node;
@@ -161,11 +147,6 @@ export function render({ model, el }) {
   function choose(t) {
     row = clamp(Math.floor(t), 0, length - 1);
     update();
-  }
-  function choosing(area, place) {
-    const take = (event) => choose(length * place(event, area.getBoundingClientRect()));
-    area.addEventListener("pointerdown", (event) => { area.setPointerCapture(event.pointerId); take(event); });
-    area.addEventListener("pointermove", (event) => { if (area.hasPointerCapture(event.pointerId)) take(event); });
   }
   function restart() {
     [now, before, mixer] = [[...start], [...start], model.get("mixer")];
@@ -203,9 +184,9 @@ export function render({ model, el }) {
       "aria-valuetext": `${now[j]}, before ${before[j]}` }));
   }
   function say(k, name, value, alarm) {
-    entries[k].replaceChildren();
-    make(entries[k], "span", {}, name);
-    make(entries[k], "b", { class: alarm ? "alarm" : "" }, value);
+    entries[k].name.textContent = name;
+    entries[k].value.textContent = value;
+    entries[k].value.className = alarm ? "caracal-sign sum-alarm" : "";
   }
   function draw(weights, prior, past, total, priorTotal) {
     const width = square.clientWidth || 600, pitch = (width - LEFT - RIGHT) / length, tall = Math.min(pitch, 40);
@@ -247,8 +228,8 @@ export function render({ model, el }) {
 
   slider.addEventListener("input", () => choose(Number(slider.value)));
   box.addEventListener("change", () => { masked = box.checked; update(); });
-  choosing(picker, (event, area) => (event.clientY - area.top) / area.height);
-  choosing(chooser, (event, area) => (event.clientX - area.left) / area.width);
+  sweep(picker, (_, down) => choose(length * down));
+  sweep(chooser, (across) => choose(length * across));
   restart();
   return follow(el, update);
 }

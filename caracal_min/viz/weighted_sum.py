@@ -1,12 +1,12 @@
 """The figure of chapter 1: a mixer as a matrix of weights, one row of it, and what the row makes of the tokens."""
 
-import html
 import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from . import svg
 from .figure import Figure
 from .style import palette
 
@@ -80,33 +80,29 @@ def _still(words: Sequence[str], x: Tensor, weights: Tensor, name: str, row: int
     length = len(x)
     pitch = (_WIDTH - _LEFT - _RIGHT) / length
     past, total = (weights.tril() @ x), weights @ x
-    parts = [f'<text x="12" y="20" font-weight="600">the matrix A of weights: {name}</text>',
-             f'<rect x="6" y="{30 + _CELL * row}" width="{_WIDTH - 12}" height="{_CELL}" rx="3" fill="#f1f1f1" '
-             f'stroke="{palette.ink}"/>']
+    parts = [svg.text(12, 20, f"the matrix A of weights: {name}", weight=600),
+             svg.rect(6, 30 + _CELL * row, _WIDTH - 12, _CELL, rx=3, fill=palette.shade, stroke=palette.ink)]
     for t in range(length):
         middle = 30 + _CELL * (t + 0.5)
-        parts.append(f'<text x="{_LEFT - 8}" y="{middle + 4:.1f}" text-anchor="end">{html.escape(words[t])}</text>')
+        parts.append(svg.text(_LEFT - 8, middle + 4, words[t], "end"))
         parts += [_mark(_LEFT + pitch * (j + 0.5), middle, float(weights[t, j]), _shade(j > t, palette.ink))
                   for j in range(length)]
     top = 30 + _CELL * length
+    zero = torch.zeros(length)
     shade = [_shade(j > row, palette.ink) for j in range(length)]
     share = [_shade(j > row, palette.content) for j in range(length)]
-    numbers = [f"{w:.2f}" for w in weights[row].tolist()]
-    rows = [(f"row {row} of A: the weights", numbers, [(None, torch.zeros(length), weights[row], 0.6, shade)]),
+    numbers = [svg.said(w) for w in weights[row].tolist()]
+    rows = [(f"row {row} of A: the weights", numbers, [(None, zero, weights[row], 0.6, shade)]),
             ("content v (outline), weighted (solid)", words,
-             [(palette.content, torch.zeros(length), x, 0.6, ["none"] * length),
-              (None, torch.zeros(length), weights[row] * x, 0.6, share)]),
-            (f"outputs: r at {row} is {float(total[row]):.2f}", words,
-             [(None, torch.zeros(length), past, 0.6, [palette.result] * length),
+             [(palette.content, zero, x, 0.6, ["none"] * length), (None, zero, weights[row] * x, 0.6, share)]),
+            (f"outputs: r at {row} is {svg.said(float(total[row]))}", words,
+             [(None, zero, past, 0.6, [palette.result] * length),
               (None, past, total, 0.3, [palette.wrapped] * length)])]
     for title, labels, layers in rows:
         parts += _bars(top, title, labels, layers, pitch)
         top += 126
-    height = top + 28
-    parts.append(f'<text x="12" y="{height - 10}"><tspan fill="{palette.wrapped}">■</tspan> from the future</text>')
-    size = f'viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}"'
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="system-ui, sans-serif" font-size="13" '
-            f'fill="{palette.ink}"><rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(parts)}</svg>')
+    parts.append(svg.key(12, top + 18, svg.entry("from the future", fill=palette.wrapped)))
+    return svg.frame(_WIDTH, top + 28, *parts)
 
 
 def _shade(future: bool, otherwise: str) -> str:
@@ -116,8 +112,8 @@ def _shade(future: bool, otherwise: str) -> str:
 def _mark(x: float, y: float, weight: float, colour: str) -> str:
     """Draw a square whose area is the size of the weight, hollow where it is negative."""
     side = (_CELL - 5) * math.sqrt(abs(weight))
-    paint = f'fill="{colour}"' if weight >= 0 else f'fill="none" stroke="{colour}" stroke-width="1.6"'
-    return (f'<rect x="{x - side / 2:.1f}" y="{y - side / 2:.1f}" width="{side:.1f}" height="{side:.1f}" {paint}/>')
+    look = {"fill": colour} if weight >= 0 else {"fill": "none", "stroke": colour, "stroke_width": 1.6}
+    return svg.rect(x - side / 2, y - side / 2, side, side, **look)
 
 
 def _bars(top: float, title: str, labels: Sequence[str], layers: list, pitch: float) -> list[str]:
@@ -129,14 +125,10 @@ def _bars(top: float, title: str, labels: Sequence[str], layers: list, pitch: fl
     def y(value: float) -> float:
         return top + 34 + height * (high - value) / (high - low)
 
-    parts = [f'<text x="12" y="{top + 24}" font-weight="600">{title}</text>',
-             f'<path d="M{_LEFT} {y(0):.1f}H{_WIDTH - _RIGHT}" stroke="{palette.muted}"/>']
+    parts = [svg.text(12, top + 24, title, weight=600),
+             svg.path("M", _LEFT, y(0), "H", _WIDTH - _RIGHT, stroke=palette.muted)]
     for stroke, start, stop, share, fills in layers:
-        for j, (a, b, paint) in enumerate(zip(start.tolist(), stop.tolist(), fills, strict=True)):
-            x, edge = _LEFT + pitch * (j + 0.5 - share / 2), f' stroke="{stroke}"' if stroke else ""
-            parts.append(f'<rect x="{x:.1f}" y="{min(y(a), y(b)):.1f}" width="{pitch * share:.1f}" '
-                         f'height="{abs(y(a) - y(b)):.1f}" fill="{paint}"{edge}/>')
-    for j, label in enumerate(labels):
-        parts.append(f'<text x="{_LEFT + pitch * (j + 0.5):.1f}" y="{top + 34 + height + 16}" text-anchor="middle">'
-                     f'{html.escape(label)}</text>')
-    return parts
+        parts += [svg.bar(_LEFT + pitch * (j + 0.5 - share / 2), pitch * share, y(a), y(b), fill=fill, stroke=stroke)
+                  for j, (a, b, fill) in enumerate(zip(start.tolist(), stop.tolist(), fills, strict=True))]
+    return parts + [svg.text(_LEFT + pitch * (j + 0.5), top + 34 + height + 16, label, "middle")
+                    for j, label in enumerate(labels)]

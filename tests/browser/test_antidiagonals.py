@@ -180,7 +180,7 @@ def test_text_is_readable_in_every_theme(show_themed):
       };
       const live = document.querySelector('.caracal-live'), paper = paint(live, 'backgroundColor');
       const cells = [...document.querySelectorAll('.anti-cell')];
-      return [[paint(document.querySelector('.anti-help'), 'color'), paper],
+      return [[paint(document.querySelector('.caracal-help'), 'color'), paper],
         ...cells.map((cell) => [paint(cell.nextSibling, 'fill'), over(cell, paper)])];
     }""")
     assert min(contrast(text, ground) for text, ground in texts) >= 4.5

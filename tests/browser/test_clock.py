@@ -100,8 +100,9 @@ def test_everything_is_reached_by_tab(page):
         page.keyboard.press("Tab")
         names.append(page.evaluate("(e => e.getAttribute('aria-label') ?? e.type)(document.activeElement)"))
     assert names == ["content v, token 0", "gate g, token 0", "range", "radio", "hour", "button"]
-    for name, shown in (("content v, token 0", ".clock-grip"), ("hour", ".clock-halo")):      # the focus can be seen
-        rings = "e => [...document.querySelectorAll(e)].filter(n => getComputedStyle(n).stroke !== 'none').length"
+    for name, shown in (("content v, token 0", ".caracal-ring"), ("hour", ".clock-halo")):      # the focus can be seen
+        rings = """e => [...document.querySelectorAll(e)].map((n) => getComputedStyle(n))
+            .filter((css) => css.stroke !== 'none' && css.visibility === 'visible').length"""
         assert page.evaluate(rings, shown) == 0
         page.get_by_role("slider", name=name, exact=True).focus()
         assert page.evaluate(rings, shown) == 1
@@ -246,7 +247,7 @@ def test_text_is_readable_in_every_theme(show_themed):
       const chosen = css('.clock-units label:has(:checked)');
       return { shade: css('.clock-face > path').fill,
         chosen: [chosen.color, chosen.backgroundColor], disc: css('.clock-face g > circle').fill,
-        texts: ['.clock-help', '.clock-read dt', '.clock-read dd', '.clock-units label:not(:has(:checked))',
+        texts: ['.caracal-help', '.clock-read dt', '.clock-read dd', '.clock-units label:not(:has(:checked))',
           '.clock-marks span'].map((s) => css(s).color),
         numerals: [...live.querySelectorAll('.clock-face text')].map((node) => getComputedStyle(node).fill) };
     }""")

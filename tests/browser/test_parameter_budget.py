@@ -148,6 +148,6 @@ def test_text_is_readable_in_every_theme(show_themed):
     page, paper = show_themed(viz.parameter_budget("tiny"))
     colours = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s)).color;
-      return [css('.bud-sum b'), css('.bud-list span'), css('.bud-sum span'), css('.bud-help')];
+      return [css('.bud-sum b'), css('.bud-list span'), css('.bud-sum span'), css('.caracal-help')];
     }""")
     assert all(contrast(c, paper) > 7 for c in colours[:2]) and all(contrast(c, paper) > 4.5 for c in colours[2:])

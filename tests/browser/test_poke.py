@@ -165,6 +165,6 @@ def test_text_is_readable_in_every_theme(show_themed):
     page, paper = show_themed(viz.poke(V, G))
     ink, muted = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s));
-      return [css('svg text:not(.muted)').fill, css('.poke-help').color];
+      return [css('svg text:not(.muted)').fill, css('.caracal-help').color];
     }""")
     assert contrast(ink, paper) > 7 and contrast(muted, paper) > 4.5

@@ -166,7 +166,7 @@ def test_text_is_readable_in_every_theme(show_themed):
     colours = page.evaluate("""() => {
       const live = document.querySelector('.caracal-live');
       const style = (name, of) => getComputedStyle(live.querySelector(name))[of];
-      return [style('.roots-help', 'color'), style('.roots-title', 'color'),
-        style('.roots-name', 'fill'), style('.roots-facts', 'color')];
+      return [style('.caracal-help', 'color'), style('.roots-title', 'color'),
+        style('.roots-name', 'fill'), style('.caracal-facts', 'color')];
     }""")
     assert min(contrast(colour, paper) for colour in colours) >= 4.5

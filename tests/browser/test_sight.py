@@ -170,7 +170,7 @@ def test_text_is_readable_in_every_theme(show_themed):
     page, paper = show_themed(viz.sight("WFWWWW", 4, L))
     css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
     ink, muted, help_, window, fourier, face = (page.evaluate(css, list(pair)) for pair in [
-        (".sight-facts", "color"), ("svg .muted", "fill"), (".sight-help", "color"),
+        (".caracal-facts", "color"), ("svg .muted", "fill"), (".caracal-help", "color"),
         (".sight-layer[data-kind=W]", "color"), (".sight-layer[data-kind=F]", "color"),
         (".sight-layer[data-kind=F]", "backgroundColor")])
     assert min(contrast(ink, paper), contrast(window, paper), contrast(fourier, face)) > 7

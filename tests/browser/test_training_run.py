@@ -170,7 +170,7 @@ def test_text_and_curves_stand_out_in_every_theme(show_themed):
     css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
     shade, ink, words, help_, curve, rule = (page.evaluate(css, list(pair)) for pair in [
         (".run-text", "backgroundColor"), (".run-text", "color"),
-        (".run-said", "color"), (".run-help", "color"), ('.run-plot path[style*="--ink"]', "stroke"),
+        (".run-said", "color"), (".caracal-help", "color"), ('.run-plot path[style*="--ink"]', "stroke"),
         ('.run-plot path[style*="dasharray"]', "stroke")])
     assert contrast(ink, shade) > 7 and contrast(words, paper) > 7 and contrast(curve, paper) > 7
     assert contrast(help_, paper) > 4.5 and contrast(rule, paper) > 4.5

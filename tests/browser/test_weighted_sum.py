@@ -100,9 +100,9 @@ def test_facts_in_words(page):
     token(page, 5).focus()
     page.keyboard.press("PageUp")
     assert "weights moved with “mat”\n" in facts(page) and "outputs before “mat” moved\n5 of 5" in facts(page)
-    assert page.locator(".alarm").count() == 3
+    assert page.locator(".sum-alarm").count() == 3
     page.get_by_label("causal mask").check()
-    assert "outputs before “mat” moved\n0 of 5" in facts(page) and page.locator(".alarm").count() == 0
+    assert "outputs before “mat” moved\n0 of 5" in facts(page) and page.locator(".sum-alarm").count() == 0
 
 
 def test_the_row_by_keyboard(page):
@@ -240,7 +240,7 @@ def test_text_is_readable_in_every_theme(show_themed):
     page, paper = show_themed(viz.weighted_sum(WORDS, X))
     css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
     ink, muted, heads, label, pressed, on, mark, future = (page.evaluate(css, list(pair)) for pair in [
-        (".sum-facts", "color"), (".sum-help", "color"), ("svg .muted", "fill"),
+        (".caracal-facts", "color"), (".caracal-help", "color"), ("svg .muted", "fill"),
         (".sum-mixers span", "color"), ("input:checked + span", "backgroundColor"), ("input:checked + span", "color"),
         ("svg rect[rx='1.5'][style*='--ink']", "fill"), ("svg rect[rx='1.5'][style*='--wrapped']", "fill")])
     assert min(contrast(ink, paper), contrast(label, paper), contrast(on, pressed), contrast(mark, paper)) > 7

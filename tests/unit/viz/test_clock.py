@@ -24,7 +24,7 @@ def test_still_tells_the_facts_of_its_own_frame(n, unit, contaminated):
     wrapped = p[1 + n].item() if 1 + n < len(p) else 0.0
     assert f"Contaminated outputs: {contaminated} of 4" in text
     real = p[1].item() + wrapped * complex(unit).real
-    assert f"causal sum {p[1]:.2f}, wrapped {wrapped:.2f}, real part {real:.2f}" in text
+    assert f"causal sum {p[1]:.2f}, wrapped {wrapped:.2f}, real part {real:.2f}".replace("-", "−") in text
     if unit == 1:
         assert real == pytest.approx(circular_conv(V, G, n)[1].item(), abs=1e-6)
     assert f"z^{n} = {'i' if unit == 1j else str(unit).replace('-', '−')}" in text

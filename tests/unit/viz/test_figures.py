@@ -187,7 +187,7 @@ def test_style_sets_the_palette_and_repeats_its_files():
         viz.use_style()
         assert matplotlib.rcParams["axes.prop_cycle"].by_key()["color"][:4] == [
             viz.palette.content, viz.palette.gate, viz.palette.result, viz.palette.wrapped]
-        assert matplotlib.rcParams["svg.hashsalt"] and matplotlib.rcParams["figure.facecolor"] == "white"
+        assert matplotlib.rcParams["svg.hashsalt"] and matplotlib.rcParams["figure.facecolor"] == viz.palette.paper
 
 
 @pytest.mark.parametrize("given, message", [

@@ -28,15 +28,15 @@ CHANNELS = {"channel 0": KERNEL, "channel 1": -KERNEL}
 def test_the_kernel_tells_the_facts_of_its_own_frame():
     figure = viz.toeplitz_kernel(V, G, row=3, column=1)
     r = causal_conv_direct(V, G)
-    assert f"A[3, 1] = g[2] = {G[2]:.2f}; sum of row 3: {r[3]:.2f}" in still_of(figure)
+    assert f"A[3, 1] = g[2] = {G[2]:.2f}; sum of row 3: {r[3]:.2f}".replace("-", "−") in still_of(figure)
     assert "Entry (3, 1)" in figure.alt and "lag 2" in figure.alt
     assert (figure.model["row"], figure.model["column"]) == (3, 1)
 
 
 def test_the_still_draws_a_square_for_each_entry():
     text = still_of(viz.toeplitz_kernel(V, G))
-    orange = re.findall(rf'height="([\d.]+)" fill="{viz.palette.gate}"', text)
-    hollow = re.findall(rf'height="([\d.]+)" fill="white" stroke="{viz.palette.gate}"', text)
+    orange = re.findall(rf'height="([\d.]+)" fill="{viz.palette.gate}"/>', text)
+    hollow = re.findall(rf'height="([\d.]+)" fill="{viz.palette.paper}" stroke="{viz.palette.gate}"', text)
     entries = toeplitz(G)[tuple(torch.tril_indices(5, 5))]
     assert len(orange) == (entries > 0).sum() + (G > 0).sum()
     assert len(hollow) == (entries < 0).sum() + (G < 0).sum()

@@ -10,7 +10,8 @@ import pytest
 from figure_stills import still_of
 
 from caracal_min import viz
-from caracal_min.viz.training_run import drawable, thin, training_run
+from caracal_min.viz.training_run import training_run
+from caracal_min.viz.training_run_log import drawable, thin
 from caracal_min.viz.training_run_still import _lines
 
 BASELINES = {"a bigram model": 2.71, "a uniform guess": math.log(256)}

@@ -36,7 +36,7 @@ def test_the_still_shows_the_weights(mixer, masked):
         if side:
             assert (colour == viz.palette.wrapped) == (k % 6 > k // 6)
             assert hollow == (weights.flatten()[k] < 0)
-    assert f"r at 3 is {weights[3] @ x:.2f}" in still_of(figure)
+    assert f"r at 3 is {weights[3] @ x:.2f}".replace("-", "−") in still_of(figure)
     assert f"{0 if masked else 15} of them on later tokens" in figure.alt and "the cat sat on the mat" in figure.alt
 
 
