@@ -6,7 +6,9 @@ import time
 import pytest
 import torch
 
+from caracal_min import Caracal
 from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, run_benchmark
+from caracal_min.benchmark.appendix import in_appendix_layout
 from caracal_min.benchmark.measure import (
     Differentiated,
     copy_rate,
@@ -19,7 +21,7 @@ from caracal_min.benchmark.measure import (
     time_by_kind,
 )
 from caracal_min.convolution import causal_conv_direct
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
 
 
 def test_the_reference_convolves_along_its_time_axis():
@@ -37,6 +39,24 @@ def test_the_reference_layer_has_our_results_and_gradients():
     assert torch.allclose(results[0].forward(), results[1].forward(), atol=1e-5)
     for a, b in zip(results[0](), results[1](), strict=True):
         assert torch.allclose(a, b, atol=1e-4)
+
+
+def test_a_model_in_the_layout_of_the_appendix_has_equal_logits():
+    torch.manual_seed(0)
+    model = Caracal.from_preset("nano")
+    appendix = in_appendix_layout(model)
+    tokens = torch.randint(256, (2, 77))
+    assert torch.allclose(appendix(tokens)[0], model(tokens)[0], atol=1e-5)
+    expected = [AppendixFourier if i not in model.config.attention_layers else SlidingWindowAttention
+                for i in range(model.config.n_layers)]
+    assert [type(block.mixer) for block in appendix.blocks] == expected
+    assert not any(isinstance(block.mixer, AppendixFourier) for block in model.blocks), "the model itself stays"
+    assert not {p.data_ptr() for p in appendix.parameters()} & {p.data_ptr() for p in model.parameters()}
+
+
+def test_a_layer_that_the_listing_does_not_have_is_refused():
+    with pytest.raises(RuntimeError, match="pre_conv"):
+        in_appendix_layout(Caracal.from_preset("nano", pre_conv=False))
 
 
 def test_the_layer_keeps_less_than_half_of_the_reference():
