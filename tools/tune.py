@@ -16,7 +16,6 @@ The package does each in one way, on every device the same unless a table in it 
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
-from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -125,9 +124,7 @@ def _streams(options: argparse.Namespace) -> tuple[Tensor, ...]:
 
 
 def _with_block(size: int | None, device: str, call: Callable) -> None:
-    with mock.patch.dict(spectral.BLOCK, {} if size is None else {device: size}):
-        if size is None:
-            spectral.BLOCK.pop(device, None)
+    with spectral.with_blocks_of(size, torch.device(device).type):
         call()
 
 
