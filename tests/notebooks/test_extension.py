@@ -1,10 +1,10 @@
 """The book's Sphinx extension: small books built with it, and its parts that need no build."""
 
 import io
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 from bookext import docstrings, progress, site
 from bookext.measured import number_html
@@ -41,7 +41,7 @@ def build(tmp_path, make_notebook, make_code, monkeypatch):
         source = tmp_path / "source"
         source.mkdir(exist_ok=True)
         (source / "index.md").write_text(f"# Book\n\n```{{toctree}}\n{STEM}\nclaims\n```\n", encoding="utf-8")
-        (source / f"{STEM}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+        nbformat.write(notebook, source / f"{STEM}.ipynb")
         (source / "claims.yml").write_text(ledger, encoding="utf-8")
         (source / "claims.md").write_text(page, encoding="utf-8")
         warnings = io.StringIO()

@@ -1,19 +1,15 @@
 """The rules that every notebook of the book keeps, as functions from a notebook to the problems in it.
 
-A notebook is the JSON of an .ipynb file as a dict.  `check_notebooks.py` runs all rules from the command
-line; the rule on claims is `bookext.ledger.check_claims`.
+A notebook is what `nbformat` reads, as in `printed_values`.  `book/_ext/check_notebooks.py` runs all rules from the
+command line; the rule on claims is `ledger.check_claims`.
 """
 
 import ast
 import re
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book" / "_ext"))
-
-from bookext.printed_values import Problem, cell_tags, cell_text
-from bookext.prose_numbers import quotes
+from .printed_values import Problem, cell_tags
+from .prose_numbers import quotes
 
 LONGEST_CELL = 40
 SETUP = '''\
@@ -46,7 +42,7 @@ def outputs_are_stripped(notebook: dict) -> Iterator[Problem]:
 
 def cells_are_short(notebook: dict) -> Iterator[Problem]:
     for index, cell in _code(notebook):
-        lines = len(cell_text(cell).splitlines())
+        lines = len(cell["source"].splitlines())
         if lines > LONGEST_CELL:
             yield Problem(index, f"has {lines} lines; a cell has at most {LONGEST_CELL}, better 3 to 7")
 
@@ -54,8 +50,8 @@ def cells_are_short(notebook: dict) -> Iterator[Problem]:
 def setup_comes_first(notebook: dict) -> Iterator[Problem]:
     """The first code cell is the set-up cell, letter for letter the same in every notebook."""
     index, cell = next(_code(notebook), (0, None))
-    if cell is None or cell_text(cell).strip() != SETUP:
-        yield Problem(index, "the first code cell must be the set-up cell as in tools/notebook_rules.py")
+    if cell is None or cell["source"].strip() != SETUP:
+        yield Problem(index, "the first code cell must be the set-up cell as in book/_ext/bookext/notebook_rules.py")
     elif "setup" not in cell_tags(cell):
         yield Problem(index, "the set-up cell lacks the tag 'setup'")
 
@@ -74,7 +70,7 @@ def images_have_alt_text(notebook: dict) -> Iterator[Problem]:
     drawing = _drawing_functions(notebook)
     for index, cell in _code(notebook):
         alt = cell.get("metadata", {}).get("mystnb", {}).get("image", {}).get("alt", "")
-        if _draws(cell_text(cell), drawing) and len(alt.split()) < 3:
+        if _draws(cell["source"], drawing) and len(alt.split()) < 3:
             yield Problem(index, "draws a picture; say in its metadata, mystnb.image.alt, what it shows")
     for index, text in _markdown(notebook):
         if any(not (found[1] or found[2]) for found in _IMAGE.finditer(text)):
@@ -82,7 +78,7 @@ def images_have_alt_text(notebook: dict) -> Iterator[Problem]:
 
 
 def something_is_asserted(notebook: dict) -> Iterator[Problem]:
-    if not any(re.search(r"^\s*assert\b", cell_text(cell), re.MULTILINE) for _, cell in _code(notebook)):
+    if not any(re.search(r"^\s*assert\b", cell["source"], re.MULTILINE) for _, cell in _code(notebook)):
         yield Problem(-1, "asserts nothing; every chapter checks what it says")
 
 
@@ -116,7 +112,7 @@ def exercises_can_be_checked(notebook: dict) -> Iterator[Problem]:
 
 
 def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
-    """Each comment behind a number in the text follows the protocol of bookext.prose_numbers."""
+    """Each comment behind a number in the text follows the protocol of `prose_numbers`."""
     for index, text in _markdown(notebook):
         yield from (Problem(index, quote) for quote in quotes(text) if isinstance(quote, str))
 
@@ -138,9 +134,9 @@ def exercise_sections(notebook: dict) -> Iterator[tuple[int, str, str]]:
     code: list[str] = []
     for index, cell in enumerate(notebook["cells"]):
         if cell["cell_type"] == "code":
-            code.append(cell_text(cell))
+            code.append(cell["source"])
             continue
-        for mark, title in _HEADING.findall(_without_fences(cell_text(cell))):
+        for mark, title in _HEADING.findall(_without_fences(cell["source"])):
             if section is not None:
                 yield *section, "\n".join(code)
             section, code = ((index, title) if mark == "###" and title.startswith("Exercise") else None), []
@@ -170,7 +166,7 @@ def _code(notebook: dict) -> Iterator[tuple[int, dict]]:
 
 
 def _markdown(notebook: dict) -> Iterator[tuple[int, str]]:
-    return ((i, cell_text(cell)) for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "markdown")
+    return ((i, cell["source"]) for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "markdown")
 
 
 def _without_fences(text: str) -> str:
@@ -196,7 +192,7 @@ def _uses_pyplot(nodes: list[ast.AST]) -> bool:
 
 def _drawing_functions(notebook: dict) -> set[str]:
     """Return the names of functions, defined in the notebook, that draw when they are called."""
-    return {node.name for _, cell in _code(notebook) for node in ast.walk(_parse(cell_text(cell)))
+    return {node.name for _, cell in _code(notebook) for node in ast.walk(_parse(cell["source"]))
             if isinstance(node, ast.FunctionDef) and _uses_pyplot(node.body)}
 
 
