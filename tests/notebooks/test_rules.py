@@ -99,6 +99,41 @@ def test_each_rule_rejects_a_notebook_that_breaks_it(rule, index, says, cells, k
     assert says in problem.message
 
 
+SAYS_SO = "print('not tested here: no network')"
+
+
+@pytest.mark.parametrize("source", [
+    "assert LARGE or x > 1", "assert x > 1 or LARGE", "assert not found or x > 1",
+    "if found:\n    assert x > 1", "if found:\n    assert x > 1\nelse:\n    print('no network')",
+    "if found:\n    assert x > 1\nelse:\n    print('not tested here')", "if found:\n    pass\nelse:\n    assert x > 1",
+    f"{SAYS_SO}\nif found:\n    assert x > 1",
+    f"if a:\n    assert x\nelif b:\n    {SAYS_SO}",
+    "with folder():\n    if found:\n        assert x > 1",
+    "try:\n    assert x > 1\nexcept ImportError:\n    pass",
+    "try:\n    f()\nexcept ValueError as error:\n    assert 'x' in str(error)",
+])
+def test_an_assert_that_may_be_skipped_in_silence(source, make_notebook, make_code):
+    problems = list(rules.nothing_passes_in_silence(make_notebook(make_code(source))))
+    assert problems and {problem.cell for problem in problems} == {2}
+    assert all("may pass without a test; print 'not tested here: why'" in problem.message for problem in problems)
+
+
+@pytest.mark.parametrize("source", [
+    "assert x > 1", "assert x > 1 or x < 0", "assert all(a or b for a, b in pairs)",
+    f"if found:\n    assert x > 1\nelse:\n    {SAYS_SO}", f"if found:\n    {SAYS_SO}\nelse:\n    assert x > 1",
+    "if found:\n    assert x > 1\nelse:\n    print(f'not tested here: {why}')",
+    "if found:\n    assert x > 1\nelse:\n    assert x < 1",
+    "if found:\n    assert x > 1\nelse:\n    raise ValueError('no x')",
+    f"if a:\n    assert x\nelif b:\n    assert y\nelse:\n    {SAYS_SO}",
+    f"try:\n    assert x > 1\nexcept ImportError:\n    {SAYS_SO}",
+    "if found:\n    x = 1\nassert x", "try:\n    x = f()\nexcept ImportError:\n    x = None\nassert x",
+    "for x in xs:\n    if x:\n        assert x > 1", "def f(x):\n    if x:\n        assert x > 1",
+    "if found:\n    assert x > 1\n    print(f'')\nelse:\n    print()\n    print(f'not tested here: {why}')",
+])
+def test_an_assert_that_runs_or_says_that_it_does_not(source, make_notebook, make_code):
+    assert list(rules.nothing_passes_in_silence(make_notebook(make_code(source)))) == []
+
+
 @pytest.mark.parametrize("old, new, says", [
     ("Exercise 2", "Exercise 7", "Exercise 2: title"),
     ("(easy, 10", "(trivial, 10", "easy|medium|hard"),

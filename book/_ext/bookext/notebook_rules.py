@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from .ledger import NOT_TESTED
 from .printed_values import Problem, cell_tags
 from .prose_numbers import quotes
 
@@ -82,6 +83,15 @@ def something_is_asserted(notebook: dict) -> Iterator[Problem]:
         yield Problem(-1, "asserts nothing; every chapter checks what it says")
 
 
+def nothing_passes_in_silence(notebook: dict) -> Iterator[Problem]:
+    """A cell that may skip an assert prints `not tested here: why` instead, at which the build of the book stops."""
+    for index, cell in _code(notebook):
+        for node in _run_once(_parse(cell["source"])):
+            if _may_skip(node):
+                line = ast.unparse(node).splitlines()[0]
+                yield Problem(index, f"'{line}' may pass without a test; print '{NOT_TESTED}: why' where it does")
+
+
 def headings_nest(notebook: dict) -> Iterator[Problem]:
     """One title, in the first cell, and no level skipped below it."""
     level = 0
@@ -119,7 +129,7 @@ def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, images_have_alt_text,
-    something_is_asserted, headings_nest, exercises_can_be_checked, numbers_are_named_well,
+    something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked, numbers_are_named_well,
 )
 
 
@@ -176,6 +186,47 @@ def _without_fences(text: str) -> str:
 def _parse(code: str) -> ast.Module:
     """Parse the code of a cell, with IPython's magics taken out."""
     return ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", code, flags=re.MULTILINE))
+
+
+def _run_once(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes below a node, without what is inside functions, classes and loops."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef | ast.For | ast.While):
+            yield child
+            yield from _run_once(child)
+
+
+def _may_skip(node: ast.AST) -> bool:
+    """Whether a statement may leave an assert out without a word: `assert SWITCH or ...`, or a branch without one."""
+    if isinstance(node, ast.Assert):
+        ways = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) else []
+        return any(isinstance(way.operand if isinstance(way, ast.UnaryOp) else way, ast.Name) for way in ways)
+    branches = _branches(node)
+    asserts = [any(isinstance(inner, ast.Assert) for part in branch for inner in ast.walk(part)) for branch in branches]
+    return any(asserts) and not all(tested or _ends_or_says_so(branch)
+                                    for tested, branch in zip(asserts, branches, strict=True))
+
+
+def _branches(node: ast.AST) -> list[list[ast.stmt]]:
+    """Return the ways through an `if` with its `elif`s, or through a `try`; none for other nodes."""
+    if isinstance(node, ast.If):
+        otherwise = _branches(node.orelse[0]) if len(node.orelse) == 1 else []
+        return [node.body, *(otherwise or [node.orelse])]
+    if isinstance(node, ast.Try):
+        return [node.body + node.orelse, *(handler.body for handler in node.handlers)]
+    return []
+
+
+def _ends_or_says_so(branch: list[ast.stmt]) -> bool:
+    """Whether a branch raises an error, or prints a text that begins with `not tested here: `."""
+    for call in _calls(branch):
+        if ast.unparse(call.func) == "print" and call.args:
+            text = call.args[0]
+            if isinstance(text, ast.JoinedStr) and text.values:
+                text = text.values[0]
+            if isinstance(text, ast.Constant) and str(text.value).startswith(f"{NOT_TESTED}: "):
+                return True
+    return any(isinstance(inner, ast.Raise) for part in branch for inner in ast.walk(part))
 
 
 def _calls(nodes: list[ast.AST]) -> Iterator[ast.Call]:
