@@ -20,6 +20,7 @@ from .printed_values import Problem, cell_tags, printed_text
 
 NOT_TESTED = "not tested here"
 VERDICTS = ("holds", "holds with a caveat", "does not hold", "not tested at this scale")
+_ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _TAG = re.compile(r"claim-(\d+)")
 _STEM = re.compile(r"\d\d_[a-z0-9_]+")
 
@@ -73,6 +74,11 @@ def claim_tags(cell: dict) -> list[int]:
     return [int(match[1]) for tag in cell_tags(cell) if (match := _TAG.fullmatch(tag))]
 
 
+def asserts_something(cell: dict) -> bool:
+    """Whether an `assert` stands in a code cell."""
+    return _ASSERT.search(cell["source"]) is not None
+
+
 def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
     """Compare ledger and notebooks (by stem): each claim has one asserting cell, each tag names a claim.
 
@@ -84,7 +90,7 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
         for index, cell in enumerate(notebook["cells"]):
             for number in claim_tags(cell):
                 cells.setdefault(number, []).append((stem, index))
-                if not re.search(r"^\s*assert\b", cell["source"], re.MULTILINE):
+                if not asserts_something(cell):
                     problems.append((stem, Problem(index, f"the cell tagged claim-{number} asserts nothing")))
     known = {claim.id: claim for claim in claims}
     for number, places in cells.items():
