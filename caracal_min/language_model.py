@@ -1,14 +1,23 @@
 """What every language model here shares, Caracal and the baselines alike: how it is called, and its loss."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from .loss import linear_cross_entropy, token_loss
 
-__all__ = ["LanguageModel"]
+__all__ = ["Compiled", "LanguageModel", "require_compiled"]
+
+Compiled = Literal["no", "blocks", "model"]
+"""What torch.compile builds kernels for."""
+
+
+def require_compiled(what: str) -> None:
+    """Raise ValueError, in one line, unless `what` is one of `Compiled`."""
+    if what not in get_args(Compiled):
+        raise ValueError(f"compile={what!r}; accepted: {', '.join(get_args(Compiled))}")
 
 
 class LanguageModel(nn.Module):
@@ -40,7 +49,7 @@ class LanguageModel(nn.Module):
         self._require_pair(tokens, targets)
         return self._cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
 
-    def compile_for(self, what: Literal["no", "blocks", "model"]) -> "LanguageModel":
+    def compile_for(self, what: Compiled) -> "LanguageModel":
         """Let torch.compile build kernels for `loss`, at its first call, and return the model.
 
         Args:
@@ -50,6 +59,7 @@ class LanguageModel(nn.Module):
         The shapes of the first call count: others are compiled anew.  Forget earlier models with
         `torch.compiler.reset()`: the compiler keeps eight versions of a function and then falls back without it.
         """
+        require_compiled(what)
         if what == "blocks":
             self._cross_entropy = torch.compile(linear_cross_entropy, dynamic=False)
             for blocks in (m for m in self.modules() if isinstance(m, nn.ModuleList)):
@@ -57,8 +67,6 @@ class LanguageModel(nn.Module):
                     block.compile(dynamic=False)
         elif what == "model":
             self.loss = torch.compile(self.loss, dynamic=False)
-        elif what != "no":
-            raise ValueError(f"compile={what!r}; accepted: no, blocks, model")
         return self
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:

@@ -20,16 +20,17 @@ Symbols: v, g the streams, r their causal convolution, L the length, N the numbe
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "blocks", "causal_conv", "fast_length"]
+__all__ = ["BLOCK", "blocks", "causal_conv", "fast_length", "with_blocks_of"]
 
 # Numbers in one padded block of rows, by kind of device; a device that is not named takes all rows at once.  On two
 # CPU cores 2^19 to 2^20 was fastest at every length from 512 to 8192: smaller blocks wait for threads, larger ones
 # leave the cache and page in fresh memory.
-BLOCK = {"cpu": 1 << 20}
+BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 
 
 @torch.library.custom_op("caracal::causal_conv", mutates_args=())
@@ -86,6 +87,23 @@ def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     for i in range(0, batch, together):
         for j in range(0, channels, rows):
             yield tuple(x[i:i + together, j:j + rows] for x in flat)
+
+
+@contextmanager
+def with_blocks_of(size: int | None, device_type: str) -> Iterator[None]:
+    """Work with blocks of another size on one kind of device while the context lasts: for measuring.
+
+    Args:
+        size: numbers in one padded block of rows, >= 1; None takes all rows at once.
+        device_type: "cpu", "cuda".
+    """
+    before = dict(BLOCK)
+    BLOCK[device_type] = size
+    try:
+        yield
+    finally:
+        BLOCK.clear()
+        BLOCK.update(before)
 
 
 def fast_length(minimum: int) -> int:

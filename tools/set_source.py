@@ -10,27 +10,34 @@ made absolute, since there is no book around a notebook opened in Colab:
 """
 
 import argparse
+import copy
 import json
 import re
 from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
 
 _LINE = re.compile(r'^SOURCE = "(?:[^"\\]|\\.)*"')
 _LINK = re.compile(r"\]\((?!https?:|#|mailto:)([\w./-]+?)\.(md|ipynb)((?:#[\w-]+)?)\)")
 
 
-def set_source(notebook: dict, source: str) -> dict:
+def set_source(notebook: NotebookNode, source: str) -> NotebookNode:
     """Return the notebook with SOURCE set to `source`; ValueError unless exactly one cell is tagged `setup`."""
-    cells = [cell for cell in notebook["cells"] if "setup" in cell.get("metadata", {}).get("tags", [])]
+    notebook = copy.deepcopy(notebook)
+    cells = [cell for cell in notebook.cells if "setup" in cell.metadata.get("tags", [])]
     if len(cells) != 1:
         raise ValueError(f"{len(cells)} cells carry the tag 'setup'; exactly one must")
-    text = _text(cells[0])
-    if not _LINE.match(text):
-        raise ValueError(f"the set-up cell begins with {text.splitlines()[0]!r}; it must begin with SOURCE = \"...\"")
+    (cell,) = cells
+    if not _LINE.match(cell.source):
+        begins = cell.source.partition("\n")[0]
+        raise ValueError(f"the set-up cell begins with {begins!r}; it must begin with SOURCE = \"...\"")
     line = f"SOURCE = {json.dumps(source, ensure_ascii=False)}"
-    return _with_cell(notebook, cells[0], _LINE.sub(lambda _: line, text))
+    cell.source = _LINE.sub(lambda _: line, cell.source)
+    return notebook
 
 
-def set_site(notebook: dict, site: str, folder: str = "notebooks") -> dict:
+def set_site(notebook: NotebookNode, site: str, folder: str = "notebooks") -> NotebookNode:
     """Return the notebook with its links to pages and chapters pointing into the published book."""
     def absolute(match: re.Match) -> str:
         parts = [part for part in f"{folder}/{match[1]}".split("/") if part != "."]
@@ -39,19 +46,11 @@ def set_site(notebook: dict, site: str, folder: str = "notebooks") -> dict:
             del parts[place - 1:place + 1]
         return f"]({site.rstrip('/')}/{'/'.join(parts)}.html{match[3]})"
 
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "markdown":
-            notebook = _with_cell(notebook, cell, _LINK.sub(absolute, _text(cell)))
+    notebook = copy.deepcopy(notebook)
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _LINK.sub(absolute, cell.source)
     return notebook
-
-
-def _text(cell: dict) -> str:
-    return cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
-
-
-def _with_cell(notebook: dict, cell: dict, text: str) -> dict:
-    changed = {**cell, "source": text.splitlines(keepends=True)}
-    return {**notebook, "cells": [changed if other is cell else other for other in notebook["cells"]]}
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -61,14 +60,14 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--site", help="address of the published book, for the links between pages")
     options = parser.parse_args(argv)
     for path in options.notebooks:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
+        notebook = nbformat.read(path, as_version=4)
         try:
             notebook = set_source(notebook, options.source)
         except ValueError as error:
             parser.error(f"{path}: {error}")
         if options.site:
             notebook = set_site(notebook, options.site)
-        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        nbformat.write(notebook, path)
 
 
 if __name__ == "__main__":

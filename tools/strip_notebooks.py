@@ -6,9 +6,11 @@
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parent.parent
 _KEPT_IN_NOTEBOOK = ("kernelspec", "language_info", "mystnb")
@@ -16,29 +18,20 @@ _KEPT_IN_CELL = ("tags", "mystnb")
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
-def strip(notebook: dict) -> dict:
+def strip(notebook: NotebookNode) -> NotebookNode:
     """Return the notebook without outputs, execution counts and what editors leave in the metadata."""
-    metadata = {key: value for key, value in notebook["metadata"].items() if key in _KEPT_IN_NOTEBOOK}
-    metadata["kernelspec"] = _KERNEL
-    metadata["language_info"] = {"name": "python"}
-    cells = [_strip_cell(cell) for cell in notebook["cells"]]
-    return {"cells": cells, "metadata": metadata, "nbformat": notebook["nbformat"],
-            "nbformat_minor": notebook["nbformat_minor"]}
+    metadata = {key: value for key, value in notebook.metadata.items() if key in _KEPT_IN_NOTEBOOK}
+    metadata |= {"kernelspec": _KERNEL, "language_info": {"name": "python"}}
+    cells = [_strip_cell(cell) for cell in notebook.cells]
+    return nbformat.from_dict({**notebook, "metadata": metadata, "cells": cells})
 
 
-def _strip_cell(cell: dict) -> dict:
-    source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
-    stripped = {key: value for key, value in cell.items() if key in ("cell_type", "id")}
-    stripped["metadata"] = {key: value for key, value in cell.get("metadata", {}).items() if key in _KEPT_IN_CELL}
-    stripped["source"] = source.splitlines(keepends=True)
-    if cell["cell_type"] == "code":
+def _strip_cell(cell: NotebookNode) -> dict:
+    stripped = {key: value for key, value in cell.items() if key in ("cell_type", "id", "source")}
+    stripped["metadata"] = {key: value for key, value in cell.metadata.items() if key in _KEPT_IN_CELL}
+    if cell.cell_type == "code":
         stripped |= {"execution_count": None, "outputs": []}
     return stripped
-
-
-def written(notebook: dict) -> str:
-    """Return the text of the .ipynb file, keys in a fixed order."""
-    return json.dumps(notebook, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -48,13 +41,12 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     changed = 0
     for path in options.notebooks or sorted((ROOT / "notebooks").glob("*.ipynb")):
-        before = path.read_text(encoding="utf-8")
-        after = written(strip(json.loads(before)))
-        if after != before:
+        stripped = strip(nbformat.read(path, as_version=4))
+        if nbformat.writes(stripped) + "\n" != path.read_text(encoding="utf-8"):
             changed += 1
             print(f"{path.name}: {'not stripped' if options.check else 'stripped'}")
             if not options.check:
-                path.write_text(after, encoding="utf-8")
+                nbformat.write(stripped, path)
     return 1 if options.check and changed else 0
 
 

@@ -16,7 +16,7 @@ The package does each in one way, on every device the same unless a table in it 
 import argparse
 from collections.abc import Callable, Iterator
 from functools import partial
-from unittest import mock
+from typing import get_args
 
 import torch
 import torch.nn.functional as F
@@ -26,6 +26,7 @@ from caracal_min import spectral
 from caracal_min.benchmark.measure import Differentiated, autocast, in_turns
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
+from caracal_min.language_model import Compiled
 from caracal_min.loss import linear_cross_entropy
 from caracal_min.model import Caracal
 from caracal_min.projections import ShortConv, shifted_products
@@ -82,7 +83,7 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     whole = torch.randint(PRESETS[options.preset].vocab_size, (options.tokens // options.length, options.length),
                           device=options.device)
     ways = []
-    for kind in ("no", "blocks", "model"):
+    for kind in get_args(Compiled):
         for parts in (1, 2, 4):
             if whole.shape[0] % parts == 0:
                 model = Caracal.from_preset(options.preset).to(options.device).compile_for(kind)
@@ -125,9 +126,7 @@ def _streams(options: argparse.Namespace) -> tuple[Tensor, ...]:
 
 
 def _with_block(size: int | None, device: str, call: Callable) -> None:
-    with mock.patch.dict(spectral.BLOCK, {} if size is None else {device: size}):
-        if size is None:
-            spectral.BLOCK.pop(device, None)
+    with spectral.with_blocks_of(size, torch.device(device).type):
         call()
 
 

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
 
 import torch
 
 from ..config import PRESETS
+from ..language_model import Compiled, require_compiled
 from ..zoo.baselines import BASELINES
-from ..zoo.registry import VARIANTS
+from ..zoo.registry import VARIANTS, check_kind
 
 __all__ = ["GROUPS", "BenchmarkConfig", "Row"]
 
@@ -27,13 +27,13 @@ class BenchmarkConfig:
     """Sequence lengths of convolution, layer, training, profile and throughput."""
     contexts: tuple[int, ...] = (1024, 16384)
     """Tokens already written when generation is measured."""
-    preset: Literal["nano", "tiny", "small", "medium", "large"] = "tiny"
-    """Model of training and generation; its width and heads are those of the other rows."""
+    preset: str = "tiny"
+    """Model of training and generation, nano to large; its width and heads are those of the other rows."""
     against: tuple[str, ...] = ("llama",)
     """Rivals of throughput: llama, mamba2, a variant such as no-swa; mamba and jamba where mamba_ssm is installed."""
     tokens: int = 8192
     """Tokens per batch in all groups with lengths: tokens / length sequences, at least 1."""
-    compile: Literal["no", "blocks", "model"] = "blocks"
+    compile: Compiled = "blocks"
     """What torch.compile builds for training, profile and throughput (`LanguageModel.compile_for`)."""
     repeats: int = 7
     """Measurements of each side, of which the median counts."""
@@ -45,13 +45,11 @@ class BenchmarkConfig:
     def __post_init__(self):
         if set(self.rows) - set(GROUPS) or not self.rows:
             raise ValueError(f"rows={' '.join(self.rows) or 'none'}; accepted: {', '.join(GROUPS)}")
-        if self.compile not in ("no", "blocks", "model"):
-            raise ValueError(f"compile={self.compile!r}; accepted: no, blocks, model")
+        require_compiled(self.compile)
+        check_kind("caracal", self.preset, "default")
         for name in ("lengths", "contexts"):
             if not getattr(self, name) or min(getattr(self, name)) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; give whole numbers >= 1")
-        if self.preset not in PRESETS:
-            raise ValueError(f"unknown preset {self.preset!r}; accepted: {', '.join(PRESETS)}")
         unknown = set(self.against) - {*BASELINES, *VARIANTS}
         if unknown or not self.against:
             raise ValueError(f"against={' '.join(self.against) or 'none'}; accepted: "

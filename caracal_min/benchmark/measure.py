@@ -1,10 +1,14 @@
 """Time and memory of a call, what its time is spent on, and what a device could do at best: for `benchmark`."""
 
 import itertools
+import json
+import os
 import re
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -87,12 +91,15 @@ def time_by_kind(call: Callable, device: torch.device) -> dict[str, float]:
 
     Kinds: FFT, attention, optimiser, matrix products, short convolution, the rest.  On a GPU waiting between kernels
     is in none of them.
+
+    Raises:
+        RuntimeError: nothing was recorded, as on a GPU whose profiler is not to be had.
     """
     on_gpu = device.type == "cuda"
     activity = torch.profiler.ProfilerActivity
     call()
     _wait()
-    with torch.profiler.profile(activities=[activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]) as trace:
+    with _profile(activities=[activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]) as trace:
         call()
         _wait()
     times = dict.fromkeys((*_KINDS, _REST), 0.0)
@@ -101,6 +108,8 @@ def time_by_kind(call: Callable, device: torch.device) -> dict[str, float]:
             continue
         time = event.self_device_time_total if on_gpu else event.self_cpu_time_total
         times[kind_of(event.key)] += time / 1e3
+    if not any(times.values()):
+        raise RuntimeError(f"PyTorch's profiler recorded no work on {device}; KINETO_LOG_LEVEL=0 shows why")
     return times
 
 
@@ -137,10 +146,28 @@ def _allocated(call: Callable) -> tuple[list[int], object]:
         before = torch.cuda.memory_allocated()
         result = call()
         return [torch.cuda.max_memory_allocated() - before, torch.cuda.memory_allocated() - before], result
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as trace:
+    with _profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as trace:
         result = call()
-    sizes = (e.nbytes() for e in trace.profiler.kineto_results.events() if e.name() == "[memory]")
-    return list(itertools.accumulate(sizes, initial=0)), result
+    return list(itertools.accumulate(_changes(trace), initial=0)), result
+
+
+def _changes(trace: torch.profiler.profile) -> list[int]:
+    """Return the bytes that each allocation on a CPU added, and each release took away, in the order of time.
+
+    The profiler sees PyTorch's allocator itself, so what an operator needs inside for a moment counts as well.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.json")
+        trace.export_chrome_trace(str(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    changes = [event for event in events if event.get("name") == "[memory]" and event["args"]["Device Type"] == 0]
+    return [event["args"]["Bytes"] for event in sorted(changes, key=lambda event: event["ts"])]
+
+
+def _profile(**options) -> torch.profiler.profile:
+    """Return PyTorch's profiler, told not to write "USDT: profiler_start" and the like to the terminal."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # those lines have level 5; read at the first profile of a process
+    return torch.profiler.profile(**options)
 
 
 def _wait() -> None:

@@ -14,9 +14,8 @@ from .steps import profile, throughput, training
 
 __all__ = ["run_benchmark"]
 
-_GROUPS = {"convolution": convolution, "layer": layer, "training": training, "profile": profile,
-           "throughput": throughput, "mixer": mixer, "generation": generation}
-_WHOLE_STEPS = ("training", "profile", "throughput")
+_MEASURE = {f.__name__: f for f in (convolution, layer, training, profile, throughput, mixer, generation)}
+_WHOLE_STEPS = (training, profile, throughput)
 
 
 def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) -> list[Row]:
@@ -28,9 +27,9 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
     rows, started = [], time.perf_counter()
     show(f"{'what':<34}{'size':>7}  {'against':<34}{'ours':>10}{'reference':>11}{'ratio':>9}{'target':>8}")
     for group in config.rows:
-        if group in _WHOLE_STEPS and config.device == "cpu" and len(config.rows) > 1:
+        if _MEASURE[group] in _WHOLE_STEPS and config.device == "cpu" and len(config.rows) > 1:
             continue
-        for row in _GROUPS[group](config):
+        for row in _MEASURE[group](config):
             rows.append(row)
             goal = "" if row.target is None else f"{row.target:g}" + (" ok" if row.ratio >= row.target else " NO")
             show(f"{row.what:<34}{row.size:>7}  {row.against:<34}{row.ours:>7.4g} {row.unit:<3}"

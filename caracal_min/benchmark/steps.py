@@ -8,10 +8,9 @@ from torch import Tensor
 
 from ..language_model import LanguageModel
 from ..model import Caracal
-from ..modules import MultiHeadFourier
 from ..zoo.baselines import BASELINES
 from ..zoo.registry import make_model
-from .appendix import AppendixFourier
+from .appendix import in_appendix_layout
 from .config import BenchmarkConfig, Row
 from .measure import autocast, copy_rate, in_turns, matmul_rate, peak_memory, time_by_kind
 
@@ -22,10 +21,8 @@ def training(config: BenchmarkConfig) -> Iterator[Row]:
     """Measure a training step at every length."""
     what, against = f"{config.preset}, training step", "appendix layout, eager"
     for length, tokens in _batches(config):
-        ours, appendix = (Caracal.from_preset(config.preset).to(config.device) for _ in range(2))
-        for block in appendix.blocks:
-            if isinstance(block.mixer, MultiHeadFourier):
-                block.mixer.__class__ = AppendixFourier
+        ours = Caracal.from_preset(config.preset).to(config.device)
+        appendix = in_appendix_layout(ours)
         sides = [_step(ours, ours.compile_for(config.compile).loss, tokens),
                  _step(appendix, lambda *pair, model=appendix: model(*pair)[1], tokens)]
         yield Row(what, length, against, "ms", *in_turns(sides, config.repeats), 2.5)

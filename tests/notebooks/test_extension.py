@@ -1,10 +1,10 @@
 """The book's Sphinx extension: small books built with it, and its parts that need no build."""
 
 import io
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import nbformat
 import pytest
 from bookext import docstrings, progress, site
 from bookext.measured import number_html
@@ -34,14 +34,15 @@ def build(tmp_path, make_notebook, make_code, monkeypatch):
     monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
 
     def run(text="2047<!-- = points -->, see [claim 1](claims.md)", ledger=LEDGER, tags=("claim-1",),
-            page=CLAIMS_PAGE, mode="off"):
-        prints = "points = 2047\nleak = 3.1e-06\n" if mode == "off" else None
-        notebook = make_notebook(text, make_code(SOURCE, tags=list(tags), prints=prints), setup=False)
+            page=CLAIMS_PAGE, mode="off", also=""):
+        prints = f"points = 2047\nleak = 3.1e-06\n{also}" if mode == "off" else None
+        source = f"{SOURCE}\nprint({also!r})" if also else SOURCE
+        notebook = make_notebook(text, make_code(source, tags=list(tags), prints=prints), setup=False)
         notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
         source = tmp_path / "source"
         source.mkdir(exist_ok=True)
         (source / "index.md").write_text(f"# Book\n\n```{{toctree}}\n{STEM}\nclaims\n```\n", encoding="utf-8")
-        (source / f"{STEM}.ipynb").write_text(json.dumps(notebook), encoding="utf-8")
+        nbformat.write(notebook, source / f"{STEM}.ipynb")
         (source / "claims.yml").write_text(ledger, encoding="utf-8")
         (source / "claims.md").write_text(page, encoding="utf-8")
         warnings = io.StringIO()
@@ -86,6 +87,8 @@ def test_outputs_from_the_cache_count_as_well(build, capfd):
     ({"ledger": LEDGER.replace("holds", "is true")}, "verdict 'is true' is not one of"),
     ({"tags": ()}, "claim 1 needs exactly one cell tagged claim-1"),
     ({"tags": ("claim-1", "claim-2")}, "the tag claim-2 names no claim"),
+    ({"also": "not tested here: no x\n"}, "the cell of claim 1 prints 'not tested here: no x'"),
+    ({"also": "not tested here: no x", "mode": "cache"}, "the cell of claim 1 prints 'not tested here: no x'"),
     ({"page": CLAIMS_PAGE + "\n{measured}`points`\n"}, "write {measured}`notebook: name`"),
     ({"page": CLAIMS_PAGE + "\n{measured}`05_other: points`\n"}, "no cell of the notebook '05_other'"),
 ])

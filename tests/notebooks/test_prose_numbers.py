@@ -31,7 +31,8 @@ def test_other_lines_are_not_values(line):
 def test_values_come_from_stdout_even_when_a_line_arrives_in_pieces(make_notebook, make_code):
     cell = make_code("print()", prints="lo")
     cell["outputs"] += [{"output_type": "stream", "name": "stderr", "text": "noise = 7\n"},
-                        {"output_type": "stream", "name": "stdout", "text": ["ss = 1.", "5\n", "k = 2\n"]},
+                        {"output_type": "stream", "name": "stdout", "text": "ss = 1."},
+                        {"output_type": "stream", "name": "stdout", "text": "5\nk = 2\n"},
                         {"output_type": "execute_result", "data": {"text/plain": "m = 3"}}]
     values, problems = printed_values(make_notebook(cell))
     assert {name: value.number for name, value in values.items()} == {"loss": "1.5", "k": "2"}

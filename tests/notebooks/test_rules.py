@@ -1,11 +1,14 @@
 """The rules for notebooks: the book's own keep them, and each rule rejects a notebook that breaks it."""
 
 import json
+import shutil
+from pathlib import Path
 
 import check_notebooks
-import notebook_rules as rules
+import nbformat
 import pytest
 import strip_notebooks
+from bookext import notebook_rules as rules
 
 ASSERT = "assert 1 + 1 == 2"
 EXERCISES = [part for number in (1, 2, 3) for part in (
@@ -27,16 +30,25 @@ def test_the_book_keeps_the_rules(root):
     assert check_notebooks.problems_of(paths, root / "book" / "claims.yml") == []
 
 
-def test_the_book_is_stripped(notebooks):
-    """No outputs, and no metadata that an editor left: tools/strip_notebooks.py mends it."""
-    unstripped = [stem for stem, notebook in notebooks.items()
-                  if strip_notebooks.strip(notebook)["cells"] != _with_lines(notebook)]
-    assert unstripped == []
+def test_the_book_is_stripped(root, tmp_path, capsys):
+    """No outputs, no metadata that an editor left, written as nbformat does: stripping changes no byte."""
+    paths = sorted((root / "notebooks").glob("*.ipynb"))
+    copies = [Path(shutil.copy(path, tmp_path)) for path in paths]
+    assert strip_notebooks.main([*map(str, copies)]) == 0
+    assert capsys.readouterr().out == "", "python tools/strip_notebooks.py mends it"
+    assert [copy.read_bytes() for copy in copies] == [path.read_bytes() for path in paths]
 
 
-def _with_lines(notebook):
-    """The cells with their sources as lists of lines, as they are written."""
-    return [{**cell, "source": "".join(cell["source"]).splitlines(keepends=True)} for cell in notebook["cells"]]
+def test_a_stripped_notebook_is_written_as_it_was_read(good, tmp_path):
+    """Whatever way it was written before: once stripped, it stays byte for byte."""
+    path = tmp_path / "01_any.ipynb"
+    path.write_text(json.dumps(good), encoding="utf-8")
+    found = []
+    for _ in range(2):
+        strip_notebooks.main([str(path)])
+        found.append(path.read_bytes())
+    assert found[0] == found[1] != json.dumps(good).encode()
+    assert found[0].startswith(b'{\n "cells": [\n  {\n   "cell_type": "markdown"') and found[0].endswith(b"}\n")
 
 
 def test_every_notebook_is_in_the_table_of_contents_and_has_solutions(root):
@@ -87,6 +99,41 @@ def test_each_rule_rejects_a_notebook_that_breaks_it(rule, index, says, cells, k
     assert says in problem.message
 
 
+SAYS_SO = "print('not tested here: no network')"
+
+
+@pytest.mark.parametrize("source", [
+    "assert LARGE or x > 1", "assert x > 1 or LARGE", "assert not found or x > 1",
+    "if found:\n    assert x > 1", "if found:\n    assert x > 1\nelse:\n    print('no network')",
+    "if found:\n    assert x > 1\nelse:\n    print('not tested here')", "if found:\n    pass\nelse:\n    assert x > 1",
+    f"{SAYS_SO}\nif found:\n    assert x > 1",
+    f"if a:\n    assert x\nelif b:\n    {SAYS_SO}",
+    "with folder():\n    if found:\n        assert x > 1",
+    "try:\n    assert x > 1\nexcept ImportError:\n    pass",
+    "try:\n    f()\nexcept ValueError as error:\n    assert 'x' in str(error)",
+])
+def test_an_assert_that_may_be_skipped_in_silence(source, make_notebook, make_code):
+    problems = list(rules.nothing_passes_in_silence(make_notebook(make_code(source))))
+    assert problems and {problem.cell for problem in problems} == {2}
+    assert all("may pass without a test; print 'not tested here: why'" in problem.message for problem in problems)
+
+
+@pytest.mark.parametrize("source", [
+    "assert x > 1", "assert x > 1 or x < 0", "assert all(a or b for a, b in pairs)",
+    f"if found:\n    assert x > 1\nelse:\n    {SAYS_SO}", f"if found:\n    {SAYS_SO}\nelse:\n    assert x > 1",
+    "if found:\n    assert x > 1\nelse:\n    print(f'not tested here: {why}')",
+    "if found:\n    assert x > 1\nelse:\n    assert x < 1",
+    "if found:\n    assert x > 1\nelse:\n    raise ValueError('no x')",
+    f"if a:\n    assert x\nelif b:\n    assert y\nelse:\n    {SAYS_SO}",
+    f"try:\n    assert x > 1\nexcept ImportError:\n    {SAYS_SO}",
+    "if found:\n    x = 1\nassert x", "try:\n    x = f()\nexcept ImportError:\n    x = None\nassert x",
+    "for x in xs:\n    if x:\n        assert x > 1", "def f(x):\n    if x:\n        assert x > 1",
+    "if found:\n    assert x > 1\n    print(f'')\nelse:\n    print()\n    print(f'not tested here: {why}')",
+])
+def test_an_assert_that_runs_or_says_that_it_does_not(source, make_notebook, make_code):
+    assert list(rules.nothing_passes_in_silence(make_notebook(make_code(source)))) == []
+
+
 @pytest.mark.parametrize("old, new, says", [
     ("Exercise 2", "Exercise 7", "Exercise 2: title"),
     ("(easy, 10", "(trivial, 10", "easy|medium|hard"),
@@ -123,10 +170,10 @@ def test_cells_that_draw_nothing_need_no_alt_text(source, make_notebook, make_co
     assert list(rules.images_have_alt_text(make_notebook(make_code(source)))) == []
 
 
-def test_the_command_line_names_file_and_cell(good, tmp_path, capsys):
+def test_the_command_line_names_file_and_cell(good, make_code, tmp_path, capsys):
     path = tmp_path / "01_bad.ipynb"
-    good["cells"][3]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "x"}]
-    path.write_text(json.dumps(good), encoding="utf-8")
+    good.cells[3] = make_code(ASSERT, prints="x")
+    nbformat.write(good, path)
     assert check_notebooks.main([str(path)]) == 1
     assert capsys.readouterr().out.startswith("01_bad, cell 3: carries outputs")
     assert strip_notebooks.main(["--check", str(path)]) == 1

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from notebook_rules import exercise_names
+from bookext.notebook_rules import exercise_names
 
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

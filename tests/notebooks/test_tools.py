@@ -1,19 +1,14 @@
 """The maintainers' scripts that rewrite notebooks and draw the cover."""
 
-import json
 import re
 import xml.etree.ElementTree as ET
 
 import draw_cover
+import nbformat
 import pytest
 import set_source
 import strip_notebooks
-from notebook_rules import SETUP
-
-
-def text(notebook, index):
-    source = notebook["cells"][index]["source"]
-    return source if isinstance(source, str) else "".join(source)
+from bookext.notebook_rules import SETUP
 
 
 @pytest.mark.parametrize("source", [
@@ -22,14 +17,14 @@ def text(notebook, index):
 def test_the_source_is_set_and_nothing_else(source, make_notebook):
     before = make_notebook("Text.")
     after = set_source.set_source(before, source)
-    first, *rest = text(after, 1).splitlines()
+    first, *rest = after.cells[1].source.splitlines()
     namespace = {}
     exec(first, namespace)
     assert namespace["SOURCE"] == source
     assert rest == SETUP.splitlines()[1:]
     assert after["cells"][0] == before["cells"][0] and after["cells"][2:] == before["cells"][2:]
-    again = set_source.set_source(after, "..")
-    assert text(again, 1) == SETUP
+    assert before.cells[1].source == SETUP, "the notebook given stays"
+    assert set_source.set_source(after, "..").cells[1].source == SETUP
 
 
 @pytest.mark.parametrize("tags, first, says", [
@@ -40,7 +35,7 @@ def test_a_notebook_without_a_set_up_cell_is_refused(tags, first, says, make_not
     with pytest.raises(ValueError, match=says):
         set_source.set_source(notebook, "x")
     path = tmp_path / "n.ipynb"
-    path.write_text(json.dumps(notebook), encoding="utf-8")
+    nbformat.write(notebook, path)
     with pytest.raises(SystemExit):
         set_source.main(["x", str(path)])
     assert says in capsys.readouterr().err
@@ -55,25 +50,25 @@ def test_a_notebook_without_a_set_up_cell_is_refused(tags, first, says, make_not
 ])
 def test_links_point_into_the_published_book(link, target, make_notebook):
     notebook = set_source.set_site(make_notebook(f"See {link}."), "https://o.github.io/n/")
-    assert text(notebook, 2) == f"See {target}."
+    assert notebook.cells[2].source == f"See {target}."
 
 
 def test_set_source_rewrites_files_in_place(make_notebook, tmp_path):
     paths = [tmp_path / "a.ipynb", tmp_path / "b.ipynb"]
     for path in paths:
-        path.write_text(json.dumps(make_notebook("[c](../book/claims.md)")), encoding="utf-8")
+        nbformat.write(make_notebook("[c](../book/claims.md)"), path)
     set_source.main(["some.whl", *map(str, paths), "--site", "https://o.github.io/n"])
     for path in paths:
-        notebook = json.loads(path.read_text(encoding="utf-8"))
-        assert text(notebook, 1).startswith('SOURCE = "some.whl"')
-        assert text(notebook, 2) == "[c](https://o.github.io/n/book/claims.html)"
+        notebook = nbformat.read(path, as_version=4)
+        assert notebook.cells[1].source.startswith('SOURCE = "some.whl"')
+        assert notebook.cells[2].source == "[c](https://o.github.io/n/book/claims.html)"
 
 
 def test_links_of_the_chapters_lead_to_pages_of_the_book(root, notebooks):
     pages = set()
     for notebook in notebooks.values():
         for cell in set_source.set_site(notebook, "https://o.github.io/n")["cells"]:
-            pages.update(re.findall(r"\]\(https://o\.github\.io/n/([\w/]+)\.html", "".join(cell["source"])))
+            pages.update(re.findall(r"\]\(https://o\.github\.io/n/([\w/]+)\.html", cell.source))
     assert "book/claims" in pages
     contents = (root / "_toc.yml").read_text(encoding="utf-8")
     assert [page for page in sorted(pages) if f"file: {page}\n" not in contents and page != "book/preface"] == []
@@ -84,7 +79,7 @@ def test_stripping_keeps_tags_and_alt_text_only(make_notebook, make_code):
     notebook["cells"][2]["metadata"]["collapsed"] = True
     notebook["metadata"] = {"widgets": {}, "kernelspec": {"name": "py312"}}
     cell = strip_notebooks.strip(notebook)["cells"][2]
-    assert cell == {"cell_type": "code", "source": ["a\n", "b"], "execution_count": None, "outputs": [],
+    assert cell == {"cell_type": "code", "source": "a\nb", "execution_count": None, "outputs": [],
                     "metadata": {"tags": ["claim-1"], "mystnb": {"image": {"alt": "A curve"}}}}
     stripped = strip_notebooks.strip(notebook)
     assert stripped["metadata"]["kernelspec"]["name"] == "python3" and "widgets" not in stripped["metadata"]

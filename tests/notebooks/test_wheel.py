@@ -77,9 +77,8 @@ def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, bare_python, tmp_pa
     monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
     empty = tmp_path / "empty"
     empty.mkdir()
-    notebook = json.loads((ROOT / "notebooks" / f"{chapter}.ipynb").read_text(encoding="utf-8"))
-    notebook = nbformat.from_dict(set_source.set_source(notebook, str(wheel)))
-    notebook = nbformat.reads(nbformat.writes(notebook), as_version=4)
+    notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
+    notebook = set_source.set_source(notebook, str(wheel))
     notebook.cells.append(nbformat.v4.new_code_cell("print(caracal_min.__file__)"))
     client = NotebookClient(notebook, kernel_name="bare", timeout=1800, resources={"metadata": {"path": str(empty)}})
     client.execute(env=_environment())

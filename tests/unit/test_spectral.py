@@ -75,6 +75,16 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, budget):
     assert torch.allclose(dg, causal_conv_direct(expected.flip(-1), v).flip(-1), atol=1e-12)
 
 
+@pytest.mark.parametrize("size, expected", [(32, 80), (64, 28), (None, 1)])
+def test_another_size_of_block_lasts_as_long_as_its_context(size, expected):
+    """4 times 20 rows of 10 numbers, each padded to 20: a row at a time, three, or all."""
+    x, before = torch.randn(4, 20, 10), dict(spectral.BLOCK)
+    with pytest.raises(RuntimeError, match="an error ends it too"), spectral.with_blocks_of(size, "cpu"):
+        assert len(list(spectral.blocks(x))) == expected
+        raise RuntimeError("an error ends it too")
+    assert spectral.BLOCK == before and len(list(spectral.blocks(x))) == 1
+
+
 @pytest.mark.parametrize("strided", [False, True])
 def test_operators_are_registered_as_pytorch_asks(strided):
     v, g = (x.requires_grad_() for x in pair(2, 3, 8))

@@ -1,8 +1,8 @@
 """The book's own Sphinx extension: measured numbers, the claims ledger, and a site without outside requests.
 
-`printed_values`, `prose_numbers` and `ledger` know nothing of Sphinx and are tested by themselves;
-`measured`, `claims`, `docstrings`, `kernel`, `mathjax`, `progress`, `site`
-and `typography` connect them to the build.
+`printed_values`, `prose_numbers`, `ledger` and `notebook_rules` know nothing of Sphinx and are tested by
+themselves; `measured`, `claims`, `docstrings`, `kernel`, `mathjax`, `progress`, `site` and `typography`
+connect them to the build.
 """
 
 from . import claims, docstrings, kernel, mathjax, measured, progress, site, typography

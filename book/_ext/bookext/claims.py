@@ -2,7 +2,8 @@
 
 The directive `claims-ledger` of book/claims.md shows a YAML file as a table whose rows have the ids
 `ledger-8`.  The code cell tagged `claim-8` gets the id `claim-8` and a line that leads to its row, and a
-link written `[claim 8](../book/claims.md)` is made to point at the row.
+link written `[claim 8](../book/claims.md)` is made to point at the row.  A page on which a cell says that
+something is `not tested here` is a warning.
 """
 
 import re
@@ -14,8 +15,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from .ledger import VERDICTS, Claim, check_claims, claim_tags, read_ledger
-from .measured import notebook_of
+from .ledger import VERDICTS, Claim, check_claims, claim_tags, read_ledger, untested
+from .measured import notebook_of, with_output
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +36,7 @@ def setup(app):
     app.add_node(claim_link)
     app.add_post_transform(ResolveClaimLinks)
     app.connect("doctree-read", mark_asserting_cells)
+    app.connect("doctree-read", report_untested)
     app.connect("env-purge-doc", purge)
     app.connect("env-merge-info", merge)
     app.connect("env-check-consistency", check_consistency)
@@ -115,6 +117,15 @@ def mark_asserting_cells(app, doctree):
                 cell["classes"].append("asserts-claim")
                 line = nodes.paragraph("", "", claim_link(number=number, to="ledger"), classes=["claim-backlink"])
                 cell.parent.insert(cell.parent.index(cell) + 1, line)
+
+
+def report_untested(app, doctree):
+    """Warn of each line on a page that says that something was not tested: nothing in the ledger rests on it."""
+    docname = app.env.docname
+    notebook = notebook_of(app.env, docname)
+    if notebook is not None:
+        for problem in untested(with_output(notebook, doctree)):
+            logger.warning("cell %d: %s", problem.cell, problem.message, location=docname, type="claims")
 
 
 class ResolveClaimLinks(SphinxPostTransform):

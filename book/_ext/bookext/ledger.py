@@ -1,5 +1,11 @@
 """The claims of the paper and what we found: book/claims.yml, read and checked.
 
+A cell that cannot test what it is there for, on a machine without some package or network, prints a line
+
+    not tested here: why
+
+for its reader.  On a page of the book there may be none: `untested` finds them, and the build stops.
+
 Nothing in this module needs Sphinx.  `claims` turns the ledger into a table with links.
 """
 
@@ -10,9 +16,11 @@ from pathlib import Path
 
 import yaml
 
-from .printed_values import Problem, cell_tags, cell_text
+from .printed_values import Problem, cell_tags, printed_text
 
+NOT_TESTED = "not tested here"
 VERDICTS = ("holds", "holds with a caveat", "does not hold", "not tested at this scale")
+_ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _TAG = re.compile(r"claim-(\d+)")
 _STEM = re.compile(r"\d\d_[a-z0-9_]+")
 
@@ -66,6 +74,11 @@ def claim_tags(cell: dict) -> list[int]:
     return [int(match[1]) for tag in cell_tags(cell) if (match := _TAG.fullmatch(tag))]
 
 
+def asserts_something(cell: dict) -> bool:
+    """Whether an `assert` stands in a code cell."""
+    return _ASSERT.search(cell["source"]) is not None
+
+
 def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
     """Compare ledger and notebooks (by stem): each claim has one asserting cell, each tag names a claim.
 
@@ -77,7 +90,7 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
         for index, cell in enumerate(notebook["cells"]):
             for number in claim_tags(cell):
                 cells.setdefault(number, []).append((stem, index))
-                if not re.search(r"^\s*assert\b", cell_text(cell), re.MULTILINE):
+                if not asserts_something(cell):
                     problems.append((stem, Problem(index, f"the cell tagged claim-{number} asserts nothing")))
     known = {claim.id: claim for claim in claims}
     for number, places in cells.items():
@@ -93,3 +106,15 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
             problems.append((claim.notebook, Problem(
                 -1, f"claim {claim.id} needs exactly one cell tagged claim-{claim.id} here; there are {len(here)}")))
     return problems
+
+
+def untested(notebook: dict) -> list[Problem]:
+    """Return a problem for each line of an executed notebook that says that something was not tested."""
+    return [Problem(index, f"{_subject(cell)} prints '{line.strip()}'; the book is built where it is tested")
+            for index, cell in enumerate(notebook["cells"])
+            for line in printed_text(cell).splitlines() if line.strip().startswith(NOT_TESTED)]
+
+
+def _subject(cell: dict) -> str:
+    claims = " and ".join(f"claim {number}" for number in claim_tags(cell))
+    return f"the cell of {claims}" if claims else "the cell"

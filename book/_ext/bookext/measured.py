@@ -8,10 +8,10 @@ number of its prose that disagrees becomes a warning.  In a page, the role
 stands for the number that the notebook printed.
 """
 
-import json
 from html import escape
 from pathlib import Path
 
+import nbformat
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
@@ -42,7 +42,7 @@ def measured_in(env) -> dict[str, dict[str, PrintedValue]]:
 def notebook_of(env, docname: str) -> dict | None:
     """Load the notebook behind a page, as it stands in the repository; None for other pages."""
     path = Path(env.doc2path(docname))
-    return json.loads(path.read_text(encoding="utf-8")) if path.suffix == ".ipynb" else None
+    return nbformat.read(path, as_version=4) if path.suffix == ".ipynb" else None
 
 
 def with_output(notebook: dict, doctree: nodes.document) -> dict:

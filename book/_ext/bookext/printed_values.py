@@ -1,7 +1,8 @@
 """Values that the cells of an executed notebook print, one `name = number` to a line.
 
-A notebook here is the JSON of an .ipynb file (nbformat 4) as a dict.  Nothing in this module needs
-Sphinx.  Read next: `prose_numbers`, which compares the text of a notebook with these values.
+A notebook here is what `nbformat` reads from an .ipynb file: a dict in which every source and every text is one string.
+Nothing in this module needs Sphinx.  Read next: `prose_numbers`, which compares the text of a notebook with these
+values.
 """
 
 import re
@@ -39,21 +40,14 @@ class Problem:
     message: str
 
 
-def cell_text(cell: dict) -> str:
-    """Return the source of a cell, which nbformat stores as a string or as a list of lines."""
-    source = cell["source"]
-    return source if isinstance(source, str) else "".join(source)
-
-
 def cell_tags(cell: dict) -> list[str]:
     return cell.get("metadata", {}).get("tags", [])
 
 
 def printed_text(cell: dict) -> str:
     """Return what a code cell wrote to stdout, its pieces joined: a line may be split between them."""
-    texts = [output["text"] for output in cell.get("outputs", [])
-             if output["output_type"] == "stream" and output["name"] == "stdout"]
-    return "".join(text if isinstance(text, str) else "".join(text) for text in texts)
+    return "".join(output["text"] for output in cell.get("outputs", [])
+                   if output["output_type"] == "stream" and output["name"] == "stdout")
 
 
 def parse_line(line: str, cell: int = 0) -> PrintedValue | None:

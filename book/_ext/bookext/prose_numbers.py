@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 
-from .printed_values import NAME, PrintedValue, Problem, cell_text, printed_values
+from .printed_values import NAME, PrintedValue, Problem, printed_values
 
 _COMMENT = re.compile(r"<!--\s*(?P<sign>[=~])(?P<rest>.*?)-->", re.DOTALL)
 _RULE = re.compile(rf"(?P<factor>\d*)\s+(?P<name>{NAME})\s*")
@@ -43,7 +43,7 @@ def check_notebook(notebook: dict) -> list[Problem]:
     values, problems = printed_values(notebook)
     for index, cell in enumerate(notebook["cells"]):
         if cell["cell_type"] == "markdown":
-            for quote in quotes(cell_text(cell)):
+            for quote in quotes(cell["source"]):
                 message = quote if isinstance(quote, str) else disagreement(quote, values)
                 if message:
                     problems.append(Problem(index, message))

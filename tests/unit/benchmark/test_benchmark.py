@@ -1,12 +1,17 @@
 """The benchmark compares like with like, and its stopwatch and scales measure what they say."""
 
 import json
+import os
+import subprocess
+import sys
 import time
 
 import pytest
 import torch
 
+from caracal_min import Caracal
 from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, run_benchmark
+from caracal_min.benchmark.appendix import in_appendix_layout
 from caracal_min.benchmark.measure import (
     Differentiated,
     copy_rate,
@@ -18,8 +23,8 @@ from caracal_min.benchmark.measure import (
     peak_memory,
     time_by_kind,
 )
-from caracal_min.convolution import causal_conv_direct
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.convolution import causal_conv_direct, causal_conv_fft
+from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
 
 
 def test_the_reference_convolves_along_its_time_axis():
@@ -39,26 +44,86 @@ def test_the_reference_layer_has_our_results_and_gradients():
         assert torch.allclose(a, b, atol=1e-4)
 
 
+def test_a_model_in_the_layout_of_the_appendix_has_equal_logits():
+    torch.manual_seed(0)
+    model = Caracal.from_preset("nano")
+    appendix = in_appendix_layout(model)
+    tokens = torch.randint(256, (2, 77))
+    assert torch.allclose(appendix(tokens)[0], model(tokens)[0], atol=1e-5)
+    expected = [AppendixFourier if i not in model.config.attention_layers else SlidingWindowAttention
+                for i in range(model.config.n_layers)]
+    assert [type(block.mixer) for block in appendix.blocks] == expected
+    assert not any(isinstance(block.mixer, AppendixFourier) for block in model.blocks), "the model itself stays"
+    assert not {p.data_ptr() for p in appendix.parameters()} & {p.data_ptr() for p in model.parameters()}
+
+
+def test_a_layer_that_the_listing_does_not_have_is_refused():
+    with pytest.raises(RuntimeError, match="pre_conv"):
+        in_appendix_layout(Caracal.from_preset("nano", pre_conv=False))
+
+
 def test_the_layer_keeps_less_than_half_of_the_reference():
     x = torch.randn(2, 256, 64)
     kept = [kept_for_backward(Differentiated(kind(64, 4), [x], x)) for kind in (MultiHeadFourier, AppendixFourier)]
     assert 0 < kept[0] < kept[1] / 2
 
 
-def test_memory_is_measured():
-    """Squaring keeps its input; 1 MiB is 2^18 numbers.  At the peak three such tensors are held, and one at the end."""
-    x = torch.randn(2**18)
-    square = Differentiated(lambda x: (x + 1).square(), [x], x)
-    assert kept_for_backward(square) == pytest.approx(1, abs=0.01)
+MIB = 2**18  # numbers in float32
 
-    def three():
-        a = x + 1
-        b = a + 1
-        c = b + 1
-        del a, b
-        return c
 
-    assert peak_memory(three) == pytest.approx(3, abs=0.01)
+@torch.library.custom_op("test_benchmark::third", mutates_args=())
+def third(x: torch.Tensor) -> torch.Tensor:
+    """Three tensors of the size of x are held inside; one is returned."""
+    a = x + 1
+    return a + (x + 2)
+
+
+def chain(x: torch.Tensor) -> torch.Tensor:
+    a = x + 1
+    b = a + 1
+    c = b + 1
+    del a, b
+    return c
+
+
+@pytest.mark.parametrize("call, mib", [
+    (chain, 3),
+    (lambda x: chain(x) + 1, 3),
+    (lambda x: [x + 1 for _ in range(5)], 5),
+    (lambda x: x.view(512, 512) @ x.view(512, 512) @ x.view(512, 512), 2),
+    (lambda x: x.view(512, 512) @ x[:512], 2 / 1024),
+    (third, 3),
+    (lambda x: x.sin_(), 0),
+], ids=["a chain", "a chain, let go", "a list", "products", "times a vector", "inside an operator", "in place"])
+def test_the_peak_is_what_is_held_at_one_time(call, mib):
+    """Above what was held before the call: x itself, 1 MiB, never counts."""
+    x = torch.randn(MIB)
+    assert peak_memory(lambda: call(x)) == pytest.approx(mib, abs=0.001)
+
+
+@pytest.mark.parametrize("f, mib", [
+    (lambda x: (x + 1).square(), 1),       # squaring keeps its input
+    (lambda x: x.exp().exp().exp(), 2),    # an exponential keeps its result; the last result is not counted
+    (lambda x: (x + 1) * (x + 2), 2),
+    (lambda x: x + 1, 0),
+    (lambda x: (x.view(512, 512) * 2) @ (x.view(512, 512) * 3), 2),
+    (lambda x: causal_conv_fft(x.view(256, 1024) * 2, x.view(256, 1024) * 3), 2),  # its two inputs, no spectra
+], ids=["square", "exponentials", "product", "sum", "matrix product", "causal convolution"])
+def test_what_is_kept_for_backward(f, mib):
+    """Neither x nor the result counts."""
+    x = torch.randn(MIB)
+    assert kept_for_backward(Differentiated(f, [x], f(x))) == pytest.approx(mib, abs=0.001)
+
+
+@pytest.mark.parametrize("rows", ["layer", "profile"])
+def test_nothing_but_the_table_reaches_the_terminal(rows):
+    """The profiler announces itself on stderr with lines "USDT:...", unless it is told not to."""
+    command = f"benchmark --rows {rows} --preset nano --lengths 32 --tokens 32 --repeats 1 --compile no --device cpu"
+    clean = {key: value for key, value in os.environ.items() if key != "KINETO_LOG_LEVEL"}
+    done = subprocess.run([sys.executable, "-m", "caracal_min", *command.split()], capture_output=True, text=True,
+                          env=clean)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"layer": "Multi-Head Fourier", "profile": "nano, step"}[rows] in done.stdout
 
 
 def test_time_is_measured_in_milliseconds_and_in_turns():
@@ -117,6 +182,11 @@ def test_kinds_of_work_are_told_by_name():
                "void vector_fft<1024>": "FFT", "triton_tem_fused_flex_attention": "attention",
                "cudnn::conv_depthwise": "short convolution", "multi_tensor_kernel<FusedAdam>": "optimiser"}
     assert {name: kind_of(name) for name in kernels} == {k: v or "the rest" for k, v in kernels.items()}
+
+
+def test_a_profile_of_nothing_is_no_result():
+    with pytest.raises(RuntimeError, match="recorded no work on cpu; KINETO_LOG_LEVEL=0 shows why"):
+        time_by_kind(lambda: None, torch.device("cpu"))
 
 
 def test_rates_are_those_of_large_calls():

@@ -1,25 +1,25 @@
 """Check the book's notebooks against its rules, and their claim tags against the ledger.
 
-    python tools/check_notebooks.py                 all of notebooks/
-    python tools/check_notebooks.py FILE.ipynb ...
+    python book/_ext/check_notebooks.py                 all of notebooks/
+    python book/_ext/check_notebooks.py FILE.ipynb ...
 
 Exit status 1, and one line a problem, when a rule is broken.
 """
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-import notebook_rules
+import nbformat
+from bookext import notebook_rules
 from bookext.ledger import check_claims, read_ledger
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def problems_of(paths: list[Path], ledger: Path | None) -> list[str]:
     """Return a line for each broken rule; claims are checked where a ledger is given."""
-    notebooks = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in paths}
+    notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
     found = [(stem, problem) for stem, notebook in notebooks.items() for problem in notebook_rules.check(notebook)]
     if ledger is not None:
         found += check_claims(read_ledger(ledger), notebooks)

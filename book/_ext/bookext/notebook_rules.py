@@ -1,19 +1,16 @@
 """The rules that every notebook of the book keeps, as functions from a notebook to the problems in it.
 
-A notebook is the JSON of an .ipynb file as a dict.  `check_notebooks.py` runs all rules from the command
-line; the rule on claims is `bookext.ledger.check_claims`.
+A notebook is what `nbformat` reads, as in `printed_values`.  `book/_ext/check_notebooks.py` runs all rules from the
+command line; the rule on claims is `ledger.check_claims`.
 """
 
 import ast
 import re
-import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "book" / "_ext"))
-
-from bookext.printed_values import Problem, cell_tags, cell_text
-from bookext.prose_numbers import quotes
+from .ledger import NOT_TESTED, asserts_something
+from .printed_values import Problem, cell_tags
+from .prose_numbers import quotes
 
 LONGEST_CELL = 40
 SETUP = '''\
@@ -46,7 +43,7 @@ def outputs_are_stripped(notebook: dict) -> Iterator[Problem]:
 
 def cells_are_short(notebook: dict) -> Iterator[Problem]:
     for index, cell in _code(notebook):
-        lines = len(cell_text(cell).splitlines())
+        lines = len(cell["source"].splitlines())
         if lines > LONGEST_CELL:
             yield Problem(index, f"has {lines} lines; a cell has at most {LONGEST_CELL}, better 3 to 7")
 
@@ -54,8 +51,8 @@ def cells_are_short(notebook: dict) -> Iterator[Problem]:
 def setup_comes_first(notebook: dict) -> Iterator[Problem]:
     """The first code cell is the set-up cell, letter for letter the same in every notebook."""
     index, cell = next(_code(notebook), (0, None))
-    if cell is None or cell_text(cell).strip() != SETUP:
-        yield Problem(index, "the first code cell must be the set-up cell as in tools/notebook_rules.py")
+    if cell is None or cell["source"].strip() != SETUP:
+        yield Problem(index, "the first code cell must be the set-up cell as in book/_ext/bookext/notebook_rules.py")
     elif "setup" not in cell_tags(cell):
         yield Problem(index, "the set-up cell lacks the tag 'setup'")
 
@@ -74,7 +71,7 @@ def images_have_alt_text(notebook: dict) -> Iterator[Problem]:
     drawing = _drawing_functions(notebook)
     for index, cell in _code(notebook):
         alt = cell.get("metadata", {}).get("mystnb", {}).get("image", {}).get("alt", "")
-        if _draws(cell_text(cell), drawing) and len(alt.split()) < 3:
+        if _draws(cell["source"], drawing) and len(alt.split()) < 3:
             yield Problem(index, "draws a picture; say in its metadata, mystnb.image.alt, what it shows")
     for index, text in _markdown(notebook):
         if any(not (found[1] or found[2]) for found in _IMAGE.finditer(text)):
@@ -82,8 +79,17 @@ def images_have_alt_text(notebook: dict) -> Iterator[Problem]:
 
 
 def something_is_asserted(notebook: dict) -> Iterator[Problem]:
-    if not any(re.search(r"^\s*assert\b", cell_text(cell), re.MULTILINE) for _, cell in _code(notebook)):
+    if not any(asserts_something(cell) for _, cell in _code(notebook)):
         yield Problem(-1, "asserts nothing; every chapter checks what it says")
+
+
+def nothing_passes_in_silence(notebook: dict) -> Iterator[Problem]:
+    """A cell that may skip an assert prints `not tested here: why` instead, at which the build of the book stops."""
+    for index, cell in _code(notebook):
+        for node in _run_once(_parse(cell["source"])):
+            if _may_skip(node):
+                line = ast.unparse(node).splitlines()[0]
+                yield Problem(index, f"'{line}' may pass without a test; print '{NOT_TESTED}: why' where it does")
 
 
 def headings_nest(notebook: dict) -> Iterator[Problem]:
@@ -116,14 +122,14 @@ def exercises_can_be_checked(notebook: dict) -> Iterator[Problem]:
 
 
 def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
-    """Each comment behind a number in the text follows the protocol of bookext.prose_numbers."""
+    """Each comment behind a number in the text follows the protocol of `prose_numbers`."""
     for index, text in _markdown(notebook):
         yield from (Problem(index, quote) for quote in quotes(text) if isinstance(quote, str))
 
 
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, images_have_alt_text,
-    something_is_asserted, headings_nest, exercises_can_be_checked, numbers_are_named_well,
+    something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked, numbers_are_named_well,
 )
 
 
@@ -138,9 +144,9 @@ def exercise_sections(notebook: dict) -> Iterator[tuple[int, str, str]]:
     code: list[str] = []
     for index, cell in enumerate(notebook["cells"]):
         if cell["cell_type"] == "code":
-            code.append(cell_text(cell))
+            code.append(cell["source"])
             continue
-        for mark, title in _HEADING.findall(_without_fences(cell_text(cell))):
+        for mark, title in _HEADING.findall(_without_fences(cell["source"])):
             if section is not None:
                 yield *section, "\n".join(code)
             section, code = ((index, title) if mark == "###" and title.startswith("Exercise") else None), []
@@ -170,7 +176,7 @@ def _code(notebook: dict) -> Iterator[tuple[int, dict]]:
 
 
 def _markdown(notebook: dict) -> Iterator[tuple[int, str]]:
-    return ((i, cell_text(cell)) for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "markdown")
+    return ((i, cell["source"]) for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "markdown")
 
 
 def _without_fences(text: str) -> str:
@@ -180,6 +186,47 @@ def _without_fences(text: str) -> str:
 def _parse(code: str) -> ast.Module:
     """Parse the code of a cell, with IPython's magics taken out."""
     return ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", code, flags=re.MULTILINE))
+
+
+def _run_once(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes below a node, without what is inside functions, classes and loops."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.ClassDef | ast.For | ast.While):
+            yield child
+            yield from _run_once(child)
+
+
+def _may_skip(node: ast.AST) -> bool:
+    """Whether a statement may leave an assert out without a word: `assert SWITCH or ...`, or a branch without one."""
+    if isinstance(node, ast.Assert):
+        ways = node.test.values if isinstance(node.test, ast.BoolOp) and isinstance(node.test.op, ast.Or) else []
+        return any(isinstance(way.operand if isinstance(way, ast.UnaryOp) else way, ast.Name) for way in ways)
+    branches = _branches(node)
+    asserts = [any(isinstance(inner, ast.Assert) for part in branch for inner in ast.walk(part)) for branch in branches]
+    return any(asserts) and not all(tested or _ends_or_says_so(branch)
+                                    for tested, branch in zip(asserts, branches, strict=True))
+
+
+def _branches(node: ast.AST) -> list[list[ast.stmt]]:
+    """Return the ways through an `if` with its `elif`s, or through a `try`; none for other nodes."""
+    if isinstance(node, ast.If):
+        otherwise = _branches(node.orelse[0]) if len(node.orelse) == 1 else []
+        return [node.body, *(otherwise or [node.orelse])]
+    if isinstance(node, ast.Try):
+        return [node.body + node.orelse, *(handler.body for handler in node.handlers)]
+    return []
+
+
+def _ends_or_says_so(branch: list[ast.stmt]) -> bool:
+    """Whether a branch raises an error, or prints a text that begins with `not tested here: `."""
+    for call in _calls(branch):
+        if ast.unparse(call.func) == "print" and call.args:
+            text = call.args[0]
+            if isinstance(text, ast.JoinedStr) and text.values:
+                text = text.values[0]
+            if isinstance(text, ast.Constant) and str(text.value).startswith(f"{NOT_TESTED}: "):
+                return True
+    return any(isinstance(inner, ast.Raise) for part in branch for inner in ast.walk(part))
 
 
 def _calls(nodes: list[ast.AST]) -> Iterator[ast.Call]:
@@ -196,7 +243,7 @@ def _uses_pyplot(nodes: list[ast.AST]) -> bool:
 
 def _drawing_functions(notebook: dict) -> set[str]:
     """Return the names of functions, defined in the notebook, that draw when they are called."""
-    return {node.name for _, cell in _code(notebook) for node in ast.walk(_parse(cell_text(cell)))
+    return {node.name for _, cell in _code(notebook) for node in ast.walk(_parse(cell["source"]))
             if isinstance(node, ast.FunctionDef) and _uses_pyplot(node.body)}
 
 
