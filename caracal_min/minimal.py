@@ -8,7 +8,7 @@
 
 Beside the lines stand shapes and, in brackets, the equations of the paper: Gan et al.,
 "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.  Parameters are named as in
-`caracal_min.Caracal`, so its weights load here; what it adds is checks and speed.
+`caracal_min.Caracal`, so its weights load here; what it adds are checks and speed.
 MIT License, Copyright (c) 2026 the authors of Caracal from Scratch.
 """
 
