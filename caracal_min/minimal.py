@@ -1,14 +1,13 @@
-"""The whole of Caracal in one file, to read and to copy.  It needs PyTorch alone.  Symbols:
+"""The whole of Caracal in one file, to read and to copy, with PyTorch alone.  Symbols:
 
-    B, L, D    batch, tokens, channels
-    H, d       heads, channels of a head: D = H d
-    v, g, r    content, gate, their causal convolution: r_t = sum over j <= t of v_j g_(t-j)
+    B, L, D    batch, tokens, channels; these are H heads of d channels, D = H d
+    v, g, r    content, gate, their causal convolution: r_t = sum of v_j g_(t-j), j <= t
     N          points at which the polynomials with coefficients v and g are evaluated
     n, w, W    blocks; tokens that attention sees; channels inside a SwiGLU
 
 Beside the lines stand shapes and, in brackets, the equations of the paper: Gan et al.,
-"Caracal: Causal Architecture via Spectral Mixing", ICML 2026.  Parameters are named as in
-`caracal_min.Caracal`, so its weights load here; what it adds are checks and speed.
+"Caracal: Causal Architecture via Spectral Mixing", ICML 2026.  Parameters are named as
+in `caracal_min.Caracal`: its weights load here.  What it adds are checks and speed.
 MIT License, Copyright (c) 2026 the authors of Caracal from Scratch.
 """
 
@@ -27,7 +26,7 @@ class Config:
     d_model: int                              # D
     n_layers: int                             # n
     n_heads: int                              # H
-    window_size: int = 256                    # w, the token itself included (Section 5.1)
+    window_size: int = 256                    # w, with the token itself (Section 5.1)
     fourier_per_attention: int | None = 2     # None: no attention (Tables 5 and 6)
     pre_conv: bool = True                     # False: w/o PC (Table 5)
     gate: str = "two_stage"                   # or "single_stage": SSLP (Table 5)
@@ -40,13 +39,13 @@ class Config:
 def causal_conv(v, g):                                     # (B, D, L) each
     """Pad, transform, multiply, transform back, truncate (Steps 3 and 4)."""
     L, N = v.shape[-1], 2 * v.shape[-1]                    # 2 L - 1 would be enough
-    wide = torch.promote_types(v.dtype, torch.float32)     # half precision is too coarse
+    wide = torch.promote_types(v.dtype, torch.float32)     # half is too coarse
     V, G = rfft(v.to(wide), n=N), rfft(g.to(wide), n=N)    # (B, D, L + 1) each  (4)
-    return irfft(V * G, n=N)[..., :L].to(v.dtype)          # (B, D, L)           (5) (6)
+    return irfft(V * G, n=N)[..., :L].to(v.dtype)          # (B, D, L)           (5-6)
 
 
 class MultiHeadFourier(nn.Module):
-    """Mix tokens by convolving two streams that are computed from them (Section 3.2)."""
+    """Mix tokens by convolving two streams computed from them (Section 3.2)."""
     def __init__(self, D, H, pre_conv, gate):
         super().__init__()
         self.pre_conv = nn.Conv1d(D, D, 3, groups=D, bias=False) if pre_conv else None
@@ -62,7 +61,7 @@ class MultiHeadFourier(nn.Module):
         v, g = self.to_value(x).mT, self.to_gate(x).mT     # (B, D, L) each      (2)
         if self.gate_mix is not None:
             g = self.gate_mix(F.silu(g))                   # (B, D, L)           (3)
-        r = causal_conv(v, g)                              # (B, D, L)           (4) (5) (6)
+        r = causal_conv(v, g)                              # (B, D, L)           (4-6)
         return self.to_out(r.mT)                           # (B, L, D)           (7)
 
 
@@ -75,7 +74,7 @@ class SlidingWindowAttention(nn.Module):
         self.to_out = nn.Linear(D, D, bias=False)
 
     def forward(self, x):                                  # (B, L, D)
-        qkv = self.to_qkv(x).unflatten(-1, (3, self.H, -1))              # (B, L, 3, H, d)
+        qkv = self.to_qkv(x).unflatten(-1, (3, self.H, -1))        # (B, L, 3, H, d)
         q, k, v = qkv.permute(2, 0, 3, 1, 4)               # (B, H, L, d) each
         t = torch.arange(x.shape[1], device=x.device)
         lag = t[:, None] - t                               # (L, L), from key to query
@@ -84,7 +83,7 @@ class SlidingWindowAttention(nn.Module):
 
 
 class SwiGLU(nn.Module):
-    """Two maps to W channels, one the gate of the other, and a map back (Appendix E)."""
+    """Two maps to W channels, one gating the other, and a map back (Appendix E)."""
     def __init__(self, D, W):
         super().__init__()
         self.to_value = nn.Linear(D, W, bias=False)
@@ -115,20 +114,21 @@ class Minimal(nn.Module):
         W = (8 * D // 3 + 127) // 128 * 128                # 8 D / 3, rounded up
         k = c.fourier_per_attention or n                   # n: attention never comes
         self.embedding = nn.Embedding(c.vocab_size, D)
-        self.positions = nn.Embedding(c.max_positions, D) if c.positional_encoding else None
+        learned = c.positional_encoding == "learned"
+        self.positions = nn.Embedding(c.max_positions, D) if learned else None
         self.blocks = nn.ModuleList(
-            Block(SlidingWindowAttention(D, H, c.window_size) if i % (k + 1) == k
-                  else MultiHeadFourier(D, H, c.pre_conv, c.gate), D, W) for i in range(n))
+            Block(SlidingWindowAttention(D, H, c.window_size) if i % (k + 1) == k else
+                  MultiHeadFourier(D, H, c.pre_conv, c.gate), D, W) for i in range(n))
         self.norm = nn.LayerNorm(D)
         for name, p in self.named_parameters():            # Appendix E
             if name.endswith("bias"):
                 nn.init.zeros_(p)
-            elif "norm" not in name:                       # norms begin with weights of 1
+            elif "norm" not in name:                       # whose weights stay 1
                 std = c.embedding_std if name == "embedding.weight" else c.init_std
-                nn.init.normal_(p, std=std / (2 * n) ** 0.5 if "to_out" in name else std)
+                nn.init.normal_(p, 0, std / (2 * n) ** 0.5 if "to_out" in name else std)
 
     def forward(self, tokens, targets=None):               # ids, (B, L) each
-        """Return logits and, given targets, the mean loss in nats; -100 is no target."""
+        """Return logits and, given targets, the mean loss in nats; -100 is none."""
         x = self.embedding(tokens)                         # (B, L, D)
         if self.positions is not None:
             x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))

@@ -1,5 +1,6 @@
 """The diagram of a model: drawn from the configuration, in the names of the model's own modules."""
 
+import json
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
@@ -84,3 +85,10 @@ def test_a_notebook_shows_it_as_svg():
     drawing = model_diagram(PRESETS["tiny"])
     assert drawing._repr_svg_() == drawing.svg == model_diagram(PRESETS["tiny"]).svg
     assert "http" not in drawing.svg.replace("http://www.w3.org/2000/svg", "")
+
+
+def test_chapter_8_says_in_words_what_it_draws(root):
+    cells = json.loads((root / "notebooks" / "08_whole_model.ipynb").read_text(encoding="utf-8"))["cells"]
+    (cell,) = (cell for cell in cells if "".join(cell["source"]).startswith("model_diagram("))
+    drawing = model_diagram(PRESETS[re.search(r'PRESETS\["(\w+)"\]', "".join(cell["source"]))[1]])
+    assert cell["metadata"]["mystnb"]["image"]["alt"] == drawing.alt
