@@ -128,7 +128,7 @@ class Minimal(nn.Module):
                 nn.init.normal_(p, 0, std / (2 * n) ** 0.5 if "to_out" in name else std)
 
     def forward(self, tokens, targets=None):               # ids, (B, L) each
-        """Return logits and, given targets, the mean loss in nats; -100 is none."""
+        """Return logits and, given targets, the mean loss in nats; -100 is left out."""
         x = self.embedding(tokens)                         # (B, L, D)
         if self.positions is not None:
             x = x + self.positions(torch.arange(tokens.shape[1], device=tokens.device))
