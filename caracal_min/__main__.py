@@ -18,6 +18,7 @@ from .data.write_shards import TokenizeConfig, tokenize
 from .evaluation.command import EvaluateConfig, run_evaluate
 from .export import export_onnx, export_program
 from .model import Caracal
+from .precision import Precision, resolve_precision
 from .training.recipe import TrainConfig
 from .training.trainer import DivergedError, Trainer
 from .version import __version__
@@ -41,6 +42,8 @@ class SampleConfig:
     """Draw among the fewest tokens that hold this probability."""
     seed: int | None = None
     """Makes the draws reproducible."""
+    precision: Precision = "auto"
+    """Of the weights: auto (the fastest that the device has units for), bfloat16, float16 or float32."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ def run_train(config: TrainConfig) -> None:
 def run_sample(config: SampleConfig) -> None:
     """Print the prompt and its continuation."""
     model = Caracal.from_pretrained(config.model)
+    model = model.to(resolve_precision(config.precision, model.embedding.weight.device))
     tokenizer = tokenizer_for(model.config.vocab_size)
     ids = tokenizer.encode(config.prompt)
     if not ids:

@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from caracal_min import spectral
-from caracal_min.benchmark.measure import Differentiated, autocast, in_turns
+from caracal_min.benchmark.measure import Differentiated, in_precision, in_turns
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
 from caracal_min.language_model import Compiled
@@ -59,7 +59,7 @@ def short(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     weight = torch.randn(options.tokens // length, length, width, device=options.device)
     for how, build in (("eager", lambda f: f), ("compiled", partial(torch.compile, dynamic=False))):
         yield f"short convolution, fwd + bwd, {how}", [
-            (name, Differentiated(autocast(build(f), options.device), [x], weight, [conv.weight]))
+            (name, Differentiated(in_precision(build(f), options.device), [x], weight, [conv.weight]))
             for name, f in (("ShortConv", conv), ("shifted products", partial(_shifted, conv)))]
 
 
@@ -73,7 +73,7 @@ def loss(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
         ways = []
         for rows in (n for n in (512, 2048, 8192, 32768) if n <= options.tokens):
             part = build(partial(_loss_of, targets, rows))
-            ways.append((f"{rows} rows", Differentiated(autocast(part, options.device), [hidden, weight], one)))
+            ways.append((f"{rows} rows", Differentiated(in_precision(part, options.device), [hidden, weight], one)))
         if ways:
             yield f"output layer, fwd + bwd, {how}", ways
 
@@ -88,7 +88,7 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
             if whole.shape[0] % parts == 0:
                 model = Caracal.from_preset(options.preset).to(options.device).compile_for(kind)
                 ways.append((f"compile {kind}, {whole.shape[0] // parts} sequences at once",
-                             partial(_accumulate, model, autocast(model.loss, options.device), whole.chunk(parts))))
+                             partial(_accumulate, model, in_precision(model.loss, options.device), whole.chunk(parts))))
     yield "training step", ways
 
 

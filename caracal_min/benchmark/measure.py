@@ -13,7 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-__all__ = ["Differentiated", "autocast", "copy_rate", "in_turns", "kept_for_backward", "kind_of", "matmul_rate",
+from ..precision import autocast, resolve_precision
+
+__all__ = ["Differentiated", "copy_rate", "in_precision", "in_turns", "kept_for_backward", "kind_of", "matmul_rate",
            "mean_time", "medians", "peak_memory", "time_by_kind"]
 
 # What a kernel of a GPU, or an operator on a CPU, is named after; the first kind that fits counts.
@@ -77,10 +79,12 @@ def kept_for_backward(side: Differentiated) -> float:
     return (held[-1] - result.untyped_storage().nbytes()) / 2**20
 
 
-def autocast(f: Callable, device: str) -> Callable:
-    """Return f under autocast to bfloat16 on a GPU, as it is on a CPU: how training calls it."""
+def in_precision(f: Callable, device: str, precision: str = "auto") -> Callable:
+    """Return f with its matrix products in a precision (`precision.PRECISIONS`): how training calls it."""
+    dtype = resolve_precision(precision, device)
+
     def cast(*inputs):
-        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
+        with autocast(device, dtype):
             return f(*inputs)
 
     return cast
@@ -128,8 +132,8 @@ def copy_rate(device: torch.device) -> float:
 
 
 def matmul_rate(device: torch.device) -> float:
-    """Return the operations per second of a large matrix product, in bfloat16 on a GPU, in float32 on a CPU."""
-    n, dtype = (8192, torch.bfloat16) if device.type == "cuda" else (1024, torch.float32)
+    """Return the operations per second of a large matrix product, in the precision of training."""
+    n, dtype = 8192 if device.type == "cuda" else 1024, resolve_precision("auto", device)
     a, b = torch.randn(2, n, n, device=device, dtype=dtype)
     return 2 * n**3 / (in_turns([lambda: a @ b], 5)[0] / 1e3)
 

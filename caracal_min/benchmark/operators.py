@@ -11,7 +11,7 @@ from ..modules import MultiHeadFourier
 from ..spectral import blocks
 from .appendix import AppendixFourier, appendix_conv
 from .config import BenchmarkConfig, Row
-from .measure import Differentiated, autocast, in_turns, kept_for_backward, peak_memory
+from .measure import Differentiated, in_precision, in_turns, kept_for_backward, peak_memory
 
 __all__ = ["convolution", "layer"]
 
@@ -36,14 +36,16 @@ def convolution(config: BenchmarkConfig) -> Iterator[Row]:
 
 
 def layer(config: BenchmarkConfig) -> Iterator[Row]:
-    """Measure a Multi-Head Fourier layer at every length, on a GPU under autocast to bfloat16."""
+    """Measure a Multi-Head Fourier layer at every length, on a GPU in the precision of training, else in float32."""
     width, heads = config.width
+    low = "auto" if config.device == "cuda" else "float32"
     what, against = "Multi-Head Fourier", "appendix layout"
     for length in config.lengths:
         x = torch.randn(config.batch(length), length, width, device=config.device)
         kinds = [kind(width, heads).to(config.device) for kind in (MultiHeadFourier, AppendixFourier)]
-        sides = [Differentiated(autocast(layer, config.device), [x], torch.randn_like(x), list(layer.parameters()))
-                 for layer in kinds]
+        weight = torch.randn_like(x)
+        sides = [Differentiated(in_precision(kind, config.device, low), [x], weight, list(kind.parameters()))
+                 for kind in kinds]
         yield Row(f"{what}, fwd + bwd", length, against, "ms", *in_turns(sides, config.repeats),
                   2.0 if config.device == "cuda" else 1.8)
         yield Row(f"{what}, kept for bwd", length, against, "MiB", *map(kept_for_backward, sides), 2.0)

@@ -6,13 +6,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from ..allocator import keep_freed_memory
 from ..language_model import LanguageModel
 from ..model import Caracal
+from ..precision import resolve_precision
 from ..zoo.baselines import BASELINES
 from ..zoo.registry import make_model
 from .appendix import in_appendix_layout
 from .config import BenchmarkConfig, Row
-from .measure import autocast, copy_rate, in_turns, matmul_rate, peak_memory, time_by_kind
+from .measure import copy_rate, in_precision, in_turns, matmul_rate, peak_memory, time_by_kind
 
 __all__ = ["profile", "throughput", "training"]
 
@@ -23,10 +25,14 @@ def training(config: BenchmarkConfig) -> Iterator[Row]:
     for length, tokens in _batches(config):
         ours = Caracal.from_preset(config.preset).to(config.device)
         appendix = in_appendix_layout(ours)
-        sides = [_step(ours, ours.compile_for(config.compile).loss, tokens),
-                 _step(appendix, lambda *pair, model=appendix: model(*pair)[1], tokens)]
-        yield Row(what, length, against, "ms", *in_turns(sides, config.repeats), 2.5)
-        yield Row(f"{what}, peak memory", length, against, "MiB", *map(peak_memory, sides), None)
+        sides = [_step(ours, ours.compile_for(config.compile).loss, tokens), _plain_step(appendix, tokens)]
+        if config.device == "cpu" and resolve_precision("auto", "cpu") != torch.float32:
+            sides.append(_plain_step(Caracal.from_preset(config.preset), tokens, "float32"))
+        time, in_appendix, *in_float32 = in_turns(sides, config.repeats)
+        yield Row(what, length, against, "ms", time, in_appendix, 2.5 if config.device == "cuda" else None)
+        for other in in_float32:
+            yield Row(what, length, "float32, autograd's loss", "ms", time, other, 5.0 if length == 512 else None)
+        yield Row(f"{what}, peak memory", length, against, "MiB", *map(peak_memory, sides[:2]), None)
 
 
 def profile(config: BenchmarkConfig) -> Iterator[Row]:
@@ -73,6 +79,8 @@ def _batches(config: BenchmarkConfig) -> Iterator[tuple[int, Tensor]]:
     """Yield lengths and batches of tokens, as many tokens in each; the compiler forgets the lengths before."""
     for length in config.lengths:
         torch.compiler.reset()
+        if config.device == "cpu":
+            keep_freed_memory()
         shape = (config.batch(length), length)
         yield length, torch.randint(config.vocabulary, shape, device=config.device)
 
@@ -81,9 +89,14 @@ def _rival(name: str, preset: str, length: int) -> LanguageModel:
     return make_model(name, preset) if name in BASELINES else make_model(preset=preset, variant=name, context=length)
 
 
-def _step(model: torch.nn.Module, loss: Callable, tokens: Tensor) -> Callable:
+def _step(model: torch.nn.Module, loss: Callable, tokens: Tensor, precision: str = "auto") -> Callable:
     optimiser = torch.optim.AdamW(model.parameters(), fused=True)
-    return partial(_train_step, autocast(loss, tokens.device.type), optimiser, tokens)
+    return partial(_train_step, in_precision(loss, tokens.device.type, precision), optimiser, tokens)
+
+
+def _plain_step(model: torch.nn.Module, tokens: Tensor, precision: str = "auto") -> Callable:
+    """The step that autograd makes of a model by itself: all logits, the library's loss, nothing compiled."""
+    return _step(model, lambda *pair: model(*pair)[1], tokens, precision)
 
 
 def _train_step(loss: Callable, optimiser: torch.optim.Optimizer, tokens: Tensor) -> None:

@@ -13,6 +13,7 @@ from ..data.corpus import all_tokens, load_corpus
 from ..data.tokenizers import tokenizer_for
 from ..files import file_sha256
 from ..language_model import LanguageModel
+from ..precision import Precision, autocast, resolve_precision
 from ..recorded.record import write_record
 from ..zoo.registry import load_model
 from .losses import loss_by_context_length, token_losses
@@ -44,7 +45,7 @@ class EvaluateConfig:
     tasks: tuple[str, ...] = ()
     """Names of tasks, or all; none if left out."""
     task_data: Path | None = None
-    """Folder with local copies of the tasks (see caracal_min.tasks); left out, they come from the hub."""
+    """Folder with local copies of the tasks (see caracal_min.evaluation.tasks); left out, they come from the hub."""
     limit: int | None = None
     """Items per task, the first ones, for a trial."""
     batch_size: int = 16
@@ -55,6 +56,8 @@ class EvaluateConfig:
     """Record to write, a JSON file."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
+    precision: Precision = "auto"
+    """Of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 or float32."""
 
     def __post_init__(self):
         for name in ("context", "tokens", "batch_size", "max_length"):
@@ -62,6 +65,7 @@ class EvaluateConfig:
                 raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"limit={self.limit}; give a number >= 1, or leave it out")
+        resolve_precision(self.precision, "cpu")
 
 
 def run_evaluate(config: EvaluateConfig) -> dict:
@@ -76,12 +80,15 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     model = load_model(config.model).to(device).eval()
     results, started = {"parameters": model.num_parameters(), "model_sha256": _weights(config.model)}, time.monotonic()
     print(f"{config.model}: {results['parameters']:,} parameters")
-    results |= _losses(model, config)
+    dtype = resolve_precision(config.precision, device)
+    results["precision"] = str(dtype).removeprefix("torch.")
+    with autocast(device, dtype):
+        results |= _losses(model, config)
     if tasks:
         from .tasks import evaluate_tasks
 
         results["table2"] = evaluate_tasks(model, tasks, config.task_data, config.limit, config.batch_size,
-                                           config.max_length, device)
+                                           config.max_length, device, config.precision)
         print(format_table(results["table2"]))
     if config.out is not None:
         write_record(config.out, "evaluate", asdict(config), results, None, time.monotonic() - started,

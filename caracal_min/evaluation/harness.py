@@ -23,6 +23,7 @@ from ..generation import draw
 from ..language_model import LanguageModel
 from ..loss import rows_at_once, token_loss
 from ..model import Caracal
+from ..precision import autocast, resolve_precision
 from ..zoo.registry import load_model
 
 try:
@@ -52,7 +53,7 @@ class HarnessModel(TemplateLM):
     """Answers the harness's requests with a language model and the tokenizer of its size of vocabulary.
 
     Numbers of other packages were made with the harness's own Hugging Face model; texts are encoded, split, prefixed
-    and cut as there.  On CUDA log-likelihoods come of a forward pass in bfloat16 and a softmax in float32.
+    and cut as there.  Log-likelihoods come of a forward pass in `precision` and a softmax in float32.
 
     Args:
         pretrained: a model, or the folder or hub repository of one (`models.load_model`).
@@ -60,6 +61,7 @@ class HarnessModel(TemplateLM):
         max_length: most tokens that the model sees at once; longer texts lose their beginning.
         max_gen_toks: most tokens to generate where a task does not say.
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        precision: one of `precision.PRECISIONS`; "auto" takes the fastest that the device has units for.
         max_batch_size: given by the harness, not used.
 
     Raises:
@@ -67,7 +69,8 @@ class HarnessModel(TemplateLM):
     """
 
     def __init__(self, pretrained: str | LanguageModel, batch_size: int = 16, max_length: int = 2048,
-                 max_gen_toks: int = 256, device: str = "auto", max_batch_size: int | None = None):
+                 max_gen_toks: int = 256, device: str = "auto", precision: str = "auto",
+                 max_batch_size: int | None = None):
         super().__init__()
         for name, value in (("batch_size", batch_size), ("max_length", max_length), ("max_gen_toks", max_gen_toks)):
             if not str(value).isdecimal() or int(value) < 1:
@@ -76,6 +79,7 @@ class HarnessModel(TemplateLM):
         if device == "auto":
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self._device = torch.device(device)
+        self._precision = resolve_precision(precision, self._device)
         model = pretrained if isinstance(pretrained, LanguageModel) else load_model(pretrained)
         if getattr(model.config, "positional_encoding", None) == "learned":
             self.max_length = min(self.max_length, model.config.max_positions)
@@ -123,7 +127,7 @@ class HarnessModel(TemplateLM):
                 batch = ordered[start:start + self.batch_size]
                 chosen = [(row, i) for row, inputs in enumerate(batch) for i in same_inputs[inputs]]
                 targets = [torch.tensor(requests[i][2], device=self._device) for _, i in chosen]
-                with torch.autocast(self._device.type, torch.bfloat16, enabled=self._device.type == "cuda"):
+                with autocast(self._device, self._precision):
                     hidden = self._hidden(batch)
                     states = [hidden[row, len(batch[row]) - len(t):len(batch[row])]
                               for (row, _), t in zip(chosen, targets, strict=True)]

@@ -107,14 +107,14 @@ def load_tasks(names: Sequence[str], folder: str | Path | None = None,
 
 def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), folder: str | Path | None = None,
                    limit: int | None = None, batch_size: int = 16, max_length: int = 2048,
-                   device: str = "auto") -> dict:
+                   device: str = "auto", precision: str = "auto") -> dict:
     """Run tasks of the harness, without examples in the prompt, and return every metric.
 
     Args:
         names: some of `TASKS`.
         folder: local files, as described above; None takes the data sets of the hub.
         limit: items per task, the first ones; None takes all.
-        batch_size, max_length, device: as `harness.HarnessModel`.
+        batch_size, max_length, device, precision: as `harness.HarnessModel`.
 
     Returns:
         Only what JSON holds: harness (its version), limit, max_length, parameters, and tasks: by name items, version
@@ -128,7 +128,7 @@ def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), fo
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit}; give a number >= 1, or None for all items")
     tasks = load_tasks(names, folder, limit)
-    harness = HarnessModel(model, batch_size, max_length, device=device)
+    harness = HarnessModel(model, batch_size, max_length, device=device, precision=precision)
     found = run_tasks(harness, tasks, limit)
     results = {}
     for name, task in tasks.items():
@@ -180,7 +180,7 @@ def read_rows(name: str, path: Path, limit: int | None = None) -> list[dict]:
                 rows.append(source.to_hub({column: row[column] for column in source.columns}))
             except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
                 raise ValueError(f"{path}, line {number}: {type(error).__name__} ({error}); each line must be a JSON "
-                                 f"object with {', '.join(source.columns)}, as caracal_min.tasks says") from None
+                                 f"object with {', '.join(source.columns)}, see caracal_min.evaluation.tasks") from None
     if not rows:
         raise ValueError(f"{path} is empty; give one JSON object per line")
     return rows

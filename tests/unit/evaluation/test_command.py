@@ -15,6 +15,7 @@ from caracal_min.__main__ import main
 from caracal_min.data import load_corpus
 from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position
 from caracal_min.evaluation.command import EvaluateConfig, run_evaluate
+from caracal_min.precision import resolve_precision
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +36,7 @@ def run(*arguments):
 
 def test_losses_are_those_of_the_library(nano, tmp_path, capsys):
     config = EvaluateConfig(str(nano), str(nano / "text.jsonl"), context=16, out=tmp_path / "new" / "out.json",
-                            device="cpu")
+                            device="cpu", precision="float32")
     record = run_evaluate(config)
     tokens, model = load_corpus(config.data, "byte").validation, Caracal.from_pretrained(nano)
     assert record["loss"] == pytest.approx(held_out_loss(model, tokens, 16), abs=1e-6)
@@ -49,6 +50,19 @@ def test_losses_are_those_of_the_library(nano, tmp_path, capsys):
     assert [(int(a), int(b)) for a, b, _ in binned] == [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16)]
     for a, b, value in binned:
         assert float(value) == pytest.approx(np.mean(record["loss_by_position"][int(a) - 1:int(b)]), abs=6e-4)
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "auto"])
+def test_losses_in_another_precision_are_near_and_say_so(nano, precision):
+    given = dict(model=str(nano), data=str(nano / "text.jsonl"), context=16, device="cpu")
+    exact = run_evaluate(EvaluateConfig(**given, precision="float32"))
+    found = run_evaluate(EvaluateConfig(**given, precision=precision))
+    dtype = resolve_precision(precision, "cpu")
+    assert found["precision"] == str(dtype).removeprefix("torch.") and exact["precision"] == "float32"
+    assert found["loss"] == pytest.approx(exact["loss"], abs=5e-3)
+    assert (found["loss"] == exact["loss"]) is (dtype == torch.float32)
+    with pytest.raises(ValueError, match="^precision='half'; accepted: auto, bfloat16, float16, float32$"):
+        EvaluateConfig(**given, precision="half")
 
 
 def test_the_whole_text_can_be_measured_and_lengths_end_with_it(nano, capsys):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -14,10 +15,14 @@ from caracal_min.zoo.baselines import BASELINES, baseline
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("transformers")
-from caracal_min.evaluation.harness import HarnessModel
+from caracal_min.evaluation import harness as module
+from caracal_min.precision import resolve_precision
 
 PAIRS = [("The cat", " sat on the mat"), ("", "No context"), ("A", " b"), ("x" * 90, " long"), ("A", " c"),
          ("A space", " word"), ("A much longer context than the others have", "!")]
+
+
+HarnessModel = partial(module.HarnessModel, precision="float32")  # what is computed by hand is
 
 
 def requests(*arguments):
@@ -198,7 +203,7 @@ def test_the_harness_finds_the_model_by_name(tmp_path, caracal):
     from lm_eval.api.registry import get_model
 
     caracal.save_pretrained(tmp_path)
-    found = get_model("caracal").create_from_arg_string(f"pretrained={tmp_path},max_length=100",
+    found = get_model("caracal").create_from_arg_string(f"pretrained={tmp_path},max_length=100,precision=float32",
                                                         {"batch_size": "4", "max_batch_size": None, "device": "cpu"})
     assert (found.batch_size, found.max_length, found.device.type) == (4, 100, "cpu")
     (got, _), = found.loglikelihood(requests(("a", "b")), disable_tqdm=True)
@@ -218,3 +223,17 @@ def test_without_the_harness_one_line_says_what_to_install():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
     assert done.stderr.splitlines()[-1] == ("ImportError: evaluation on tasks needs lm-evaluation-harness: "
                                             "pip install 'caracal-min[eval]'")
+
+
+@pytest.mark.parametrize("precision", ["auto", "bfloat16", "float32"])
+def test_log_likelihoods_are_computed_in_the_precision_asked_for(caracal, precision, monkeypatch):
+    seen = set()
+    monkeypatch.setattr(caracal, "unembed", lambda h: seen.add(
+        (logits := Caracal.unembed(caracal, h)).dtype) or logits)
+    given = requests(*PAIRS[:4])
+    exact = HarnessModel(caracal).loglikelihood(given, disable_tqdm=True)
+    seen.clear()
+    found = module.HarnessModel(caracal, precision=precision).loglikelihood(given, disable_tqdm=True)
+    assert seen == {resolve_precision(precision, "cpu")}
+    for (score, _), (expected, _) in zip(found, exact, strict=True):
+        assert score == pytest.approx(expected, rel=0.02 if seen == {torch.bfloat16} else 1e-6)
