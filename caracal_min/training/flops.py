@@ -10,9 +10,9 @@ import math
 
 import torch
 
-from ..config import PRESETS
+from ..language_model import LanguageModel
+from ..model import Caracal
 from ..spectral import fast_length
-from ..zoo.registry import make_model
 
 __all__ = ["flops_per_token", "peak_flops"]
 
@@ -20,20 +20,23 @@ _PEAKS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "
           "RTX 4090": 165e12, "RTX 3090": 71e12}  # dense bfloat16, from the vendor's data sheets
 
 
-def flops_per_token(architecture: str, preset: str, variant: str, vocab_size: int, context: int) -> float | None:
+def flops_per_token(model: LanguageModel, context: int) -> float | None:
     """Return the operations of forward and backward pass per token of a sequence of `context` tokens.
 
-    None for Mamba, Mamba-2 and Jamba, whose scans are not counted here.  Arguments as `make_model`.
+    Args:
+        model: a `Caracal` or a baseline, on any device; on "meta" it costs nothing.
+
+    Returns:
+        multiplications and additions; None for Mamba, Mamba-2 and Jamba, whose scans are not counted here.
     """
-    if architecture not in ("caracal", "llama"):
-        return None
-    with torch.device("meta"):
-        model = make_model(architecture, preset, variant, vocab_size, context)
-    size = PRESETS[preset]
     forward = 2 * model.num_parameters()
-    if architecture == "llama":
-        return 3 * (forward + size.n_layers * 4 * size.d_model * (context + 1) / 2)
-    window, attending = min(model.config.window_size, context), len(model.config.attention_layers)
+    if getattr(model.config, "model_type", None) == "llama":
+        layers, width = model.config.num_hidden_layers, model.config.hidden_size
+        return 3 * (forward + layers * 4 * width * (context + 1) / 2)
+    if not isinstance(model, Caracal):
+        return None
+    size, attending = model.config, len(model.config.attention_layers)
+    window = min(size.window_size, context)
     keys = window - window * (window - 1) / (2 * context)  # on average: the first tokens see fewer
     forward += attending * 4 * size.d_model * keys
     n = fast_length(2 * context - 1)

@@ -87,8 +87,7 @@ class Trainer:
         self.step, self.seconds, self.stop_requested = 0, 0.0, False
         self._resume()
         self._loss = self.group.wrap(_Loss(self.model.compile_for(config.compile)))
-        self._flops = flops_per_token(config.architecture, config.preset, config.variant, self.corpus.vocab_size,
-                                      config.context)
+        self._flops = flops_per_token(self.model, config.context)
         self._peak = config.peak_flops or peak_flops(self.device)
 
     @property

@@ -1,7 +1,12 @@
 """The figure of chapter 8: where the parameters of a configuration are, beside the paper's four sizes."""
 
+import torch
+from torch import nn
+
 from ..config import PRESETS, CaracalConfig
 from ..evaluation.table2 import paper_rows
+from ..model import Caracal
+from ..modules import SlidingWindowAttention
 from . import svg
 from .figure import Figure
 from .style import palette
@@ -17,6 +22,7 @@ _PARTS = (("embedding", "embedding, also the output matrix", palette.ink, 1),
           ("attention", "attention", palette.ink, 0.55),
           ("mlp", "SwiGLU", palette.ink, 0.24),
           ("rest", "norms and 3-tap filters", palette.ink, 0.75))
+_FOURIER = {"to_value": "value", "to_gate": "gate", "gate_mix": "mix", "to_out": "output"}  # submodules, parts
 _WIDTH, _BAR, _PITCH = 420, 34, 22  # of the still, in its own units
 
 
@@ -48,14 +54,24 @@ def _paper(name: str) -> int | None:
 
 
 def _parts(config: CaracalConfig) -> dict[str, int]:
-    """Count the parameters of `Caracal(config)` by part, for the paper's gate, pre-convolution and no positions."""
-    c, width, attention = config, config.d_model, len(config.attention_layers)
-    fourier = c.n_layers - attention
-    projection = fourier * (width * width + width)
-    return {"embedding": c.vocab_size * width, "value": projection, "gate": projection,
-            "mix": fourier * (width * width // c.n_heads + width), "output": projection,
-            "attention": attention * 4 * width * width, "mlp": c.n_layers * 3 * width * c.mlp_width,
-            "rest": fourier * 5 * width + c.n_layers * 4 * width + 2 * width}
+    """Count the parameters of `Caracal(config)` by part."""
+    with torch.device("meta"):
+        model = Caracal(config)
+    parts = dict.fromkeys((name for name, *_ in _PARTS), 0) | {"embedding": model.embedding.weight.numel()}
+    for block in model.blocks:
+        parts["mlp"] += _count(block.mlp)
+        if isinstance(block.mixer, SlidingWindowAttention):
+            parts["attention"] += _count(block.mixer)
+            continue
+        for name, child in block.mixer.named_children():
+            if name in _FOURIER:
+                parts[_FOURIER[name]] += _count(child)
+    parts["rest"] = model.num_parameters() - sum(parts.values())
+    return parts
+
+
+def _count(module: nn.Module) -> int:
+    return sum(p.numel() for p in module.parameters())
 
 
 def _alt(preset: str) -> str:

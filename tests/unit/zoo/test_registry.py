@@ -6,7 +6,6 @@ import torch
 from caracal_min import Caracal
 from caracal_min.config import PRESETS
 from caracal_min.modules import SlidingWindowAttention
-from caracal_min.training import flops_per_token, peak_flops
 from caracal_min.zoo import ARCHITECTURES, VARIANTS, load_model, make_model
 from caracal_min.zoo.baselines import Baseline
 
@@ -61,43 +60,6 @@ def test_a_foreign_folder_gets_one_line(tmp_path):
     with pytest.raises((FileNotFoundError, ValueError)) as caught:
         load_model(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-def multiplications(model, tokens):
-    """Count two operations for every weight of a matrix product, with torch's own counter."""
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with FlopCounterMode(display=False) as counter, torch.no_grad():
-        model.logits(tokens)
-    return counter.get_total_flops()
-
-
-@pytest.mark.parametrize("architecture", ["caracal", "llama"])
-def test_flops_agree_with_those_that_torch_counts(architecture):
-    """Torch counts no FFT, no attention on a CPU and no 3-tap convolution of ours: the matrix products remain."""
-    model = make_model(architecture, "nano", vocab_size=1000)
-    counted = 3 * multiplications(model, torch.zeros(1, 64, dtype=torch.int64)) / 64
-    ours = flops_per_token(architecture, "nano", "default", 1000, 64)
-    assert 0.9 * ours < counted < 1.15 * ours
-
-
-def test_flops_grow_as_the_mixers_do():
-    llama, ours, pure = ([flops_per_token(a, "tiny", v, 50_257, length) for length in (512, 8192)]
-                         for a, v in (("llama", "default"), ("caracal", "default"), ("caracal", "no-swa")))
-    assert llama[1] - llama[0] == 3 * 12 * 4 * 512 * (8192 - 512) / 2
-    assert ours[1] < 1.02 * ours[0] and pure[1] < 1.02 * pure[0]
-    assert 6 * 62_494_208 < ours[0] < 1.05 * 6 * 62_494_208
-    assert flops_per_token("mamba", "nano", "default", 256, 64) is None
-
-
-def test_peaks_are_known_for_gpus_only(monkeypatch):
-    assert peak_flops(torch.device("cpu")) is None
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")
-    assert peak_flops(torch.device("cuda")) == 989e12
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA L4")
-    assert peak_flops(torch.device("cuda")) == 121e12
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "an unknown GPU")
-    assert peak_flops(torch.device("cuda")) is None
 
 
 def test_presets_keep_their_vocabulary_unless_told():
