@@ -1,6 +1,7 @@
 """How good a model is: losses on text that it has not seen, and the tasks of the paper's Table 2.
 
     losses    held-out loss, by position and by context length
+    ngrams    what counting alone predicts: unigram and bigram
     table2    a row of Table 2 beside the paper's
     tasks     the paper's eight tasks, from local files or from the hub
     harness   a model as lm-evaluation-harness calls it
@@ -11,7 +12,8 @@ Losses need nothing but the package.  `tasks` and `harness` need the extra `eval
 """
 
 from .losses import held_out_loss, loss_by_context_length, loss_by_position, token_losses
+from .ngrams import ngram_losses
 from .table2 import format_table, paper_rows, table_row
 
-__all__ = ["format_table", "held_out_loss", "loss_by_context_length", "loss_by_position", "paper_rows", "table_row",
-           "token_losses"]
+__all__ = ["format_table", "held_out_loss", "loss_by_context_length", "loss_by_position", "ngram_losses", "paper_rows",
+           "table_row", "token_losses"]

@@ -17,6 +17,7 @@ from ..precision import Precision, autocast, resolve_precision
 from ..recorded.record import write_record
 from ..zoo.registry import load_model
 from .losses import loss_by_context_length, token_losses
+from .ngrams import ngram_losses
 from .table2 import format_table
 
 __all__ = ["EvaluateConfig", "run_evaluate"]
@@ -42,6 +43,9 @@ class EvaluateConfig:
     """Tokens per window; losses are measured at multiples of it up to 16, as far as the text reaches."""
     tokens: int = 262_144
     """Most tokens to measure losses on."""
+    ngrams: str | None = None
+    """Text that the model was trained on, or token shards of it: unigram and bigram models are counted on it, and
+    measured beside the model; 24 bytes of memory a token."""
     tasks: tuple[str, ...] = ()
     """Names of tasks, or all; none if left out."""
     task_data: Path | None = None
@@ -72,7 +76,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     """Print the losses and the table, write a record of them to `config.out`, and return its results.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `models.load_model`, `corpus.load_corpus` and
+        ValueError, FileNotFoundError, ImportError: as `zoo.load_model`, `data.load_corpus` and
             `tasks.evaluate_tasks`.
     """
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
@@ -119,7 +123,8 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
         tokens = all_tokens(config.data, tokenizer.name, read)[:read]
     else:
         tokens = load_corpus(config.data, tokenizer.name, 10 * read).validation[:read]
-    losses = token_losses(model, sequential_windows(tokens, config.context), config.batch_size, "loss")
+    windows = sequential_windows(tokens, config.context)
+    losses = token_losses(model, windows, config.batch_size, "loss")
     by_position = losses.mean(0, dtype=torch.float64)
     learned = getattr(model.config, "positional_encoding", None) == "learned"
     longest = min(len(tokens) - 1, model.config.max_positions if learned else len(tokens))
@@ -137,6 +142,12 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
         f"{a + 1}-{b}: {by_position[a:b].mean():.3f}" for a, b in zip(starts, [*starts[1:], config.context],
                                                                        strict=True)))
     print("loss by context length: " + ", ".join(f"{n}: {loss:.4f}" for n, loss in by_length.items()))
+    if config.ngrams is not None:
+        counted = all_tokens(config.ngrams, tokenizer.name)[:]
+        found = ngram_losses(counted, windows.numpy(), tokenizer.vocab_size)
+        measured["ngrams"] = {"source": config.ngrams, "tokens": len(counted), **found}
+        print(f"by counting {len(counted):,} tokens of {config.ngrams}: unigram {found['unigram']:.4f}, "
+              f"bigram {found['bigram']:.4f}")
     if len(fitting) < len(_MULTIPLES):
         why = f"{len(tokens):,} tokens of text" if longest == len(tokens) - 1 else "the learned positions"
         print(f"  {why} do not reach {_MULTIPLES[len(fitting)] * config.context:,}")

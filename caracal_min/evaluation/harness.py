@@ -56,7 +56,7 @@ class HarnessModel(TemplateLM):
     and cut as there.  Log-likelihoods come of a forward pass in `precision` and a softmax in float32.
 
     Args:
-        pretrained: a model, or the folder or hub repository of one (`models.load_model`).
+        pretrained: a model, or the folder or hub repository of one (`zoo.load_model`).
         batch_size: sequences per forward pass.
         max_length: most tokens that the model sees at once; longer texts lose their beginning.
         max_gen_toks: most tokens to generate where a task does not say.

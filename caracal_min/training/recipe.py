@@ -24,7 +24,7 @@ class TrainConfig:
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
-    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `models.VARIANTS` lists them."""
+    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `zoo.VARIANTS` lists them."""
     data: str = "fineweb"
     """embedded, fineweb, a parquet / jsonl / jsonl.xz file with a text column, a folder of them, or token shards."""
     validation: str | None = None

@@ -12,8 +12,8 @@ import torch
 
 from caracal_min import Caracal
 from caracal_min.__main__ import main
-from caracal_min.data import load_corpus
-from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position
+from caracal_min.data import all_tokens, load_corpus, sequential_windows
+from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
 from caracal_min.evaluation.command import EvaluateConfig, run_evaluate
 from caracal_min.precision import resolve_precision
 
@@ -63,6 +63,16 @@ def test_losses_in_another_precision_are_near_and_say_so(nano, precision):
     assert (found["loss"] == exact["loss"]) is (dtype == torch.float32)
     with pytest.raises(ValueError, match="^precision='half'; accepted: auto, bfloat16, float16, float32$"):
         EvaluateConfig(**given, precision="half")
+
+
+def test_counting_stands_beside_the_model(nano, capsys):
+    given = dict(model=str(nano), data=str(nano / "text.jsonl"), context=16, device="cpu", precision="float32")
+    record = run_evaluate(EvaluateConfig(**given, ngrams=given["data"]))
+    counted = all_tokens(given["data"], "byte")
+    windows = sequential_windows(load_corpus(given["data"], "byte").validation, 16)
+    assert record["ngrams"] == {"source": given["data"], "tokens": len(counted),
+                                **ngram_losses(counted, windows.numpy(), 256)}
+    assert f"bigram {record['ngrams']['bigram']:.4f}" in capsys.readouterr().out
 
 
 def test_the_whole_text_can_be_measured_and_lengths_end_with_it(nano, capsys):
