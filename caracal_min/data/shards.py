@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import file_sha256, write_atomically
+from ..files import file_sha256, writing
 
 __all__ = ["DTYPE", "MANIFEST", "Manifest", "ShardedTokens", "check_sizes", "verify"]
 
@@ -52,7 +52,8 @@ class Manifest:
     def save(self, folder: Path) -> None:
         """Write `manifest.json` atomically."""
         text = json.dumps(asdict(self) | {"digest": self.digest}, indent=1)
-        write_atomically(folder / MANIFEST, f"{text}\n".encode())
+        with writing(folder / MANIFEST) as partial:
+            partial.write_text(f"{text}\n")
 
     @classmethod
     def load(cls, folder: str | Path) -> "Manifest":

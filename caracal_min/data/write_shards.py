@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import file_sha256, write_atomically
+from ..files import file_sha256, writing
 from .documents import count_documents, documents, text_files
 from .shards import DTYPE, MANIFEST, Manifest, check_sizes
 from .tokenizers import make_tokenizer
@@ -158,7 +158,8 @@ def _add(folder: Path, manifest: Manifest, ids: np.ndarray, whole: int, offset: 
     """Write one more shard, then the manifest that lists it."""
     shard = {"name": f"shard_{len(manifest.shards):05d}.bin", "tokens": len(ids), "documents": whole, "offset": offset,
              "sha256": hashlib.sha256(ids).hexdigest()}
-    write_atomically(folder / shard["name"], ids)
+    with writing(folder / shard["name"]) as partial:
+        partial.write_bytes(ids)
     manifest = replace(manifest, documents=whole, tokens=manifest.tokens + len(ids), shards=(*manifest.shards, shard))
     manifest.save(folder)
     return manifest
