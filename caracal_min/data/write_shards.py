@@ -1,18 +1,12 @@
-"""Texts to token shards: in parallel over cores, and a run that is killed goes on where it was."""
+"""Texts to token shards: written once, for many runs; a call that is killed goes on where it was."""
 
 import hashlib
 import os
 import platform
-import signal
-import threading
-from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import chain, islice
-from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 import numpy as np
@@ -20,11 +14,11 @@ import numpy as np
 from ..files import file_sha256, writing
 from .documents import count_documents, documents, text_files
 from .shards import DTYPE, MANIFEST, Manifest, ShardSettings, check_sizes
-from .tokenizers import make_tokenizer
+from .tokenizers import Tokenizer, make_tokenizer
 
 __all__ = ["TokenizeConfig", "tokenize"]
 
-_tokenizer = cache(make_tokenizer)  # one per worker
+_CHUNK = 256  # documents that are encoded at once
 
 
 @dataclass(frozen=True)
@@ -39,8 +33,8 @@ class TokenizeConfig:
     """gpt2 or byte."""
     shard_tokens: int = 100_000_000
     """Tokens per shard, 2 bytes each; one shard is held in memory."""
-    workers: int | None = None
-    """Processes that encode; None takes one per core."""
+    threads: int | None = None
+    """Threads that encode; None takes one per core.  The files do not depend on it."""
     limit_documents: int | None = None
     """Stop after this many documents."""
     limit_tokens: int | None = None
@@ -50,7 +44,7 @@ class TokenizeConfig:
 
 
 def tokenize(source: str | Path, out: str | Path, tokenizer: str = "gpt2", shard_tokens: int = 100_000_000,
-             workers: int | None = None, limit_documents: int | None = None, limit_tokens: int | None = None,
+             threads: int | None = None, limit_documents: int | None = None, limit_tokens: int | None = None,
              progress: bool = True) -> Manifest:
     """Write a source as shards into the folder `out` and return the manifest; after a kill, the same call goes on.
 
@@ -58,8 +52,7 @@ def tokenize(source: str | Path, out: str | Path, tokenizer: str = "gpt2", shard
         source: as in `data.documents`: "fineweb", "embedded", a file or a folder of files.
         tokenizer: "gpt2" or "byte".
         shard_tokens: tokens per shard, 2 bytes each; one shard is held in memory.
-        workers: processes that encode; None takes one per core, 1 starts none.  The files do not depend on it.
-            A script that uses more than one must call under `if __name__ == "__main__":`.
+        threads: that encode; None takes one per core.  The files do not depend on it.
         limit_documents: stop after this many; None reads all.
         limit_tokens: stop after the document that reaches this many tokens; None reads all.
         progress: show a bar with tokens/s, and with the time left unless all of a stream is read.
@@ -68,7 +61,7 @@ def tokenize(source: str | Path, out: str | Path, tokenizer: str = "gpt2", shard
     damaged folder, or one made with other settings.
     """
     folder, source = Path(out), str(source)
-    for name, value in (("shard_tokens", shard_tokens), ("workers", workers), ("limit_documents", limit_documents),
+    for name, value in (("shard_tokens", shard_tokens), ("threads", threads), ("limit_documents", limit_documents),
                         ("limit_tokens", limit_tokens)):
         if value is not None and value < 1:
             raise ValueError(f"{name}={value}; give a number >= 1")
@@ -91,7 +84,8 @@ def tokenize(source: str | Path, out: str | Path, tokenizer: str = "gpt2", shard
     at = manifest.shards[-1]["offset"] if manifest.shards else 0
     buffer, filled, read = np.empty(shard_tokens, DTYPE), 0, manifest.tokens - at  # read: in whole documents
     bar = _bar(source, before, read, limit_documents, limit_tokens, progress)
-    with closing(bar), closing(_encoded(texts, tokenizer, workers or os.cpu_count() or 1)) as encoded:
+    with closing(bar):
+        encoded = _encoded(texts, encoder, threads or os.cpu_count() or 1)
         for ids, lengths in encoded if limit_tokens is None else _up_to(limit_tokens - read, encoded):
             ends = np.cumsum([0, *lengths])
             while at < len(ids):
@@ -180,29 +174,9 @@ def _identity(source: str) -> tuple[str, str | None]:
     return path.name, hashes[0] if path.is_file() else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
-def _encoded(texts: Iterator[str], tokenizer: str, workers: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+def _encoded(texts: Iterator[str], encoder: Tokenizer, threads: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Yield the ids (uint16) and the tokens per document of one chunk after the other, in the order of the texts."""
-    chunks = iter(lambda: list(islice(texts, 64)), [])  # what a worker takes at once
-    if workers == 1:
-        yield from (_encode(chunk, tokenizer) for chunk in chunks)
-        return
-    pending = deque()  # bounded, so that the source is not read ahead; unlike Pool.imap, a dead worker is an error
-    with ProcessPoolExecutor(workers, get_context("spawn"), _start_worker) as pool:
-        for chunk in chunks:
-            pending.append(pool.submit(_encode, chunk, tokenizer))
-            if len(pending) > 4 * workers:
-                yield pending.popleft().result()
-        yield from (part.result() for part in pending)
-
-
-def _encode(texts: list[str], tokenizer: str) -> tuple[np.ndarray, np.ndarray]:
-    encoder = _tokenizer(tokenizer)
-    rows = [[*encoder.encode(text), encoder.end_of_text] for text in texts]
-    lengths = np.array([len(row) for row in rows])
-    return np.fromiter(chain.from_iterable(rows), DTYPE, int(lengths.sum())), lengths
-
-
-def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it even when it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=lambda: (parent_process().join(), os._exit(1)), daemon=True).start()
+    while chunk := list(islice(texts, _CHUNK)):
+        rows = [[*ids, encoder.end_of_text] for ids in encoder.encode_batch(chunk, threads)]
+        lengths = np.array([len(row) for row in rows])
+        yield np.fromiter(chain.from_iterable(rows), DTYPE, int(lengths.sum())), lengths
