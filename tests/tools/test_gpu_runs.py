@@ -61,7 +61,7 @@ def test_ablations(root, data, tmp_path):
     for name in ("train", "validation"):
         tokenize(data / "corpus" / {"train": "fineweb-legal-sample.jsonl.xz",
                                     "validation": "fineweb-validation.jsonl.xz"}[name], tmp_path / name, "byte",
-                 workers=1, progress=False)
+                 progress=False)
     shown = [shlex.split(line) for line in stage(root, "ablate", tmp_path, *options)]
     runs = [line[4:] for line in shown if line[4] == "train"]
     assert {(run[run.index("--variant") + 1], run[run.index("--seed") + 1]) for run in runs} == {

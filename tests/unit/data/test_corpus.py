@@ -26,7 +26,7 @@ def split(corpus):
 
 
 def test_shards_hold_out_the_documents_of_the_last_hundredth(source, tmp_path):
-    tokenize(source, tmp_path / "shards", "byte", shard_tokens=10_000, workers=1, progress=False)
+    tokenize(source, tmp_path / "shards", "byte", shard_tokens=10_000, progress=False)
     corpus = load_corpus(str(tmp_path / "shards"), "byte")
     train, held_out = split(corpus)
     assert isinstance(corpus.train, ShardedTokens) and train + held_out == TEXTS
@@ -52,12 +52,12 @@ def test_a_validation_text_of_its_own(source, tmp_path, through_shards):
     shards = tmp_path / "shards" if through_shards else None
     corpus = load_corpus(source, "byte", progress=False, validation=other, shards=shards)
     assert split(corpus) == (TEXTS, ["held out", "and this"])
-    tokenize(other, tmp_path / "other", "byte", workers=1, progress=False)
+    tokenize(other, tmp_path / "other", "byte", progress=False)
     assert split(load_corpus(source, "byte", progress=False, validation=str(tmp_path / "other"))) == split(corpus)
 
 
 def test_the_digest_tells_corpora_apart(source, tmp_path):
-    tokenize(source, tmp_path / "shards", "byte", workers=1, progress=False)
+    tokenize(source, tmp_path / "shards", "byte", progress=False)
     shards = str(tmp_path / "shards")
     other = write(tmp_path / "other.jsonl", TEXTS[:-1] + ["another"])
     corpora = [load_corpus(source, "byte", progress=False), load_corpus(other, "byte", progress=False),
@@ -69,10 +69,10 @@ def test_the_digest_tells_corpora_apart(source, tmp_path):
 
 
 def test_shards_that_do_not_fit_get_one_line(source, tmp_path, gpt2):
-    tokenize(source, tmp_path / "shards", "byte", workers=1, progress=False)
+    tokenize(source, tmp_path / "shards", "byte", progress=False)
     with pytest.raises(ValueError, match="made with tokenizer='byte', now it is 'gpt2'; give the same"):
         load_corpus(str(tmp_path / "shards"), "gpt2")
-    tokenize(write(tmp_path / "one.jsonl", ["x" * 9999]), tmp_path / "one", "byte", workers=1, progress=False)
+    tokenize(write(tmp_path / "one.jsonl", ["x" * 9999]), tmp_path / "one", "byte", progress=False)
     with pytest.raises(ValueError, match="last hundredth of .*, 100 tokens, holds no whole document"):
         load_corpus(str(tmp_path / "one"), "byte")
     (tmp_path / "empty").mkdir()

@@ -45,11 +45,11 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
     (folder / "README.md").write_text("not text to train on")
     assert list(documents(str(folder))) == ["one", "two", "three", "four", "five"]
     assert count_documents(str(folder)) == 5
-    first, second = (tokenize(folder, tmp_path / out, "byte", workers=1, progress=False) for out in ("x", "y"))
-    assert first.source == "texts" and first.tokens == 3 + 3 + 5 + 4 + 4 + 5 and vars(first) == vars(second)
+    first, second = (tokenize(folder, tmp_path / out, "byte", progress=False) for out in ("x", "y"))
+    assert first.settings.source == "texts" and first.tokens == 3 + 3 + 5 + 4 + 4 + 5 and vars(first) == vars(second)
     write_jsonl(folder / "b.jsonl", [{"text": "2"}, {"text": "3"}])
     with pytest.raises(ValueError, match="was made with source_sha256="):
-        tokenize(folder, tmp_path / "x", "byte", workers=1, progress=False)
+        tokenize(folder, tmp_path / "x", "byte", progress=False)
     corpus = load_corpus(str(folder), "byte", progress=False, held_out_every=5)
     assert bytes(corpus.validation.tolist()) == b"five\x00"
 
@@ -101,6 +101,14 @@ def test_fineweb_tokens_agree_with_its_own_counts(shared_data, gpt2):
     assert corpus.train.max() == tokenizer.end_of_text == 50_256
     assert "FineWeb" not in tokenizer.decode(corpus.train[:50])
     assert tokenizer.decode(tokenizer.encode("Ünï 🐈")) == "Ünï 🐈"
+
+
+@pytest.mark.parametrize("name", ["byte", "gpt2"])
+def test_a_batch_of_texts_is_its_texts_one_by_one(name, gpt2):
+    tokenizer, texts = make_tokenizer(name), ["one", "", "<|endoftext|>", "Ünï 🐈", "x " * 999]
+    for threads in (1, 3):
+        assert tokenizer.encode_batch(texts, threads) == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_batch([], 2) == []
 
 
 def test_tokenizer_for():

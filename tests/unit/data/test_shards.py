@@ -20,8 +20,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caracal_min.data import Batches, documents, sequential_windows, write_shards
-from caracal_min.data.shards import Manifest, ShardedTokens, verify
+from caracal_min.data import Batches, documents, make_tokenizer, sequential_windows, write_shards
+from caracal_min.data.shards import Manifest, ShardedTokens, ShardSettings, verify
 from caracal_min.data.write_shards import tokenize
 
 TEXTS = [("", "a", "tiny text", "é" * 40, "line\n" * 30, "x" * 500)[i % 6] + str(i) * (i % 4) for i in range(150)]
@@ -45,7 +45,7 @@ def source(tmp_path_factory):
 def whole(source, tmp_path_factory):
     """A finished folder, never interrupted.  Read only."""
     folder = tmp_path_factory.mktemp("whole") / "shards"
-    tokenize(source, folder, "byte", SIZE, workers=1, progress=False)
+    tokenize(source, folder, "byte", SIZE, progress=False)
     return folder
 
 
@@ -89,7 +89,7 @@ def test_shards_hold_every_document_and_its_end_in_order(whole):
 ])
 def test_places_to_go_on_from(tmp_path, size, places):
     path = write_jsonl(tmp_path / "texts.jsonl", [{"text": "x" * 99}] * 20)
-    manifest = tokenize(path, tmp_path / "out", "byte", size, workers=1, progress=False)
+    manifest = tokenize(path, tmp_path / "out", "byte", size, progress=False)
     verify(tmp_path / "out")
     assert [(shard["documents"], shard["offset"]) for shard in manifest.shards][:len(places)] == places
     assert len(manifest.shards) == -(-2000 // size) and manifest.tokens == 2000
@@ -98,23 +98,31 @@ def test_places_to_go_on_from(tmp_path, size, places):
         done = manifest.shards[:kept]
         replace(manifest, complete=False, shards=done, tokens=sum(shard["tokens"] for shard in done),
                 documents=done[-1]["documents"] if done else 0).save(tmp_path / "out")
-        tokenize(path, tmp_path / "out", "byte", size, workers=1, progress=False)
+        tokenize(path, tmp_path / "out", "byte", size, progress=False)
         assert contents(tmp_path / "out") == before
 
 
-def test_counts_agree_with_finewebs_own_and_workers_change_nothing(shared_data, gpt2, tmp_path):
+def test_counts_agree_with_finewebs_own_and_threads_change_nothing(shared_data, gpt2, tmp_path):
     path = shared_data / "corpus" / "fineweb-validation.jsonl.xz"
     with lzma.open(path, "rt", encoding="utf-8") as file:
         stated = [json.loads(line)["token_count"] for line in file]
-    manifest = tokenize(path, tmp_path / "one", shard_tokens=50_000, workers=1, progress=False)
-    assert (manifest.tokenizer, manifest.vocab_size, manifest.end_of_text) == ("gpt2", 50_257, 50_256)
+    manifest = tokenize(path, tmp_path / "one", shard_tokens=50_000, threads=1, progress=False)
+    settings = manifest.settings
+    assert (settings.tokenizer, settings.vocab_size, settings.end_of_text) == ("gpt2", 50_257, 50_256)
     tokens = ShardedTokens(tmp_path / "one", check_hashes=True)[:]
     ends = np.flatnonzero(tokens == 50_256)
     counted = np.diff(ends, prepend=-1) - 1
     assert len(counted) == len(stated) == manifest.documents == 300 and ends[-1] == len(tokens) - 1
     assert (counted == stated).sum() >= 290
-    tokenize(path, tmp_path / "two", shard_tokens=50_000, workers=2, progress=False)
+    tokenize(path, tmp_path / "two", shard_tokens=50_000, threads=3, progress=False)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 64, 150, 151])
+def test_what_is_encoded_at_once_changes_nothing(source, whole, tmp_path, monkeypatch, chunk):
+    monkeypatch.setattr(write_shards, "_CHUNK", chunk)
+    tokenize(source, tmp_path / "out", "byte", SIZE, progress=False)
+    assert contents(tmp_path / "out") == contents(whole)
 
 
 def test_fineweb_streams_through_the_same_code(tmp_path, monkeypatch):
@@ -126,52 +134,51 @@ def test_fineweb_streams_through_the_same_code(tmp_path, monkeypatch):
         return real("parquet", data_files=str(tmp_path / "000.parquet"), split="train", streaming=True)
 
     monkeypatch.setattr(datasets, "load_dataset", hub)
-    manifest = tokenize("fineweb", tmp_path / "out", "byte", 1000, workers=1, limit_documents=100, progress=False)
+    manifest = tokenize("fineweb", tmp_path / "out", "byte", 1000, limit_documents=100, progress=False)
     assert asked == [{"path": "HuggingFaceFW/fineweb", "name": "sample-10BT", "split": "train", "streaming": True}]
-    assert manifest.documents == 100 and "fineweb" in manifest.source
+    assert manifest.documents == 100 and "fineweb" in manifest.settings.source
     assert (ShardedTokens(tmp_path / "out")[:] == STREAM[:manifest.tokens]).all()
     monkeypatch.undo()
-    local = tokenize(tmp_path / "000.parquet", tmp_path / "local", "byte", 1000, workers=1, progress=False)
+    local = tokenize(tmp_path / "000.parquet", tmp_path / "local", "byte", 1000, progress=False)
     assert local.tokens == len(STREAM) and local.shards[0] == manifest.shards[0]
 
 
 def test_a_second_run_does_nothing_and_says_so(whole, source, capsys):
     before = {path: path.stat().st_mtime_ns for path in whole.iterdir()}
-    manifest = tokenize(source, whole, "byte", SIZE, workers=1, progress=False)
+    manifest = tokenize(source, whole, "byte", SIZE, progress=False)
     assert manifest == Manifest.load(whole)
     assert "complete, 150 documents" in capsys.readouterr().out
     assert before == {path: path.stat().st_mtime_ns for path in whole.iterdir()}
 
 
 def test_progress_shows_tokens_per_second(source, tmp_path, capsys):
-    tokenize(source, tmp_path / "out", "byte", SIZE, workers=1, limit_documents=140)
+    tokenize(source, tmp_path / "out", "byte", SIZE, limit_documents=140)
     shown = capsys.readouterr().err
     assert "140/140" in shown and "tokens/s" in shown
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5000, 7321, len(STREAM) - 1, len(STREAM), 10 * len(STREAM)])
-def test_it_stops_after_the_document_that_reaches_a_number_of_tokens(source, tmp_path, limit):
+def test_it_stops_after_the_document_that_reaches_a_number_of_tokens(source, tmp_path, limit, monkeypatch):
+    monkeypatch.setattr(write_shards, "_CHUNK", 16)
     ends = np.cumsum([len(text.encode()) + 1 for text in TEXTS])
     expected = int(ends[min(np.searchsorted(ends, limit), len(ends) - 1)])
     out, call = tmp_path / "out", dict(tokenizer="byte", shard_tokens=SIZE, limit_tokens=limit, progress=False)
-    manifest = tokenize(source, out, workers=1, **call)
+    manifest = tokenize(source, out, **call)
     assert manifest.tokens == expected and manifest.documents == np.searchsorted(ends, expected) + 1
     assert (ShardedTokens(out)[:] == STREAM[:expected]).all()
-    tokenize(source, tmp_path / "two", workers=2, **call)
     before = contents(out)
-    assert contents(tmp_path / "two") == before
     for kept in range(len(manifest.shards) + 1):  # as a kill after that many leaves it
         done = manifest.shards[:kept]
         replace(manifest, complete=False, shards=done, tokens=sum(shard["tokens"] for shard in done),
                 documents=done[-1]["documents"] if done else 0).save(out)
-        tokenize(source, out, workers=1, **call)
+        tokenize(source, out, **call)
         assert contents(out) == before
 
 
 def test_progress_shows_the_time_left(source, tmp_path, capsys):
-    tokenize(source, tmp_path / "a", "byte", SIZE, workers=1)
+    tokenize(source, tmp_path / "a", "byte", SIZE)
     assert "150/150" in capsys.readouterr().err
-    tokenize(source, tmp_path / "b", "byte", SIZE, workers=1, limit_tokens=5000)
+    tokenize(source, tmp_path / "b", "byte", SIZE, limit_tokens=5000)
     assert "/5.00k" in capsys.readouterr().err
 
 
@@ -190,6 +197,61 @@ def test_other_settings_are_refused(damaged, source, tmp_path):
     assert contents(damaged) == before
 
 
+OLD = """{
+ "source": "texts.jsonl",
+ "source_sha256": "26cc03f4f38a24f513f38dc1803055ba20bcff3800bf749003b8fb59d7cfb71e",
+ "tokenizer": "byte",
+ "vocab_size": 256,
+ "end_of_text": 0,
+ "shard_tokens": 4,
+ "limit_documents": 9,
+ "limit_tokens": null,
+ "complete": true,
+ "documents": 2,
+ "tokens": 7,
+ "shards": [
+  {
+   "name": "shard_00000.bin",
+   "tokens": 4,
+   "documents": 1,
+   "offset": 0,
+   "sha256": "54f0a6ab7fb3d5cec5075b63ab8756fdb01634129601bf5103b3f3e424509cdc"
+  },
+  {
+   "name": "shard_00001.bin",
+   "tokens": 3,
+   "documents": 2,
+   "offset": 0,
+   "sha256": "c9f930f1d75f29693468d2bfd0c0795d9c7788f885f01d08bab30ea75777e956"
+  }
+ ],
+ "dtype": "<u2",
+ "digest": "0963859d7b96b279face5d8a01072ce641533c2eb55bd8bce58949a7abcedacb"
+}
+"""
+
+
+def test_a_folder_of_the_first_version_is_read_and_written_byte_for_byte(tmp_path):
+    """Its manifest was written when the settings were fields of it; the file is as flat as then."""
+    source, out = tmp_path / "texts.jsonl", tmp_path / "out"
+    source.write_text('{"text": "abc"}\n{"text": "de"}\n')
+    out.mkdir()
+    (out / "manifest.json").write_text(OLD)
+    (out / "shard_00000.bin").write_bytes(b"a\0b\0c\0\0\0")
+    (out / "shard_00001.bin").write_bytes(b"d\0e\0\0\0")
+    verify(out)
+    assert ShardedTokens(out)[:].tolist() == [*b"abc\0de\0"]
+    before, manifest = contents(out), Manifest.load(out)
+    assert manifest.settings.limit_documents == 9 and manifest.settings.limit_tokens is None
+    assert tokenize(source, out, "byte", 4, limit_documents=9, progress=False) == manifest
+    with pytest.raises(ValueError, match="limit_tokens=None, now it is 3"):
+        tokenize(source, out, "byte", 4, limit_documents=9, limit_tokens=3, progress=False)
+    manifest.save(out)
+    assert contents(out) == before
+    tokenize(source, tmp_path / "again", "byte", 4, limit_documents=9, progress=False)
+    assert contents(tmp_path / "again") == before
+
+
 def test_another_tokenizer_is_refused(damaged, source, gpt2):
     with pytest.raises(ValueError, match="tokenizer='byte', now it is 'gpt2'"):
         tokenize(source, damaged, "gpt2", SIZE, progress=False)
@@ -198,8 +260,8 @@ def test_another_tokenizer_is_refused(damaged, source, gpt2):
 KILLER = """
 import os, signal, sys
 import datasets  # imported once; every fork below is a process of its own
-from caracal_min.data.write_shards import tokenize
-source, out, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+from caracal_min.data import tokenize, write_shards
+source, out, size, write_shards._CHUNK = sys.argv[1], sys.argv[2], int(sys.argv[3]), 16
 
 def run(deadline):
     '''Run in a child that is killed at the deadline-th step of writing; return the signal it died of, or 0.'''
@@ -218,7 +280,7 @@ def run(deadline):
             return result
         return wrapper
     os.fsync, os.replace = counted(os.fsync), counted(os.replace)
-    tokenize(source, out, "byte", size, workers=1, progress=False)
+    tokenize(source, out, "byte", size, progress=False)
     os._exit(0)
 
 kills = 0
@@ -238,16 +300,16 @@ def test_killed_anywhere_and_resumed_ends_with_the_same_bytes(source, whole, tmp
                           text=True, timeout=180)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) >= 3
-    tokenize(source, out, "byte", SIZE, workers=1, progress=False)
+    tokenize(source, out, "byte", SIZE, progress=False)
     verify(out)
     assert contents(out) == contents(whole)
 
 
-def test_killed_with_workers_leaves_no_process_and_resumes(tmp_path):
-    """Workers hold the pipe of the dead parent's output: it ends only when all of them are gone."""
-    source = write_jsonl(tmp_path / "long.jsonl", [{"text": f"{i} " * 3000} for i in range(3000)])
-    out, size = tmp_path / "out", 1_000_000
-    code = f"from caracal_min.data import tokenize; tokenize({str(source)!r}, {str(out)!r}, 'byte', {size}, 2)"
+def test_killed_while_threads_encode_and_resumed(tmp_path, gpt2):
+    """A kill from outside, at no chosen moment; what was whole by then is not written again."""
+    source = write_jsonl(tmp_path / "long.jsonl", [{"text": f"{i} " * 3000} for i in range(1000)])
+    out, size = tmp_path / "out", 300_000
+    code = f"from caracal_min.data import tokenize; tokenize({str(source)!r}, {str(out)!r}, 'gpt2', {size}, 2)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     until = time.monotonic() + 120
     while not (out / "shard_00002.bin").exists() and time.monotonic() < until and process.poll() is None:
@@ -262,12 +324,12 @@ def test_killed_with_workers_leaves_no_process_and_resumes(tmp_path):
     kept = {p.name: p.stat().st_mtime_ns for p in out.glob("*.bin")
             if p.name in [shard["name"] for shard in Manifest.load(out).shards]}
     assert kept
-    tokenize(source, out, "byte", size, workers=1, progress=False)
+    tokenize(source, out, "gpt2", size, progress=False)
     assert all((out / name).stat().st_mtime_ns == then for name, then in kept.items())  # not written again
     verify(out)
-    expected = hashlib.sha256()
+    expected, tokenizer = hashlib.sha256(), make_tokenizer("gpt2")
     for text in documents(str(source)):
-        expected.update(np.frombuffer(text.encode() + b"\0", np.uint8).astype("<u2"))
+        expected.update(np.array([*tokenizer.encode(text), tokenizer.end_of_text], "<u2"))
     assert hashlib.sha256(b"".join(p.read_bytes() for p in sorted(out.glob("*.bin")))).digest() == expected.digest()
 
 
@@ -339,7 +401,7 @@ def test_damage_is_found_and_named(damaged, spoil, words, seen_at_opening):
 def test_a_run_does_not_go_on_from_damage(damaged, source):
     truncate(damaged)
     with pytest.raises(ValueError, match="shard_00002.bin has 4,998 bytes"):
-        tokenize(source, damaged, "byte", SIZE, workers=1, progress=False)
+        tokenize(source, damaged, "byte", SIZE, progress=False)
 
 
 @given(st.data())
@@ -371,7 +433,7 @@ def test_reads_outside_are_errors(whole):
 def counting(tmp_path_factory):
     """Shards whose tokens tell their place: token i is i, in 7 shards.  Read only."""
     folder = tmp_path_factory.mktemp("counting") / "shards"
-    manifest = Manifest("counting", None, "byte", 65_536, 0, 1500, None, None)
+    manifest = Manifest(ShardSettings("counting", None, "byte", 65_536, 0, 1500, None, None))
     for start in range(0, 10_001, 1500):
         manifest = write_shards._add(folder, manifest, np.arange(start, min(start + 1500, 10_001), dtype="<u2"), 1, 0)
     replace(manifest, complete=True).save(folder)
@@ -457,12 +519,12 @@ def test_bad_sources_and_sizes_get_one_line(tmp_path, whole, monkeypatch):
     for error, words, call in [
         (ValueError, "columns body; a column `text`", lambda: tokenize(no_text, out, "byte")),
         (ValueError, "b.jsonl is empty; give a file", lambda: tokenize(empty, out, "byte")),
-        (ValueError, "fineweb gave no documents", lambda: tokenize("fineweb", out, "byte", workers=1)),
+        (ValueError, "fineweb gave no documents", lambda: tokenize("fineweb", out, "byte")),
         (FileNotFoundError, "no file .*c.jsonl", lambda: tokenize(tmp_path / "c.jsonl", out, "byte")),
         (ValueError, "unknown source", lambda: tokenize("nowhere", out, "byte")),
         (ValueError, "unknown tokenizer 'bpe'; accepted: byte, gpt2", lambda: tokenize(no_text, out, "bpe")),
         (ValueError, "shard_tokens=0; give a number >= 1", lambda: tokenize(no_text, out, "byte", 0)),
-        (ValueError, "workers=0", lambda: tokenize(no_text, out, "byte", workers=0)),
+        (ValueError, "threads=0", lambda: tokenize(no_text, out, "byte", threads=0)),
         (ValueError, "limit_documents=-1", lambda: tokenize(no_text, out, "byte", limit_documents=-1)),
         (ValueError, "hold 0 windows of 99999, fewer than", lambda: Batches(ShardedTokens(whole), 99_999, 1)),
         (ValueError, "rank=2, world_size=2; give a rank from 0", lambda: Batches(ShardedTokens(whole), 8, 1, 0, 2, 2)),

@@ -29,7 +29,7 @@ def shards(tmp_path_factory):
     texts = [text for text, _ in zip(documents("embedded"), range(60), strict=False)]
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     subprocess.run([sys.executable, "-m", "caracal_min", "tokenize", "--source", source, "--out", folder / "shards",
-                    "--tokenizer", "byte", "--shard-tokens", "50000", "--workers", "1", "--no-progress"], check=True)
+                    "--tokenizer", "byte", "--shard-tokens", "50000", "--no-progress"], check=True)
     return folder / "shards"
 
 
