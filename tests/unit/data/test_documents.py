@@ -3,13 +3,16 @@
 import gzip
 import json
 import lzma
+from importlib import resources
 
 import numpy as np
 import pytest
 
+from caracal_min.config import PRESETS
 from caracal_min.data import (
     Batches,
     ByteTokenizer,
+    GPT2Tokenizer,
     count_documents,
     documents,
     load_corpus,
@@ -98,7 +101,7 @@ def test_fineweb_tokens_agree_with_its_own_counts(shared_data, gpt2):
     assert sum(a == b for a, b in zip(counted, stated, strict=True)) >= 290
     corpus = load_corpus(str(path), "gpt2", progress=False)
     assert len(corpus.train) + len(corpus.validation) == sum(counted) + 300
-    assert corpus.train.max() == tokenizer.end_of_text == 50_256
+    assert corpus.train.max() == tokenizer.end_of_text
     assert "FineWeb" not in tokenizer.decode(corpus.train[:50])
     assert tokenizer.decode(tokenizer.encode("Ünï 🐈")) == "Ünï 🐈"
 
@@ -109,6 +112,19 @@ def test_a_batch_of_texts_is_its_texts_one_by_one(name, gpt2):
     for threads in (1, 3):
         assert tokenizer.encode_batch(texts, threads) == [tokenizer.encode(text) for text in texts]
     assert tokenizer.encode_batch([], 2) == []
+
+
+def test_gpt2s_numbers_are_those_of_its_encoding_and_of_the_papers_sizes(gpt2):
+    encoding = make_tokenizer("gpt2")._encoding
+    assert (GPT2Tokenizer.vocab_size, GPT2Tokenizer.end_of_text) == (encoding.n_vocab, encoding.eot_token)
+    assert {PRESETS[name].vocab_size for name in PRESETS} == {GPT2Tokenizer.vocab_size, ByteTokenizer.vocab_size}
+
+
+def test_records_name_the_tokenizers_there_are():
+    schema = json.loads((resources.files("caracal_min.recorded") / "schema.json").read_text())
+    _, data = schema["properties"]["data"]["anyOf"]
+    with pytest.raises(ValueError, match=f"accepted: {', '.join(sorted(data['properties']['tokenizer']['enum']))}$"):
+        make_tokenizer("none")
 
 
 def test_tokenizer_for():

@@ -20,7 +20,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from caracal_min.data import Batches, documents, make_tokenizer, sequential_windows, write_shards
+from caracal_min.data import Batches, GPT2Tokenizer, documents, make_tokenizer, sequential_windows, write_shards
 from caracal_min.data.shards import Manifest, ShardedTokens, ShardSettings, verify
 from caracal_min.data.write_shards import tokenize
 
@@ -108,9 +108,10 @@ def test_counts_agree_with_finewebs_own_and_threads_change_nothing(shared_data, 
         stated = [json.loads(line)["token_count"] for line in file]
     manifest = tokenize(path, tmp_path / "one", shard_tokens=50_000, threads=1, progress=False)
     settings = manifest.settings
-    assert (settings.tokenizer, settings.vocab_size, settings.end_of_text) == ("gpt2", 50_257, 50_256)
+    assert (settings.tokenizer, settings.vocab_size, settings.end_of_text) == (
+        GPT2Tokenizer.name, GPT2Tokenizer.vocab_size, GPT2Tokenizer.end_of_text)
     tokens = ShardedTokens(tmp_path / "one", check_hashes=True)[:]
-    ends = np.flatnonzero(tokens == 50_256)
+    ends = np.flatnonzero(tokens == GPT2Tokenizer.end_of_text)
     counted = np.diff(ends, prepend=-1) - 1
     assert len(counted) == len(stated) == manifest.documents == 300 and ends[-1] == len(tokens) - 1
     assert (counted == stated).sum() >= 290
