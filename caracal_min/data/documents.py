@@ -15,11 +15,12 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["SOURCES", "count_documents", "documents", "text_files"]
+__all__ = ["FORMATS", "SOURCES", "count_documents", "documents", "text_files"]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no files."""
-_FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
+FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
+"""Endings of the files that are read, and the reader in `datasets`."""
 
 
 def documents(source: str) -> Iterator[str]:
@@ -69,9 +70,9 @@ def count_documents(source: str) -> int | None:
 
 def text_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold text, in the order of their names.  Raises ValueError if there is none."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(tuple(_FORMATS)))
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(tuple(FORMATS)))
     if not files:
-        raise ValueError(f"{folder} has no file that ends in {', '.join(_FORMATS)}, and it is no folder of shards")
+        raise ValueError(f"{folder} has no file that ends in {', '.join(FORMATS)}, and it is no folder of shards")
     return files
 
 
@@ -88,10 +89,10 @@ def _rows(source: str, options: dict) -> Iterator[dict]:
 
 
 def _local_file(path: Path) -> dict:
-    kind = next((k for ending, k in _FORMATS.items() if path.name.endswith(ending)), None)
+    kind = next((k for ending, k in FORMATS.items() if path.name.endswith(ending)), None)
     if kind is None:
         raise ValueError(f"unknown source {str(path)!r}; accepted: {', '.join(SOURCES)}, a folder, or a "
-                         f"file ending in {', '.join(_FORMATS)}")
+                         f"file ending in {', '.join(FORMATS)}")
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; check the path")
     return {"path": kind, "data_files": str(path.resolve())}

@@ -1,5 +1,6 @@
 """The texts that the tests write as shards, and how they look at files and errors."""
 
+import gzip
 import json
 import lzma
 
@@ -11,7 +12,7 @@ SIZE = 2500  # tokens per shard: several shards, borders inside documents
 
 
 def write_jsonl(path, rows):
-    opener = lzma.open if path.suffix == ".xz" else open
+    opener = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
     with opener(path, "wt", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
     return path

@@ -1,13 +1,17 @@
 """The texts of real files, folders and damaged files."""
 
 import gzip
+import inspect
 import lzma
+import re
 
 import pytest
 from shard_texts import write_jsonl
 
-from caracal_min.data import ByteTokenizer, count_documents, documents, load_corpus
+from caracal_min.data import ByteTokenizer, TokenizeConfig, count_documents, documents, load_corpus
+from caracal_min.data.documents import FORMATS, SOURCES
 from caracal_min.data.write_shards import tokenize
+from caracal_min.training import TrainConfig
 
 
 def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
@@ -30,7 +34,7 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
     assert bytes(corpus.validation.tolist()) == b"five\x00"
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.xz", ".parquet"])
+@pytest.mark.parametrize("ending", FORMATS)
 def test_local_files(tmp_path, ending):
     texts = [f"document {i} " * 3 for i in range(20)]
     path = tmp_path / ("corpus" + ending)
@@ -55,6 +59,13 @@ def test_unknown_sources(source, error, words):
         load_corpus(source, progress=False)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("kind, field", [(TokenizeConfig, "source: str"), (TrainConfig, "data: str")])
+def test_the_help_names_every_source_and_format(kind, field):
+    said = inspect.getsource(kind).partition(f"    {field}")[2].split('"""')[1]
+    for name in (*SOURCES, *FORMATS):
+        assert re.search(rf"(^|[ /]){re.escape(name.removeprefix('.'))}(,| /| file)", said), name
 
 
 def damaged_files():
