@@ -11,7 +11,7 @@ Losses need nothing but the package.  `tasks` and `harness` need the extra `eval
 """
 
 from .losses import held_out_loss, loss_by_context_length, loss_by_position, token_losses
-from .table2 import ITEMS, format_table, paper_rows, table_row
+from .table2 import format_table, paper_rows, table_row
 
-__all__ = ["ITEMS", "format_table", "held_out_loss", "loss_by_context_length", "loss_by_position", "paper_rows",
-           "table_row", "token_losses"]
+__all__ = ["format_table", "held_out_loss", "loss_by_context_length", "loss_by_position", "paper_rows", "table_row",
+           "token_losses"]
