@@ -17,6 +17,8 @@ __all__ = ["file_sha256", "writing", "writing_folder"]
 def writing(path: Path) -> Iterator[Path]:
     """Give a temporary path; the file that the body writes there becomes `path` when the body ends without an error.
 
+    For example::
+
         with writing(folder / "numbers.bin") as partial:
             partial.write_bytes(numbers)
 

@@ -48,8 +48,7 @@ def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: i
     """Read and tokenize a corpus.
 
     Args:
-        source: "embedded", "fineweb", the path of a parquet, jsonl, jsonl.xz or jsonl.gz file, a folder of such files,
-            or a folder of shards (`write_shards.tokenize`).
+        source: as in `documents.documents`, or a folder of shards (`write_shards.tokenize`).
         tokenizer: "byte" or "gpt2"; shards must have been made with the same.
         max_tokens: stop after the document that reaches this many tokens; None reads everything.
         held_out_every: one document in this many (the last of each group) is held out, at least 2.

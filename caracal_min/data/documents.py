@@ -1,7 +1,7 @@
 """The texts of a source, one at a time: the only module that reads corpora, from this machine or from the network.
 
-Sources: "embedded" is the documentation that every Python carries (no network); "fineweb" streams the
-sample-10BT of FineWeb; anything else is a parquet, jsonl or jsonl.xz file with a `text` column, or a folder of those.
+Sources: "embedded" is the documentation that every Python carries (no network); "fineweb" streams the sample-10BT of
+FineWeb; anything else is a parquet, jsonl, jsonl.xz or jsonl.gz file with a `text` column, or a folder of those.
 """
 
 import ast
@@ -15,17 +15,20 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["count_documents", "documents", "text_files"]
+__all__ = ["FORMATS", "SOURCES", "count_documents", "documents", "text_files"]
 
-_FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
+SOURCES = ("embedded", "fineweb")
+"""Names of the sources that are no files."""
+FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
+"""Endings of the files that are read, and the reader in `datasets`."""
 
 
 def documents(source: str) -> Iterator[str]:
     """Yield the texts of a source, in a fixed order.
 
     Args:
-        source: "embedded", "fineweb", the path of a parquet, jsonl, jsonl.xz or jsonl.gz file, or of a folder of
-            such files, which are read in the order of their names.
+        source: one of `SOURCES`, or the path of a file, or of a folder of files, which are read in the order of their
+            names.
 
     Raises:
         FileNotFoundError, ValueError: no such file, an unknown format, an unreadable file, no `text` column.
@@ -52,7 +55,7 @@ def documents(source: str) -> Iterator[str]:
 
 def count_documents(source: str) -> int | None:
     """Return how many documents a readable file or folder has, without parsing them; None for any other source."""
-    if source in ("embedded", "fineweb"):
+    if source in SOURCES:
         return None
     path = Path(source)
     if path.is_dir():
@@ -67,9 +70,9 @@ def count_documents(source: str) -> int | None:
 
 def text_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold text, in the order of their names.  Raises ValueError if there is none."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(tuple(_FORMATS)))
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(tuple(FORMATS)))
     if not files:
-        raise ValueError(f"{folder} has no file that ends in {', '.join(_FORMATS)}, and it is no folder of shards")
+        raise ValueError(f"{folder} has no file that ends in {', '.join(FORMATS)}, and it is no folder of shards")
     return files
 
 
@@ -86,10 +89,10 @@ def _rows(source: str, options: dict) -> Iterator[dict]:
 
 
 def _local_file(path: Path) -> dict:
-    kind = next((k for ending, k in _FORMATS.items() if path.name.endswith(ending)), None)
+    kind = next((k for ending, k in FORMATS.items() if path.name.endswith(ending)), None)
     if kind is None:
-        raise ValueError(f"unknown source {str(path)!r}; accepted: embedded, fineweb, a folder, or a file "
-                         "ending in " + ", ".join(_FORMATS))
+        raise ValueError(f"unknown source {str(path)!r}; accepted: {', '.join(SOURCES)}, a folder, or a "
+                         f"file ending in {', '.join(FORMATS)}")
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; check the path")
     return {"path": kind, "data_files": str(path.resolve())}

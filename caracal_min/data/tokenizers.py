@@ -45,7 +45,7 @@ class ByteTokenizer:
 
 
 class GPT2Tokenizer:
-    """The byte-pair encoding of GPT-2, 50,257 ids, through tiktoken (which downloads it once).
+    """The byte-pair encoding of GPT-2 through tiktoken, which downloads it once.
 
     Raises:
         ImportError: tiktoken is not installed.
@@ -53,15 +53,14 @@ class GPT2Tokenizer:
     Source: Caracal, Section 5.1, "the gpt2 tokenizer".
     """
 
-    name = "gpt2"
+    name, vocab_size, end_of_text = "gpt2", 50_257, 50_256
 
     def __init__(self):
         try:
             import tiktoken
         except ImportError:
             raise ImportError("the gpt2 tokenizer needs tiktoken: pip install 'caracal-min[train]'") from None
-        self._encoding = tiktoken.get_encoding("gpt2")
-        self.vocab_size, self.end_of_text = self._encoding.n_vocab, self._encoding.eot_token
+        self._encoding = tiktoken.get_encoding(self.name)
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of `text`; the spelling of a special token in it is ordinary text."""
@@ -76,7 +75,7 @@ class GPT2Tokenizer:
         return self._encoding.decode([int(i) for i in ids])
 
 
-_TOKENIZERS = {"byte": ByteTokenizer, "gpt2": GPT2Tokenizer}
+_TOKENIZERS = {kind.name: kind for kind in (ByteTokenizer, GPT2Tokenizer)}
 
 
 def make_tokenizer(name: str) -> Tokenizer:
@@ -88,8 +87,8 @@ def make_tokenizer(name: str) -> Tokenizer:
 
 def tokenizer_for(vocab_size: int) -> Tokenizer:
     """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has."""
-    sizes = {256: "byte", 50_257: "gpt2"}
-    if vocab_size not in sizes:
-        known = ", ".join(f"{n} ({k})" for n, k in sizes.items())
-        raise ValueError(f"no tokenizer with {vocab_size} ids; known are {known}")
-    return make_tokenizer(sizes[vocab_size])
+    for kind in _TOKENIZERS.values():
+        if kind.vocab_size == vocab_size:
+            return kind()
+    known = ", ".join(f"{kind.vocab_size} ({name})" for name, kind in _TOKENIZERS.items())
+    raise ValueError(f"no tokenizer with {vocab_size} ids; known are {known}")

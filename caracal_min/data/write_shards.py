@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..files import file_sha256, writing
-from .documents import count_documents, documents, text_files
+from .documents import SOURCES, count_documents, documents, text_files
 from .shards import DTYPE, MANIFEST, Manifest, ShardSettings, check_sizes
 from .tokenizers import Tokenizer, make_tokenizer
 
@@ -156,8 +156,8 @@ def _add(folder: Path, manifest: Manifest, ids: np.ndarray, whole: int, offset: 
 
 def _identity(source: str) -> tuple[str, str | None]:
     """Return a name of the source and the hash of its files: a moved file is the same source, a changed one is not."""
-    if source in ("fineweb", "embedded"):
-        return source if source == "fineweb" else f"documentation of Python {platform.python_version()}", None
+    if source in SOURCES:
+        return f"documentation of Python {platform.python_version()}" if source == "embedded" else source, None
     path = Path(source)
     if not path.exists():
         next(documents(source))  # says what is wrong with it

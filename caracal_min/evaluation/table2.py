@@ -12,7 +12,7 @@ import math
 from functools import cache
 from pathlib import Path
 
-__all__ = ["COLUMNS", "format_table", "paper_rows", "table_row"]
+__all__ = ["COLUMNS", "ITEMS", "format_table", "paper_rows", "table_row"]
 
 COLUMNS = {
     "LMB ppl": ("lambada_openai", "perplexity"),
@@ -27,6 +27,10 @@ COLUMNS = {
 }
 """Task and metric of each column."""
 
+ITEMS = {"LMB acc": 5153, "Hella": 10042, "ARC-e": 2376, "ARC-c": 1172, "Wino": 1267, "BoolQ": 3270, "PIQA": 1838,
+         "SIQA": 1954}
+"""Items behind each of the accuracies that Avg is the mean of."""
+
 
 def table_row(results: dict) -> dict[str, tuple[float, float | None] | None]:
     """Return value and standard error of each column and of Avg, accuracies in per cent; None where a task is missing.
@@ -40,7 +44,7 @@ def table_row(results: dict) -> dict[str, tuple[float, float | None] | None]:
         scale = 1 if metric == "perplexity" else 100
         row[column] = measured and (scale * measured["value"],
                                     None if measured["stderr"] is None else scale * measured["stderr"])
-    accuracies = [row[column] for column in COLUMNS if column != "LMB ppl"]
+    accuracies = [row[column] for column in ITEMS]
     row["Avg"] = None
     if all(accuracies):
         errors = [error for _, error in accuracies]

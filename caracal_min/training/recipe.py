@@ -26,7 +26,7 @@ class TrainConfig:
     variant: str = "default"
     """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `zoo.VARIANTS` lists them."""
     data: str = "fineweb"
-    """embedded, fineweb, a parquet / jsonl / jsonl.xz file with a text column, a folder of them, or token shards."""
+    """embedded, fineweb, a parquet / jsonl / jsonl.xz / jsonl.gz file with column text, a folder of them, or shards."""
     validation: str | None = None
     """Another source, of which all is held out; None holds out a part of data."""
     tokenizer: str = "gpt2"

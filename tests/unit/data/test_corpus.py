@@ -1,10 +1,13 @@
 """Training and held-out tokens, from memory and from shards."""
 
 import json
+import lzma
 
+import numpy as np
 import pytest
+from shard_texts import write_jsonl
 
-from caracal_min.data import Batches, ByteTokenizer, load_corpus
+from caracal_min.data import Batches, ByteTokenizer, documents, load_corpus, make_tokenizer
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.write_shards import tokenize
 
@@ -23,6 +26,52 @@ def source(tmp_path):
 
 def split(corpus):
     return tuple(ByteTokenizer().decode(part[:]).split("\0")[:-1] for part in (corpus.train, corpus.validation))
+
+
+def test_embedded_corpus_is_real_text_split_by_document():
+    corpus = load_corpus("embedded", progress=False)
+    assert len(corpus.train) > 1_000_000 and 0.05 < len(corpus.validation) / len(corpus.train) < 0.25
+    assert corpus.train.dtype == np.uint16 and corpus.train.max() < 256
+    tokenizer = ByteTokenizer()
+    held_out = set(tokenizer.decode(corpus.validation).split("\0"))
+    trained = set(tokenizer.decode(corpus.train).split("\0"))
+    assert len(held_out) > 20 and not (held_out & trained) - {""}
+    assert corpus.digest == load_corpus("embedded", progress=False).digest
+
+
+def test_reading_stops_at_the_document_that_fills_the_budget(tmp_path):
+    path = write_jsonl(tmp_path / "c.jsonl", [{"text": "x" * 99}] * 50)
+    corpus = load_corpus(path, max_tokens=450, held_out_every=2, progress=False)
+    assert len(corpus.train) + len(corpus.validation) == 500
+
+
+def test_fineweb_tokens_agree_with_its_own_counts(shared_data, gpt2):
+    """Real FineWeb through the local path, tokenized by GPT-2's encoding, against the counts FineWeb states."""
+    path = shared_data / "corpus" / "fineweb-validation.jsonl.xz"
+    tokenizer = make_tokenizer("gpt2")
+    with lzma.open(path, "rt", encoding="utf-8") as file:
+        stated = [json.loads(line)["token_count"] for line in file]
+    counted = [len(tokenizer.encode(text)) for text in documents(str(path))]
+    assert len(counted) == len(stated) == 300
+    assert sum(a == b for a, b in zip(counted, stated, strict=True)) >= 290
+    corpus = load_corpus(str(path), "gpt2", progress=False)
+    assert len(corpus.train) + len(corpus.validation) == sum(counted) + 300
+    assert corpus.train.max() == tokenizer.end_of_text
+    assert "FineWeb" not in tokenizer.decode(corpus.train[:50])
+    assert tokenizer.decode(tokenizer.encode("Ünï 🐈")) == "Ünï 🐈"
+
+
+def test_bad_corpora_get_one_clear_line(tmp_path):
+    no_text = write_jsonl(tmp_path / "a.jsonl", [{"body": "x"}])
+    with pytest.raises(ValueError, match="columns body; a column `text`"):
+        load_corpus(no_text, progress=False)
+    short = write_jsonl(tmp_path / "b.jsonl", [{"text": "x"}] * 3)
+    with pytest.raises(ValueError, match="gave 3 documents; at least 10"):
+        load_corpus(short, progress=False)
+    with pytest.raises(ValueError, match="unknown tokenizer 'bpe'; accepted: byte, gpt2"):
+        load_corpus("embedded", "bpe", progress=False)
+    with pytest.raises(ValueError, match="held_out_every=1"):
+        load_corpus("embedded", held_out_every=1, progress=False)
 
 
 def test_shards_hold_out_the_documents_of_the_last_hundredth(source, tmp_path):

@@ -1,37 +1,17 @@
-"""Corpora, tokenizers and batches: real files through the real path."""
+"""The texts of real files, folders and damaged files."""
 
 import gzip
-import json
+import inspect
 import lzma
+import re
 
-import numpy as np
 import pytest
+from shard_texts import write_jsonl
 
-from caracal_min.data import (
-    Batches,
-    ByteTokenizer,
-    count_documents,
-    documents,
-    load_corpus,
-    make_tokenizer,
-    sequential_windows,
-    tokenizer_for,
-)
+from caracal_min.data import ByteTokenizer, TokenizeConfig, count_documents, documents, load_corpus
+from caracal_min.data.documents import FORMATS, SOURCES
 from caracal_min.data.write_shards import tokenize
-
-
-def write_jsonl(path, rows):
-    opener = lzma.open if path.suffix == ".xz" else open
-    with opener(path, "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    return str(path)
-
-
-@pytest.mark.parametrize("text", ["", "plain", "naïve – ünïcode 日本語 🐈"])
-def test_bytes_round_trip(text):
-    tokenizer = ByteTokenizer()
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.encode(text) == list(text.encode())
+from caracal_min.training import TrainConfig
 
 
 def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
@@ -54,18 +34,7 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
     assert bytes(corpus.validation.tolist()) == b"five\x00"
 
 
-def test_embedded_corpus_is_real_text_split_by_document():
-    corpus = load_corpus("embedded", progress=False)
-    assert len(corpus.train) > 1_000_000 and 0.05 < len(corpus.validation) / len(corpus.train) < 0.25
-    assert corpus.train.dtype == np.uint16 and corpus.train.max() < 256
-    tokenizer = ByteTokenizer()
-    held_out = set(tokenizer.decode(corpus.validation).split("\0"))
-    trained = set(tokenizer.decode(corpus.train).split("\0"))
-    assert len(held_out) > 20 and not (held_out & trained) - {""}
-    assert corpus.digest == load_corpus("embedded", progress=False).digest
-
-
-@pytest.mark.parametrize("ending", [".jsonl", ".jsonl.xz", ".parquet"])
+@pytest.mark.parametrize("ending", FORMATS)
 def test_local_files(tmp_path, ending):
     texts = [f"document {i} " * 3 for i in range(20)]
     path = tmp_path / ("corpus" + ending)
@@ -81,77 +50,6 @@ def test_local_files(tmp_path, ending):
     assert ByteTokenizer().decode(corpus.validation).split("\0")[:-1] == texts[4::5]
 
 
-def test_reading_stops_at_the_document_that_fills_the_budget(tmp_path):
-    path = write_jsonl(tmp_path / "c.jsonl", [{"text": "x" * 99}] * 50)
-    corpus = load_corpus(path, max_tokens=450, held_out_every=2, progress=False)
-    assert len(corpus.train) + len(corpus.validation) == 500
-
-
-def test_fineweb_tokens_agree_with_its_own_counts(shared_data, gpt2):
-    """Real FineWeb through the local path, tokenized by GPT-2's encoding, against the counts FineWeb states."""
-    path = shared_data / "corpus" / "fineweb-validation.jsonl.xz"
-    tokenizer = make_tokenizer("gpt2")
-    with lzma.open(path, "rt", encoding="utf-8") as file:
-        stated = [json.loads(line)["token_count"] for line in file]
-    counted = [len(tokenizer.encode(text)) for text in documents(str(path))]
-    assert len(counted) == len(stated) == 300
-    assert sum(a == b for a, b in zip(counted, stated, strict=True)) >= 290
-    corpus = load_corpus(str(path), "gpt2", progress=False)
-    assert len(corpus.train) + len(corpus.validation) == sum(counted) + 300
-    assert corpus.train.max() == tokenizer.end_of_text == 50_256
-    assert "FineWeb" not in tokenizer.decode(corpus.train[:50])
-    assert tokenizer.decode(tokenizer.encode("Ünï 🐈")) == "Ünï 🐈"
-
-
-@pytest.mark.parametrize("name", ["byte", "gpt2"])
-def test_a_batch_of_texts_is_its_texts_one_by_one(name, gpt2):
-    tokenizer, texts = make_tokenizer(name), ["one", "", "<|endoftext|>", "Ünï 🐈", "x " * 999]
-    for threads in (1, 3):
-        assert tokenizer.encode_batch(texts, threads) == [tokenizer.encode(text) for text in texts]
-    assert tokenizer.encode_batch([], 2) == []
-
-
-def test_tokenizer_for():
-    assert tokenizer_for(256).name == "byte"
-    with pytest.raises(ValueError, match=r"no tokenizer with 100 ids; known are 256 \(byte\), 50257 \(gpt2\)"):
-        tokenizer_for(100)
-
-
-def test_targets_are_inputs_shifted():
-    batches = Batches(np.arange(1000, dtype=np.uint16), context=16, batch_size=4)
-    for i in (0, 5, 500):
-        x, y = batches[i]
-        assert x.shape == y.shape == (4, 16)
-        assert (y == x + 1).all()
-
-
-def test_no_window_repeats_within_an_epoch_and_epochs_differ():
-    batches = Batches(np.arange(1000, dtype=np.uint16), context=10, batch_size=7)
-    epochs = [[int(s) for i in range(batches.per_epoch) for s in batches[e * batches.per_epoch + i][0][:, 0]]
-              for e in range(3)]
-    for starts in epochs:
-        assert len(set(starts)) == len(starts) == 7 * batches.per_epoch
-        assert len(starts) * 10 > 0.9 * 1000
-    assert epochs[0] != epochs[1] != epochs[2]
-
-
-def test_a_batch_depends_on_its_index_and_seed_only():
-    tokens = np.arange(1000, dtype=np.uint16)
-    one, two = Batches(tokens, 10, 7, seed=3), Batches(tokens, 10, 7, seed=3)
-    for i in range(40):
-        one[i]
-    for i in (39, 2, 17):
-        assert (one[i][0] == two[i][0]).all()
-    assert (Batches(tokens, 10, 7, seed=4)[0][0] != two[0][0]).any()
-
-
-def test_sequential_windows_cover_the_text_once():
-    windows = sequential_windows(np.arange(101, dtype=np.uint16), 10)
-    assert windows[:, 1:].flatten().tolist() == list(range(1, 101))
-    few = sequential_windows(np.arange(101, dtype=np.uint16), 10, limit=3)
-    assert few[:, 0].tolist() == [0, 40, 90]
-
-
 @pytest.mark.parametrize("source, error, words", [
     ("nowhere.jsonl", FileNotFoundError, ["nowhere.jsonl"]),
     ("corpus.txt", ValueError, ["corpus.txt", "embedded", ".jsonl.xz"]),
@@ -161,6 +59,13 @@ def test_unknown_sources(source, error, words):
         load_corpus(source, progress=False)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("kind, field", [(TokenizeConfig, "source: str"), (TrainConfig, "data: str")])
+def test_the_help_names_every_source_and_format(kind, field):
+    said = inspect.getsource(kind).partition(f"    {field}")[2].split('"""')[1]
+    for name in (*SOURCES, *FORMATS):
+        assert re.search(rf"(^|[ /]){re.escape(name.removeprefix('.'))}(,| /| file)", said), name
 
 
 def damaged_files():
@@ -177,20 +82,3 @@ def test_damaged_and_empty_files_get_one_line(tmp_path, name):
     with pytest.raises(ValueError, match=rf"{name} cannot be read \(.+\): is it empty, cut off") as caught:
         list(documents(str(tmp_path / name)))
     assert "\n" not in str(caught.value)
-
-
-def test_bad_corpora_get_one_clear_line(tmp_path):
-    no_text = write_jsonl(tmp_path / "a.jsonl", [{"body": "x"}])
-    with pytest.raises(ValueError, match="columns body; a column `text`"):
-        load_corpus(no_text, progress=False)
-    short = write_jsonl(tmp_path / "b.jsonl", [{"text": "x"}] * 3)
-    with pytest.raises(ValueError, match="gave 3 documents; at least 10"):
-        load_corpus(short, progress=False)
-    with pytest.raises(ValueError, match="unknown tokenizer 'bpe'; accepted: byte, gpt2"):
-        load_corpus("embedded", "bpe", progress=False)
-    with pytest.raises(ValueError, match="held_out_every=1"):
-        load_corpus("embedded", held_out_every=1, progress=False)
-    with pytest.raises(ValueError, match="20 tokens hold 1 windows of 10, fewer than batch_size=4"):
-        Batches(np.zeros(20, dtype=np.uint16), 10, 4)
-    with pytest.raises(ValueError, match="5 tokens are fewer than one window of 10"):
-        sequential_windows(np.zeros(5, dtype=np.uint16), 10)

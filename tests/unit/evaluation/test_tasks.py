@@ -10,10 +10,10 @@ import pytest
 pytest.importorskip("lm_eval")
 import lm_eval.tasks
 
+from caracal_min.evaluation import table2
 from caracal_min.evaluation.tasks import TASKS, load_tasks, read_rows
 
-ITEMS = {"lambada_openai": 5153, "hellaswag": 10042, "arc_easy": 2376, "arc_challenge": 1172, "winogrande": 1267,
-         "boolq": 3270, "piqa": 1838, "social_iqa": 1954}
+ITEMS = {table2.COLUMNS[column][0]: items for column, items in table2.ITEMS.items()}
 HELLASWAG_HUB = [  # real documents as the hub has them
     {"activity_label": "Roof shingle removal", "ctx_a": "A man is sitting on a roof.", "ctx_b": "he",
      "endings": ["is using wrap to wrap a pair of skis.", "is ripping level tiles off.", "is holding a rubik's cube.",

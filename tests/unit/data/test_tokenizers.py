@@ -1,0 +1,43 @@
+"""Text to ids and back."""
+
+import json
+from importlib import resources
+
+import pytest
+
+from caracal_min.config import PRESETS
+from caracal_min.data import ByteTokenizer, GPT2Tokenizer, make_tokenizer, tokenizer_for
+
+
+@pytest.mark.parametrize("text", ["", "plain", "naïve – ünïcode 日本語 🐈"])
+def test_bytes_round_trip(text):
+    tokenizer = ByteTokenizer()
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.encode(text) == list(text.encode())
+
+
+@pytest.mark.parametrize("name", ["byte", "gpt2"])
+def test_a_batch_of_texts_is_its_texts_one_by_one(name, gpt2):
+    tokenizer, texts = make_tokenizer(name), ["one", "", "<|endoftext|>", "Ünï 🐈", "x " * 999]
+    for threads in (1, 3):
+        assert tokenizer.encode_batch(texts, threads) == [tokenizer.encode(text) for text in texts]
+    assert tokenizer.encode_batch([], 2) == []
+
+
+def test_gpt2s_numbers_are_those_of_its_encoding_and_of_the_papers_sizes(gpt2):
+    encoding = make_tokenizer("gpt2")._encoding
+    assert (GPT2Tokenizer.vocab_size, GPT2Tokenizer.end_of_text) == (encoding.n_vocab, encoding.eot_token)
+    assert {PRESETS[name].vocab_size for name in PRESETS} == {GPT2Tokenizer.vocab_size, ByteTokenizer.vocab_size}
+
+
+def test_records_name_the_tokenizers_there_are():
+    schema = json.loads((resources.files("caracal_min.recorded") / "schema.json").read_text())
+    _, data = schema["properties"]["data"]["anyOf"]
+    with pytest.raises(ValueError, match=f"accepted: {', '.join(sorted(data['properties']['tokenizer']['enum']))}$"):
+        make_tokenizer("none")
+
+
+def test_tokenizer_for():
+    assert tokenizer_for(256).name == "byte"
+    with pytest.raises(ValueError, match=r"no tokenizer with 100 ids; known are 256 \(byte\), 50257 \(gpt2\)"):
+        tokenizer_for(100)
