@@ -3,9 +3,11 @@
 import math
 import reprlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-__all__ = ["PRESETS", "CaracalConfig", "find_preset"]
+from .modules import Gate
+
+__all__ = ["PRESETS", "CaracalConfig", "find_preset", "shown"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class CaracalConfig:
     """Fourier layers before each attention layer (2: attention at indices 2, 5, 8, ...); None: no attention."""
     pre_conv: bool = True
     """Whether Fourier layers start with the 3-tap causal convolution."""
-    gate: Literal["two_stage", "single_stage"] = "two_stage"
+    gate: Gate = "two_stage"
     """Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
     positional_encoding: Literal["learned"] | None = None
     """None, as in the paper, or a learned vector per position (its variant "with PE")."""
@@ -46,24 +48,24 @@ class CaracalConfig:
     def __post_init__(self):
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "window_size", "max_positions"):
             if not _is_positive(getattr(self, name)):
-                raise ValueError(f"{name}={reprlib.repr(getattr(self, name))}; give a whole number >= 1")
+                raise ValueError(f"{name}={shown(getattr(self, name))}; give a whole number >= 1")
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
                              "choose a width that is a multiple of the heads")
         k = self.fourier_per_attention
         if k is not None and not _is_positive(k):
-            raise ValueError(f"fourier_per_attention={reprlib.repr(k)}; give a whole number >= 1, or None for no "
+            raise ValueError(f"fourier_per_attention={shown(k)}; give a whole number >= 1, or None for no "
                              "attention")
         if not isinstance(self.pre_conv, bool):
-            raise ValueError(f"pre_conv={reprlib.repr(self.pre_conv)}; give True or False")
-        for name, accepted in (("gate", ("two_stage", "single_stage")), ("positional_encoding", (None, "learned"))):
+            raise ValueError(f"pre_conv={shown(self.pre_conv)}; give True or False")
+        for name, accepted in (("gate", get_args(Gate)), ("positional_encoding", (None, "learned"))):
             if getattr(self, name) not in accepted:
-                raise ValueError(f"{name}={reprlib.repr(getattr(self, name))}; accepted: "
+                raise ValueError(f"{name}={shown(getattr(self, name))}; accepted: "
                                  f"{', '.join(map(str, accepted))}")
         for name in ("init_std", "embedding_std"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
-                raise ValueError(f"{name}={reprlib.repr(value)}; give a number > 0")
+                raise ValueError(f"{name}={shown(value)}; give a number > 0")
 
     @property
     def mlp_width(self) -> int:
@@ -99,3 +101,9 @@ def find_preset(name: str) -> CaracalConfig:
     if name not in PRESETS:
         raise ValueError(f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}")
     return PRESETS[name]
+
+
+def shown(value: object) -> str:
+    """Return what was given as a message of one line shows it: its repr, of at most 60 characters."""
+    text = reprlib.repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

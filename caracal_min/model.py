@@ -6,7 +6,6 @@ The output matrix is the embedding matrix (tied weights).  A block mixes tokens 
 or, after every `fourier_per_attention` of those, with sliding-window attention.
 """
 
-import reprlib
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import CaracalConfig, find_preset
+from .config import CaracalConfig, find_preset, shown
 from .generation import Prompt, generate, stream
 from .language_model import LanguageModel
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
@@ -190,12 +189,12 @@ def _download(repo: str, revision: str | None) -> Path:
 def _read_config(folder: Path) -> CaracalConfig:
     stored, path = read_config(folder), folder / CONFIG
     if (kind := stored.pop("model_type", None)) != "caracal":
-        raise ValueError(f"{path} describes a model of type {reprlib.repr(kind)}; this class loads type 'caracal'")
+        raise ValueError(f"{path} describes a model of type {shown(kind)}; this class loads type 'caracal'")
     known = {f.name for f in fields(CaracalConfig)}
     required = {f.name for f in fields(CaracalConfig) if f.default is MISSING}
     for problem, names in (("lacks the field", required - stored.keys()), ("has the field", stored.keys() - known)):
         if names:
-            raise ValueError(f"{path} {problem} {reprlib.repr(min(names))}, and does not fit CaracalConfig; was it "
+            raise ValueError(f"{path} {problem} {shown(min(names))}, and does not fit CaracalConfig; was it "
                              "written by another version?")
     try:
         return CaracalConfig(**stored)

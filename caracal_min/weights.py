@@ -14,7 +14,6 @@ shape, is compared with the configuration before anything of that size is built.
 
 import hashlib
 import json
-import reprlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +23,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from .config import shown
 from .files import file_sha256, writing_folder
 
 __all__ = ["CONFIG", "WEIGHTS", "read_config", "read_shapes", "read_weights", "repeat_layers", "require_shapes",
@@ -126,7 +126,7 @@ def require_sizes(folder: Path, found: Shapes, layers: int, matrices: Shapes) ->
     """
     if layers > len(found):
         raise ValueError(f"{folder / WEIGHTS} lacks tensors: it has {len(found)}, and {CONFIG} says "
-                         f"{reprlib.repr(layers)} layers; its weights belong to another configuration")
+                         f"{shown(layers)} layers; its weights belong to another configuration")
     require_shapes(folder, {name: found[name] for name in matrices if name in found}, matrices)
 
 
@@ -139,12 +139,12 @@ def require_shapes(folder: Path, found: Shapes, expected: Shapes) -> None:
     missing, foreign = expected.keys() - found.keys(), found.keys() - expected.keys()
     for problem, names in (("lacks", missing), ("has the foreign", foreign)):
         if names:
-            raise ValueError(f"{folder / WEIGHTS} {problem} tensor {reprlib.repr(min(names))} ({len(names)} in all); "
+            raise ValueError(f"{folder / WEIGHTS} {problem} tensor {shown(min(names))} ({len(names)} in all); "
                              "its weights belong to another configuration")
     for name, shape in expected.items():
         if found[name] != shape:
             raise ValueError(f"{folder / WEIGHTS}: tensor {name!r} has shape {found[name]}, the configuration says "
-                             f"{reprlib.repr(shape)}; weights and {CONFIG} do not belong together")
+                             f"{shown(shape)}; weights and {CONFIG} do not belong together")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:

@@ -25,7 +25,6 @@ for the two larger sizes.
 
 import json
 import logging
-import reprlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +32,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import CaracalConfig, find_preset
+from ..config import CaracalConfig, find_preset, shown
 from ..language_model import LanguageModel
 from ..weights import (
     CONFIG,
@@ -165,13 +164,13 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     """Return the configuration of the baseline that a folder holds, after a check that it is one, and of this size."""
     name, path = stored.get("model_type"), folder / CONFIG
     if name not in BASELINES:
-        raise ValueError(f"{path} describes a model of type {reprlib.repr(name)}; accepted: {', '.join(BASELINES)}")
+        raise ValueError(f"{path} describes a model of type {shown(name)}; accepted: {', '.join(BASELINES)}")
     mamba = name.startswith("mamba")
     counts = {field: stored.get(field) for field in ("vocab_size", "hidden_size", "num_hidden_layers")}
     counts["num_attention_heads"] = 1 if mamba else stored.get("num_attention_heads")
     for field, count in counts.items():
         if not isinstance(count, int) or count < 1:
-            raise ValueError(f"{path}: {field}={reprlib.repr(count)}; give a whole number >= 1")
+            raise ValueError(f"{path}: {field}={shown(count)}; give a whole number >= 1")
     vocab_size, width, layers, heads = counts.values()
     stem, embedding = ("backbone", "embeddings") if mamba else ("model", "embed_tokens")
     require_sizes(folder, shapes, layers, {f"{stem}.{embedding}.weight": (vocab_size, width)})
@@ -184,7 +183,7 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     for field in sorted(stored.keys() - {"architectures", "dtype", "transformers_version"}):
         if field not in made or stored[field] != made[field]:
             ours = f"{field}={made[field]!r}" if field in made else "no such field"
-            raise ValueError(f"{path}: {reprlib.repr(field)} is {reprlib.repr(stored[field])}; a {name} of this "
+            raise ValueError(f"{path}: {shown(field)} is {shown(stored[field])}; a {name} of this "
                              f"package, of this size and with this version of transformers, has {ours}")
     period = {"jamba": 6}.get(name, 1)
     with torch.device("meta"):

@@ -121,7 +121,7 @@ def test_the_type_of_the_weights_is_kept(tmp_path, architecture, dtype):
 
 def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
     model = load_model(saved / "caracal")
-    for i in range(8):  # safetensors alone orders its metadata at random: eight agree in one of 6^8 draws
+    for _ in range(8):  # safetensors alone orders its metadata at random: eight agree in one of 6^8 draws
         model.save_pretrained(tmp_path)
         for name in (CONFIG, WEIGHTS):
             assert (tmp_path / name).read_bytes() == (saved / "caracal" / name).read_bytes()
@@ -133,6 +133,26 @@ def test_other_tools_see_tensors_and_their_format(saved):
         assert set(file.keys()) == set(Caracal(SMALL).state_dict())
     assert CaracalConfig(**{k: v for k, v in json.loads((saved / "caracal" / CONFIG).read_text()).items()
                             if k != "model_type"}) == SMALL
+
+
+def test_a_download_from_the_hub_is_checked_too(saved, tmp_path, monkeypatch):
+    """A cache in the hub's own layout, where the files are links."""
+    import huggingface_hub.constants
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repo = tmp_path / "models--someone--caracal"
+    shutil.copytree(saved / "caracal", repo / "blobs")
+    (repo / "snapshots" / commit).mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text(commit)
+    for name in (CONFIG, WEIGHTS):
+        (repo / "snapshots" / commit / name).symlink_to(repo / "blobs" / name)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    assert load_model("someone/caracal").config == SMALL
+    flip(repo / "blobs" / WEIGHTS, 8 * 5000)
+    with pytest.raises(ValueError, match="model.safetensors is not what was saved"):
+        load_model("someone/caracal")
 
 
 def test_files_of_two_models_do_not_pair(saved, tmp_path):
