@@ -26,7 +26,7 @@ from torch import Tensor
 from .config import shown
 from .files import file_sha256, writing_folder
 
-__all__ = ["CONFIG", "WEIGHTS", "read_config", "read_shapes", "read_weights", "repeat_layers", "require_shapes",
+__all__ = ["CONFIG", "WEIGHTS", "Shapes", "read_config", "read_shapes", "read_weights", "repeat_layers", "require_shapes",
            "require_sizes", "write_model"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
@@ -36,6 +36,7 @@ _FLOATS = ("BF16", "F16", "F32", "F64")
 _BLANK = "0" * 64
 
 Shapes = dict[str, tuple[int, ...]]
+"""The shape of every tensor by name."""
 
 
 def write_model(folder: Path, config: dict, state: dict[str, Tensor]) -> None:
