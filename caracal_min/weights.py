@@ -26,8 +26,8 @@ from torch import Tensor
 from .config import shown
 from .files import file_sha256, writing_folder
 
-__all__ = ["CONFIG", "WEIGHTS", "Shapes", "read_config", "read_shapes", "read_weights", "repeat_layers", "require_shapes",
-           "require_sizes", "write_model"]
+__all__ = ["CONFIG", "WEIGHTS", "Shapes", "read_config", "read_shapes", "read_weights", "repeat_layers",
+           "require_shapes", "require_sizes", "write_model"]
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 
