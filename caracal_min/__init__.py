@@ -15,6 +15,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     loss            cross-entropy over a large vocabulary, without holding the logits
     language_model  how a model is called
     generation      exact decoding, one token at a time
+    weights         a model on disk: written with its hashes, checked before it is believed
     model           the language model, saving and loading
     export          torch.export programs and ONNX files
 

@@ -1,9 +1,13 @@
 """The shape of a model: `CaracalConfig`, and the presets of the paper."""
 
+import math
+import reprlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-__all__ = ["PRESETS", "CaracalConfig"]
+from .modules import Gate
+
+__all__ = ["PRESETS", "CaracalConfig", "find_preset", "shown"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class CaracalConfig:
     """Fourier layers before each attention layer (2: attention at indices 2, 5, 8, ...); None: no attention."""
     pre_conv: bool = True
     """Whether Fourier layers start with the 3-tap causal convolution."""
-    gate: Literal["two_stage", "single_stage"] = "two_stage"
+    gate: Gate = "two_stage"
     """Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
     positional_encoding: Literal["learned"] | None = None
     """None, as in the paper, or a learned vector per position (its variant "with PE")."""
@@ -43,20 +47,25 @@ class CaracalConfig:
 
     def __post_init__(self):
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "window_size", "max_positions"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)!r}; give a whole number >= 1")
+            if not _is_positive(getattr(self, name)):
+                raise ValueError(f"{name}={shown(getattr(self, name))}; give a whole number >= 1")
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
                              "choose a width that is a multiple of the heads")
         k = self.fourier_per_attention
-        if k is not None and (not isinstance(k, int) or k < 1):
-            raise ValueError(f"fourier_per_attention={k!r}; give a whole number >= 1, or None for no attention")
-        for name, accepted in (("gate", ("two_stage", "single_stage")), ("positional_encoding", (None, "learned"))):
+        if k is not None and not _is_positive(k):
+            raise ValueError(f"fourier_per_attention={shown(k)}; give a whole number >= 1, or None for no "
+                             "attention")
+        if not isinstance(self.pre_conv, bool):
+            raise ValueError(f"pre_conv={shown(self.pre_conv)}; give True or False")
+        for name, accepted in (("gate", get_args(Gate)), ("positional_encoding", (None, "learned"))):
             if getattr(self, name) not in accepted:
-                raise ValueError(f"{name}={getattr(self, name)!r}; accepted: {', '.join(map(str, accepted))}")
+                raise ValueError(f"{name}={shown(getattr(self, name))}; accepted: "
+                                 f"{', '.join(map(str, accepted))}")
         for name in ("init_std", "embedding_std"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name}={getattr(self, name)!r}; give a number > 0")
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+                raise ValueError(f"{name}={shown(value)}; give a number > 0")
 
     @property
     def mlp_width(self) -> int:
@@ -70,6 +79,10 @@ class CaracalConfig:
         return () if k is None else tuple(range(k, self.n_layers, k + 1))
 
 
+def _is_positive(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 _GPT2_VOCABULARY = 50_257
 
 PRESETS: dict[str, CaracalConfig] = {
@@ -81,3 +94,16 @@ PRESETS: dict[str, CaracalConfig] = {
     "medium": CaracalConfig(_GPT2_VOCABULARY, 1024, 24, 16),
     "large": CaracalConfig(_GPT2_VOCABULARY, 1536, 24, 16),
 }
+
+
+def find_preset(name: str) -> CaracalConfig:
+    """Return a preset by name.  Raises ValueError, in one line, if there is no such preset."""
+    if name not in PRESETS:
+        raise ValueError(f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}")
+    return PRESETS[name]
+
+
+def shown(value: object) -> str:
+    """Return what was given as a message of one line shows it: its repr, of at most 60 characters."""
+    text = reprlib.repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

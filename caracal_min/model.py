@@ -6,26 +6,32 @@ The output matrix is the embedding matrix (tied weights).  A block mixes tokens 
 or, after every `fourier_per_attention` of those, with sliding-window attention.
 """
 
-import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from .config import PRESETS, CaracalConfig
-from .files import writing_folder
+from .config import CaracalConfig, find_preset, shown
 from .generation import Prompt, generate, stream
 from .language_model import LanguageModel
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
+from .weights import (
+    CONFIG,
+    WEIGHTS,
+    Shapes,
+    read_config,
+    read_shapes,
+    read_weights,
+    repeat_layers,
+    require_shapes,
+    require_sizes,
+    write_model,
+)
 
 __all__ = ["Caracal"]
-
-_CONFIG, _WEIGHTS = "config.json", "model.safetensors"
 
 
 class Caracal(LanguageModel):
@@ -65,12 +71,11 @@ class Caracal(LanguageModel):
         Raises:
             ValueError: unknown preset or field, or a field out of range.
         """
-        if name not in PRESETS:
-            raise ValueError(f"unknown preset {name!r}; accepted: {', '.join(PRESETS)}")
+        preset = find_preset(name)
         known = [f.name for f in fields(CaracalConfig)]
         for unknown in changes.keys() - set(known):
             raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
-        return cls(replace(PRESETS[name], **changes))
+        return cls(replace(preset, **changes))
 
     def logits(self, tokens: Tensor, caches: list | None = None, lengths: Sequence[int] | None = None) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued.
@@ -121,17 +126,12 @@ class Caracal(LanguageModel):
         return stream(self, prompt, max_new_tokens, **sampling)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent.
-
-        A model that is there is replaced as `files.writing_folder` says: never half of it.
+        """Write `config.json` and `model.safetensors` into `folder`, as `weights.write_model` says.
 
         Raises:
             OSError: they cannot be written, in one line; what was there is unchanged.
         """
-        config = json.dumps({"model_type": "caracal", **asdict(self.config)}, indent=2)
-        with writing_folder(Path(folder), last=_CONFIG) as partial:
-            save_file({k: t.contiguous() for k, t in self.state_dict().items()}, partial / _WEIGHTS, {"format": "pt"})
-            (partial / _CONFIG).write_text(config + "\n")
+        write_model(Path(folder), {"model_type": "caracal", **asdict(self.config)}, self.state_dict())
 
     @classmethod
     def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None) -> "Caracal":
@@ -142,22 +142,21 @@ class Caracal(LanguageModel):
 
         Raises:
             FileNotFoundError: neither such a folder nor such a repository.
-            ValueError: the configuration or the weights are corrupt, or of another kind of model.
+            ValueError: the configuration or the weights are corrupt, or of another kind of model, or do not belong
+                together; this is found before anything is built.
         """
         folder = Path(folder_or_repo)
         if not folder.is_dir():
             folder = _download(str(folder_or_repo), revision)
-        config = _read_config(folder / _CONFIG)
-        try:
-            state = load_file(folder / _WEIGHTS)
-        except FileNotFoundError:
-            raise FileNotFoundError(f"{folder} has no {_WEIGHTS}; give a folder that save_pretrained wrote") from None
-        except SafetensorError as error:
-            raise ValueError(f"{folder / _WEIGHTS} is not a readable safetensors file ({error}); "
-                             "copy or download it again") from None
+        config, shapes = _read_config(folder), read_shapes(folder)
+        matrices = {"embedding.weight": (config.vocab_size, config.d_model)}
+        if config.positional_encoding == "learned":
+            matrices["positions.weight"] = (config.max_positions, config.d_model)
+        require_sizes(folder, shapes, config.n_layers, matrices)
+        require_shapes(folder, shapes, _shapes(config))
+        state = read_weights(folder)
         with torch.device("meta"):
             model = cls(config)
-        _require_state(model, state, folder / _WEIGHTS)
         model.load_state_dict(state, assign=True)
         return model.requires_grad_().eval()
 
@@ -180,37 +179,33 @@ def _download(repo: str, revision: str | None) -> Path:
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=[_CONFIG, _WEIGHTS]))
+        return Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=[CONFIG, WEIGHTS]))
     except (HFValidationError, OSError) as error:  # hub and network errors are OSErrors
         raise FileNotFoundError(f"{repo!r} is no folder here, and the hub did not give it "
                                 f"({type(error).__name__}); give a folder that save_pretrained wrote, "
                                 "or \"owner/name\" of a repository") from error
 
 
-def _read_config(path: Path) -> CaracalConfig:
-    try:
-        stored = json.loads(path.read_text())
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path.parent} has no {path.name}; give a folder that save_pretrained wrote") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not readable JSON ({error}); copy or download it again") from None
-    kind = stored.pop("model_type", None) if isinstance(stored, dict) else None
-    if kind != "caracal":
-        raise ValueError(f"{path} describes a model of type {kind!r}; this class loads type 'caracal'")
+def _read_config(folder: Path) -> CaracalConfig:
+    stored, path = read_config(folder), folder / CONFIG
+    if (kind := stored.pop("model_type", None)) != "caracal":
+        raise ValueError(f"{path} describes a model of type {shown(kind)}; this class loads type 'caracal'")
+    known = {f.name for f in fields(CaracalConfig)}
+    required = {f.name for f in fields(CaracalConfig) if f.default is MISSING}
+    for problem, names in (("lacks the field", required - stored.keys()), ("has the field", stored.keys() - known)):
+        if names:
+            raise ValueError(f"{path} {problem} {shown(min(names))}, and does not fit CaracalConfig; was it "
+                             "written by another version?")
     try:
         return CaracalConfig(**stored)
-    except TypeError as error:
-        raise ValueError(f"{path} does not fit CaracalConfig ({error}); was it written by another version?") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
-def _require_state(model: nn.Module, state: dict[str, Tensor], path: Path) -> None:
-    expected = model.state_dict()
-    missing, foreign = expected.keys() - state.keys(), state.keys() - expected.keys()
-    for problem, names in (("lacks", missing), ("has the foreign", foreign)):
-        if names:
-            raise ValueError(f"{path} {problem} tensor {sorted(names)[0]!r} ({len(names)} in all); "
-                             "its weights belong to another configuration")
-    for name, tensor in state.items():
-        if tensor.shape != expected[name].shape:
-            raise ValueError(f"{path}: tensor {name!r} has shape {tuple(tensor.shape)}, the configuration says "
-                             f"{tuple(expected[name].shape)}; weights and config.json do not belong together")
+def _shapes(config: CaracalConfig) -> Shapes:
+    """Return the shape of every tensor of a model by name; only a block of each kind is built, and without memory."""
+    with torch.device("meta"):
+        two = Caracal(replace(config, n_layers=2, fourier_per_attention=1))
+    attention = set(config.attention_layers)
+    return repeat_layers({name: tuple(t.shape) for name, t in two.state_dict().items()}, "blocks.", config.n_layers,
+                         lambda i: int(i in attention))

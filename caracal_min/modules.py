@@ -15,6 +15,7 @@ the outputs are those of the parallel pass at the new positions.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +28,10 @@ from .convolution import causal_conv_fft
 from .projections import Columns, HeadMix, ShortConv
 from .relaxed import DotProductConvolution, RelaxedConvolution
 
-__all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
+__all__ = ["Block", "Gate", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
+
+Gate = Literal["two_stage", "single_stage"]
+"""Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
 
 _CONVOLUTIONS = {"relaxed": RelaxedConvolution, "dot_product": DotProductConvolution}
 
@@ -51,11 +55,11 @@ class MultiHeadFourier(nn.Module):
 
     kernel_size = 3
 
-    def __init__(self, d_model: int, n_heads: int, pre_conv: bool = True, gate: str = "two_stage"):
+    def __init__(self, d_model: int, n_heads: int, pre_conv: bool = True, gate: Gate = "two_stage"):
         super().__init__()
         _require_heads(d_model, n_heads)
-        if gate not in ("two_stage", "single_stage"):
-            raise ValueError(f"unknown gate {gate!r}; accepted: two_stage, single_stage")
+        if gate not in get_args(Gate):
+            raise ValueError(f"unknown gate {gate!r}; accepted: {', '.join(get_args(Gate))}")
         self.d_model, self.n_heads = d_model, n_heads
         self.pre_conv = ShortConv(d_model, self.kernel_size) if pre_conv else None
         self.norm = nn.LayerNorm(d_model)

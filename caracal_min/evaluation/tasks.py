@@ -12,6 +12,8 @@ Its rows are brought into the form that the hub has, one JSON object a line:
     piqa.jsonl            goal, sol1, sol2, label (0 or 1)
     siqa.jsonl            context, question, answerA, answerB, answerC, label ("1" to "3")
 
+No text is empty or holds a NUL character, choices are 2 to 5, and a line has at most 1 MiB.
+
 One of these forms holds less than the hub's: SuperGLUE's BoolQ puts the title of the article and " -- " before each
 passage, the file does not, and numbers made with it differ a little.
 """
@@ -21,20 +23,32 @@ import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import count
 from pathlib import Path
 
 from datasets import Dataset
 
+from ..config import shown
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, run_tasks
 
 __all__ = ["TASKS", "TaskSource", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
 
+_LONGEST_LINE = 1 << 20  # bytes; the longest of the eight files has 4,870
+_CHOICES = "ABCDE"
+
+
+def _lambada(row: dict) -> dict:
+    if not all(row["text"].rpartition(" ")):
+        raise ValueError("text has no space before its last word, which is the target")
+    return row
+
 
 def _hellaswag(row: dict) -> dict:
     """Cut the query where the harness's `process_docs` puts it together, at an unfinished last sentence."""
+    if not all(re.sub(r"\[.*?\]", "", choice).strip() for choice in row["choices"]):
+        raise ValueError("a choice is empty without what is in brackets, which the harness drops")
     label, _, text = row["query"].partition(": ")
     unfinished = re.fullmatch(r"(.*[.!?]) ([a-z][^.!?]*)", text, re.DOTALL)
     begun, rest = unfinished.groups() if unfinished else (text, "")
@@ -43,7 +57,7 @@ def _hellaswag(row: dict) -> dict:
 
 
 def _arc(row: dict) -> dict:
-    labels = list("ABCDE"[:len(row["choices"])])
+    labels = list(_CHOICES[:len(row["choices"])])
     question = row["query"].removeprefix("Question: ").removesuffix("\nAnswer:")
     return {"question": question, "choices": {"text": row["choices"], "label": labels},
             "answerKey": labels[row["gold"]]}
@@ -51,6 +65,12 @@ def _arc(row: dict) -> dict:
 
 def _boolq(row: dict) -> dict:
     return {"question": row["question"], "passage": row["passage"], "label": int(row["answer"])}
+
+
+def _winogrande(row: dict) -> dict:
+    if "_" not in row["sentence"]:
+        raise ValueError("sentence has no _, where the options go")
+    return row
 
 
 def _unchanged(row: dict) -> dict:
@@ -65,22 +85,26 @@ class TaskSource:
     """Folder of the harness that holds the task's configuration."""
     file: str
     """Name of the local file."""
-    columns: tuple[str, ...]
-    """Columns of the local file."""
+    columns: dict[str, type | tuple]
+    """Columns of the local file: `str` for a text, `list` for choices, `int` for the place of one, or the values."""
     to_hub: Callable[[dict], dict] = _unchanged
     """Turns a local row into a row of the hub."""
 
 
+_QUESTION = {"query": str, "choices": list, "gold": int}
+
 TASKS = {
-    "lambada_openai": TaskSource("lambada", "lambada_openai.jsonl", ("text",)),
-    "hellaswag": TaskSource("hellaswag", "hellaswag.jsonl", ("query", "choices", "gold"), _hellaswag),
-    "arc_easy": TaskSource("arc", "arc_easy.jsonl", ("query", "choices", "gold"), _arc),
-    "arc_challenge": TaskSource("arc", "arc_challenge.jsonl", ("query", "choices", "gold"), _arc),
-    "winogrande": TaskSource("winogrande", "winogrande.jsonl", ("sentence", "option1", "option2", "answer")),
-    "boolq": TaskSource("super_glue/boolq", "boolq.jsonl", ("question", "passage", "answer"), _boolq),
-    "piqa": TaskSource("piqa", "piqa.jsonl", ("goal", "sol1", "sol2", "label")),
-    "social_iqa": TaskSource("siqa", "siqa.jsonl",
-                             ("context", "question", "answerA", "answerB", "answerC", "label")),
+    "lambada_openai": TaskSource("lambada", "lambada_openai.jsonl", {"text": str}, _lambada),
+    "hellaswag": TaskSource("hellaswag", "hellaswag.jsonl", _QUESTION, _hellaswag),
+    "arc_easy": TaskSource("arc", "arc_easy.jsonl", _QUESTION, _arc),
+    "arc_challenge": TaskSource("arc", "arc_challenge.jsonl", _QUESTION, _arc),
+    "winogrande": TaskSource("winogrande", "winogrande.jsonl",
+                             {"sentence": str, "option1": str, "option2": str, "answer": ("1", "2")}, _winogrande),
+    "boolq": TaskSource("super_glue/boolq", "boolq.jsonl",
+                        {"question": str, "passage": str, "answer": (False, True)}, _boolq),
+    "piqa": TaskSource("piqa", "piqa.jsonl", {"goal": str, "sol1": str, "sol2": str, "label": (0, 1)}),
+    "social_iqa": TaskSource("siqa", "siqa.jsonl", {"context": str, "question": str, "answerA": str, "answerB": str,
+                                                    "answerC": str, "label": ("1", "2", "3")}),
 }
 """The tasks by the name that the harness gives them, in the order of Table 2."""
 
@@ -161,29 +185,66 @@ def require_tasks(names: Sequence[str], folder: str | Path | None = None) -> Non
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"no folder {folder}; give the folder that holds {TASKS[names[0]].file}")
     for name in names:
-        if not (path := Path(folder) / TASKS[name].file).is_file():
-            raise FileNotFoundError(f"no file {path}; put {path.name} with columns "
-                                    f"{', '.join(TASKS[name].columns)} there")
+        _require_file(name, Path(folder) / TASKS[name].file)
 
 
 def read_rows(name: str, path: Path, limit: int | None = None) -> list[dict]:
     """Return the rows, the first `limit` or all, of a task's local file in the form that the harness reads.
 
     Raises:
-        ValueError: a line that is no JSON object with the task's columns, or no line at all.
+        FileNotFoundError: no such file.
+        ValueError: no line at all, or one that is no JSON object with the task's columns, as described above.
     """
+    _require_file(name, path)
     source, rows = TASKS[name], []
-    with open(path, encoding="utf-8") as lines:
-        for number, line in enumerate(islice(lines, limit), 1):
+    with open(path, "rb") as lines:
+        for number in count(1):
+            line = b"" if number - 1 == limit else lines.readline(_LONGEST_LINE + 1)
+            if not line:
+                break
             try:
-                row = json.loads(line)
-                rows.append(source.to_hub({column: row[column] for column in source.columns}))
-            except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-                raise ValueError(f"{path}, line {number}: {type(error).__name__} ({error}); each line must be a JSON "
-                                 f"object with {', '.join(source.columns)}, see caracal_min.evaluation.tasks") from None
+                rows.append(source.to_hub(_read_row(line, source.columns)))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path}, line {number}: {error}; each line must be a JSON object with "
+                                 f"{', '.join(source.columns)}, see caracal_min.evaluation.tasks") from None
     if not rows:
         raise ValueError(f"{path} is empty; give one JSON object per line")
     return rows
+
+
+def _require_file(name: str, path: Path) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; put {path.name} with columns {', '.join(TASKS[name].columns)} there")
+
+
+def _read_row(line: bytes, columns: dict[str, type | tuple]) -> dict:
+    """Return the columns of a line.  Raises ValueError or RecursionError if one is missing or not of its kind."""
+    if len(line) > _LONGEST_LINE:
+        raise ValueError(f"it has more than {_LONGEST_LINE:,} bytes")
+    row = json.loads(line.decode("utf-8"))
+    if not isinstance(row, dict):
+        raise ValueError(f"it is {shown(row)}")
+    for column, kind in columns.items():
+        if column not in row:
+            raise ValueError(f"it lacks {column!r}")
+        value = row[column]
+        if kind is str:
+            accepted, fits = "text, not empty and without NUL", _is_text(value)
+        elif kind is list:
+            accepted = f"a list of 2 to {len(_CHOICES)} texts, not empty and without NUL"
+            fits = isinstance(value, list) and 2 <= len(value) <= len(_CHOICES) and all(map(_is_text, value))
+        else:
+            values = tuple(range(len(row["choices"]))) if kind is int else kind
+            accepted = ", ".join(map(json.dumps, values))
+            fits = any(type(value) is type(other) and value == other for other in values)
+        if not fits:
+            raise ValueError(f"{column} is {shown(value)}, accepted: {accepted}")
+    return {column: row[column] for column in columns}
+
+
+def _is_text(value: object) -> bool:
+    """Whether it is a text that a tokenizer takes: half of a surrogate pair is no character."""
+    return isinstance(value, str) and value.strip() != "" and not re.search("[\0\ud800-\udfff]", value)
 
 
 def _local(name: str, folder: Path, limit: int | None) -> dict:

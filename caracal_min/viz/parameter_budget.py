@@ -3,7 +3,7 @@
 import torch
 from torch import nn
 
-from ..config import PRESETS, CaracalConfig
+from ..config import PRESETS, CaracalConfig, find_preset
 from ..evaluation.table2 import paper_rows
 from ..model import Caracal
 from ..modules import SlidingWindowAttention
@@ -38,8 +38,7 @@ def parameter_budget(preset: str = "tiny") -> Figure:
     Raises:
         ValueError: unknown preset.
     """
-    if preset not in PRESETS:
-        raise ValueError(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}")
+    find_preset(preset)
     presets = [{"name": name, "vocabulary": c.vocab_size, "width": c.d_model, "layers": c.n_layers, "heads": c.n_heads,
                 "ratio": c.fourier_per_attention, "paper": _paper(name)} for name, c in PRESETS.items()]
     return Figure("parameter_budget", {"presets": presets, "start": preset}, _still(preset), _alt(preset))

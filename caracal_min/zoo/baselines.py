@@ -23,6 +23,7 @@ attention: two of 12 and four of 24 fit, wherever they stand; the one in eight o
 for the two larger sizes.
 """
 
+import json
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -31,9 +32,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..config import PRESETS, CaracalConfig
-from ..files import writing_folder
+from ..config import CaracalConfig, find_preset, shown
 from ..language_model import LanguageModel
+from ..weights import (
+    CONFIG,
+    Shapes,
+    read_config,
+    read_shapes,
+    read_weights,
+    repeat_layers,
+    require_shapes,
+    require_sizes,
+    write_model,
+)
 
 __all__ = ["BASELINES", "Baseline", "baseline"]
 
@@ -63,16 +74,10 @@ def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline
     """
     if name not in BASELINES:
         raise ValueError(f"unknown baseline {name!r}; accepted: {', '.join(BASELINES)}")
-    if preset not in PRESETS:
-        raise ValueError(f"unknown preset {preset!r}; accepted: {', '.join(PRESETS)}")
-    size = PRESETS[preset] if vocab_size is None else replace(PRESETS[preset], vocab_size=vocab_size)
-    transformers = _transformers()
-    if not torch.cuda.is_available():  # the kernels need CUDA: no use in being told that they are not installed
-        logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
-    config = transformers.AutoConfig.for_model(
-        name, vocab_size=size.vocab_size, hidden_size=size.d_model, initializer_range=0.02, tie_word_embeddings=True,
-        use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **_layers(name, size))
-    return Baseline(transformers.AutoModelForCausalLM.from_config(config))
+    size = find_preset(preset)
+    if vocab_size is not None:
+        size = replace(size, vocab_size=vocab_size)
+    return Baseline(_transformers().AutoModelForCausalLM.from_config(_configuration(name, size)))
 
 
 class Baseline(LanguageModel):
@@ -95,25 +100,35 @@ class Baseline(LanguageModel):
         return F.linear(hidden, self.embedding.weight)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent.
+        """Write `config.json` and `model.safetensors` into `folder`, as `weights.write_model` says.
 
-        A model that is there is replaced as `files.writing_folder` says: never half of it.
+        `transformers` reads them too.
 
         Raises:
             OSError: they cannot be written, in one line; what was there is unchanged.
         """
-        with writing_folder(Path(folder), last="config.json") as partial:
-            self.model.save_pretrained(partial)
+        facts = {"architectures": [type(self.model).__name__], "dtype": str(self.model.dtype).removeprefix("torch.")}
+        write_model(Path(folder), _plain(self.config) | facts, _once(self.model))
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Baseline":
-        """Load what `save_pretrained` wrote.
+        """Load what `save_pretrained` wrote: a model that `baseline` builds, of any size.
+
+        `transformers` gets the configuration and the tensors, and reads no file: no pickle, no code, no network.
 
         Raises:
             ImportError: `transformers` is not installed.
-            OSError, ValueError: the folder holds no such model.
+            FileNotFoundError, ValueError: the folder holds no such model, or one that is damaged; this is found before
+                anything is built.
         """
-        return cls(_transformers().AutoModelForCausalLM.from_pretrained(folder))
+        folder = Path(folder)
+        stored, shapes = read_config(folder), read_shapes(folder)
+        config = _stored_configuration(folder, stored, shapes)
+        with torch.device("meta"):
+            model = _transformers().AutoModelForCausalLM.from_config(config)
+        state = read_weights(folder)
+        return cls(type(model).from_pretrained(None, config=config, state_dict=state,
+                                               dtype=next(iter(state.values())).dtype))
 
     @property
     def config(self):
@@ -134,6 +149,60 @@ def _transformers():
             raise
         raise ImportError("the baselines need transformers: pip install 'caracal-min[eval]'") from None
     return transformers
+
+
+def _configuration(name: str, size: CaracalConfig):
+    """Return the configuration of a baseline, of the class that `transformers` has for it."""
+    if not torch.cuda.is_available():  # the kernels need CUDA: no use in being told that they are not installed
+        logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
+    return _transformers().AutoConfig.for_model(
+        name, vocab_size=size.vocab_size, hidden_size=size.d_model, initializer_range=0.02, tie_word_embeddings=True,
+        use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **_layers(name, size))
+
+
+def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
+    """Return the configuration of the baseline that a folder holds, after a check that it is one, and of this size."""
+    name, path = stored.get("model_type"), folder / CONFIG
+    if name not in BASELINES:
+        raise ValueError(f"{path} describes a model of type {shown(name)}; accepted: {', '.join(BASELINES)}")
+    mamba = name.startswith("mamba")
+    counts = {field: stored.get(field) for field in ("vocab_size", "hidden_size", "num_hidden_layers")}
+    counts["num_attention_heads"] = 1 if mamba else stored.get("num_attention_heads")
+    for field, count in counts.items():
+        if not isinstance(count, int) or count < 1:
+            raise ValueError(f"{path}: {field}={shown(count)}; give a whole number >= 1")
+    vocab_size, width, layers, heads = counts.values()
+    stem, embedding = ("backbone", "embeddings") if mamba else ("model", "embed_tokens")
+    require_sizes(folder, shapes, layers, {f"{stem}.{embedding}.weight": (vocab_size, width)})
+    try:
+        size = CaracalConfig(vocab_size, width, layers // 2 if mamba else layers, heads)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+    config = _configuration(name, size)
+    made = _plain(config)
+    for field in sorted(stored.keys() - {"architectures", "dtype", "transformers_version"}):
+        if field not in made or stored[field] != made[field]:
+            ours = f"{field}={made[field]!r}" if field in made else "no such field"
+            raise ValueError(f"{path}: {shown(field)} is {shown(stored[field])}; a {name} of this "
+                             f"package, of this size and with this version of transformers, has {ours}")
+    period = {"jamba": 6}.get(name, 1)
+    with torch.device("meta"):
+        small = _transformers().AutoModelForCausalLM.from_config(
+            _configuration(name, replace(size, n_layers=period)))
+    expected = {key: tuple(t.shape) for key, t in _once(small).items()}
+    require_shapes(folder, shapes, repeat_layers(expected, f"{stem}.layers.", layers, lambda i: i % period))
+    return config
+
+
+def _plain(config) -> dict:
+    """Return a configuration of `transformers` as JSON has it."""
+    return json.loads(config.to_json_string(use_diff=False))
+
+
+def _once(model: nn.Module) -> dict[str, Tensor]:
+    """Return the tensors of a model by name, those that have two names once, as the output matrix does."""
+    every, once = (dict(model.named_parameters(remove_duplicate=flag)) for flag in (False, True))
+    return {name: t for name, t in model.state_dict().items() if name in once or name not in every}
 
 
 def _layers(name: str, size: CaracalConfig) -> dict:

@@ -1,11 +1,11 @@
 """All models by name: Caracal, its variants in the paper's ablations, and the baselines; built or loaded."""
 
-import json
 from pathlib import Path
 
-from ..config import PRESETS
+from ..config import find_preset
 from ..language_model import LanguageModel
 from ..model import Caracal
+from ..weights import read_config
 from .baselines import BASELINES, Baseline, baseline
 
 __all__ = ["ARCHITECTURES", "VARIANTS", "check_kind", "load_model", "make_model"]
@@ -28,8 +28,8 @@ VARIANTS: dict[str, dict] = {
 
 def check_kind(architecture: str, preset: str, variant: str) -> None:
     """Raise ValueError, in one line, unless such a model exists."""
-    for what, given, accepted in (("architecture", architecture, ARCHITECTURES), ("preset", preset, PRESETS),
-                                  ("variant", variant, VARIANTS)):
+    find_preset(preset)
+    for what, given, accepted in (("architecture", architecture, ARCHITECTURES), ("variant", variant, VARIANTS)):
         if given not in accepted:
             raise ValueError(f"unknown {what} {given!r}; accepted: {', '.join(accepted)}")
     if architecture != "caracal" and variant != "default":
@@ -54,23 +54,23 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
     Source: Caracal, Tables 1, 2, 5 and 6.
     """
     check_kind(architecture, preset, variant)
-    vocab_size = PRESETS[preset].vocab_size if vocab_size is None else vocab_size
     if architecture != "caracal":
         return baseline(architecture, preset, vocab_size)
-    positions = max(context, PRESETS[preset].max_positions)
+    size = find_preset(preset)
+    vocab_size = size.vocab_size if vocab_size is None else vocab_size
+    positions = max(context, size.max_positions)
     return Caracal.from_preset(preset, vocab_size=vocab_size, max_positions=positions, **VARIANTS[variant])
 
 
 def load_model(folder_or_repo: str | Path) -> LanguageModel:
     """Load what `save_pretrained` wrote, Caracal or a baseline; a repository of the hub holds a Caracal.
 
+    A folder is read from the disk alone, without a network.
+
     Raises:
         FileNotFoundError, ValueError: as `Caracal.from_pretrained`.
         ImportError: a baseline without `transformers`.
     """
-    config = Path(folder_or_repo) / "config.json"
-    try:
-        kind = json.loads(config.read_text()).get("model_type") if config.is_file() else None
-    except (ValueError, AttributeError):
-        kind = None  # what is wrong with it is said below
-    return Baseline.from_pretrained(folder_or_repo) if kind in BASELINES else Caracal.from_pretrained(folder_or_repo)
+    folder = Path(folder_or_repo)
+    local_baseline = folder.is_dir() and read_config(folder).get("model_type") in BASELINES
+    return (Baseline if local_baseline else Caracal).from_pretrained(folder_or_repo)

@@ -17,7 +17,7 @@ HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transfo
 ORDER = ["version", "files", "allocator", "precision",
          "spectral", "convolution", "attention", "relaxed",
          "projections", "caches", "modules",
-         "config", "loss", "language_model", "generation", "model", "minimal", "export", "__init__",
+         "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
          "zoo", "data", "recorded", "evaluation", "benchmark", "training", "__main__", "viz", "exercises"]
 # What may import only these, although more stands before it.
 ONLY = {"data": {"files"}, "recorded": {"files", "version"}, "minimal": set()}

@@ -3,15 +3,21 @@
 import json
 import re
 import socket
+import subprocess
+import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 pytest.importorskip("lm_eval")
 import lm_eval.tasks
 
 from caracal_min.evaluation import table2
 from caracal_min.evaluation.tasks import TASKS, load_tasks, read_rows
+from caracal_min.zoo import make_model
 
 ITEMS = {table2.COLUMNS[column][0]: items for column, items in table2.ITEMS.items()}
 HELLASWAG_HUB = [  # real documents as the hub has them
@@ -171,24 +177,162 @@ def test_unknown_tasks_and_missing_files(tmp_path, evals):
         load_tasks(["social_iqa"], tmp_path)
 
 
-@pytest.mark.parametrize(("name", "text", "words"), [
-    ("piqa", '{"goal": "g", "sol1": "a", "label": 0}\n', ["line 1: KeyError ('sol2')", "goal, sol1, sol2, label"]),
-    ("piqa", '{"goal": "g", "sol1": "a", "sol2": "b", "label": 0}\nnot json\n', ["line 2: JSONDecodeError"]),
-    ("arc_easy", '{"query": "q", "choices": ["a", "b"], "gold": 2}\n', ["line 1: IndexError"]),
-    ("boolq", '["question"]\n', ["line 1: TypeError"]),
-    ("piqa", "", ["is empty; give one JSON object per line"]),
-])
-def test_bad_files_are_reported_with_their_line(tmp_path, name, text, words):
+ROWS = {
+    "lambada_openai": {"text": "one two three"},
+    "hellaswag": {"query": "Roof: A man sits. he", "choices": ["stands.", "falls."], "gold": 1},
+    "arc_easy": {"query": "Question: Why?\nAnswer:", "choices": ["So.", "Not so.", "Never."], "gold": 0},
+    "arc_challenge": {"query": "Question: Why?\nAnswer:", "choices": ["So.", "Not so."], "gold": 1},
+    "winogrande": {"sentence": "Sarah saw Maria so _ waved.", "option1": "Sarah", "option2": "Maria", "answer": "2"},
+    "boolq": {"question": "is it so", "passage": "It is so.", "answer": True},
+    "piqa": {"goal": "dresser", "sol1": "a drawer", "sol2": "a pin", "label": 0},
+    "social_iqa": {"context": "He left.", "question": "Why?", "answerA": "a", "answerB": "b", "answerC": "c",
+                   "label": "3"},
+}
+
+
+def line(name, **changes):
+    return json.dumps(ROWS[name] | changes).encode() + b"\n"
+
+
+BAD = [
+    ("piqa", b'{"goal": "g", "sol1": "a", "label": 0}\n',
+     "line 1: it lacks 'sol2'; each line must be a JSON object with goal, sol1, sol2, label"),
+    ("piqa", line("piqa") + b"not json\n", "line 2: Expecting value"),
+    ("piqa", line("piqa") + b"\n", "line 2: Expecting value"),
+    ("piqa", line("piqa") + b'{"goal": "\xff"}\n', "line 2: 'utf-8' codec can't decode byte 0xff"),
+    ("piqa", line("piqa").decode().encode("utf-16"), "line 1: 'utf-8' codec"),
+    ("piqa", b"\0" * 100, "line 1: Expecting value"),
+    ("piqa", b"[" * 100_000, "line 1: "),
+    ("piqa", line("piqa", label=2), "line 1: label is 2, accepted: 0, 1;"),
+    ("piqa", line("piqa", label=True), "line 1: label is True, accepted: 0, 1;"),
+    ("piqa", line("piqa", label="0"), "line 1: label is '0', accepted: 0, 1;"),
+    ("piqa", line("piqa", label=float("nan")), "line 1: label is nan, accepted: 0, 1;"),
+    ("piqa", line("piqa", goal=3), "line 1: goal is 3, accepted: text"),
+    ("piqa", line("piqa", goal=""), "line 1: goal is '', accepted: text, not empty"),
+    ("piqa", line("piqa", goal="a\0b"), "accepted: text, not empty and without NUL"),
+    ("piqa", line("piqa", goal="\ud800"), "accepted: text"),
+    ("arc_easy", line("arc_easy", gold=3), "line 1: gold is 3, accepted: 0, 1, 2;"),
+    ("arc_easy", line("arc_easy", gold=-1), "line 1: gold is -1, accepted: 0, 1, 2;"),
+    ("arc_easy", line("arc_easy", choices=[]), "line 1: choices is [], accepted: a list of 2 to 5 texts"),
+    ("arc_easy", line("arc_easy", choices=list("abcdef")), "accepted: a list of 2 to 5 texts"),
+    ("arc_easy", line("arc_easy", choices="abc"), "line 1: choices is 'abc', accepted: a list"),
+    ("arc_easy", line("arc_easy", choices=["a", None]), "line 1: choices is ['a', None], accepted: a list"),
+    ("hellaswag", line("hellaswag", gold=2), "line 1: gold is 2, accepted: 0, 1;"),
+    ("hellaswag", line("hellaswag", choices=["[x]", "y"]), "a choice is empty without what is in brackets"),
+    ("boolq", b'["question"]\n', "line 1: it is ['question']; each line"),
+    ("boolq", line("boolq", answer="yes"), "line 1: answer is 'yes', accepted: false, true;"),
+    ("boolq", line("boolq", answer=1), "line 1: answer is 1, accepted: false, true;"),
+    ("winogrande", line("winogrande", answer="3"), 'line 1: answer is \'3\', accepted: "1", "2";'),
+    ("winogrande", line("winogrande", sentence="No gap."), "line 1: sentence has no _"),
+    ("social_iqa", line("social_iqa", label="4"), 'line 1: label is \'4\', accepted: "1", "2", "3";'),
+    ("lambada_openai", line("lambada_openai", text="one"), "line 1: text has no space before its last word"),
+    ("lambada_openai", line("lambada_openai", text="one two " * 2**18), "line 1: it has more than 1,048,576 bytes"),
+    ("piqa", b"", "is empty; give one JSON object per line"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "words"), BAD, ids=range(len(BAD)))
+def test_bad_files_are_reported_with_their_line(tmp_path, name, data, words):
     path = tmp_path / TASKS[name].file
-    path.write_text(text)
+    path.write_bytes(data)
     with pytest.raises(ValueError) as caught:
         load_tasks([name], tmp_path)
-    assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
-    for word in words:
-        assert word in str(caught.value)
+    said = str(caught.value)
+    assert said.startswith(str(path)) and words in said and "\n" not in said and len(said) < 1000
+
+
+def test_a_folder_where_a_file_is_expected(tmp_path):
+    path = tmp_path / "piqa.jsonl"
+    path.mkdir()
+    for read in (lambda: load_tasks(["piqa"], tmp_path), lambda: read_rows("piqa", path)):
+        with pytest.raises(FileNotFoundError, match="^no file .*piqa.jsonl; put piqa.jsonl with columns .* there$"):
+            read()
+
+
+def test_a_line_of_a_gigabyte_is_not_read(tmp_path):
+    path = tmp_path / "piqa.jsonl"
+    with open(path, "wb") as file:
+        file.write(line("piqa"))
+        file.truncate(10**9)
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="line 2: it has more than 1,048,576 bytes"):
+        read_rows("piqa", path)
+    assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    tracemalloc.stop()
+    assert read_rows("piqa", path, limit=1) == [ROWS["piqa"]]
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=9),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3))
+
+
+def test_a_mutated_file_gets_one_line_or_is_what_the_harness_can_ask(tmp_path):
+    """What is accepted is rendered by the harness: every request has two texts, every answer is one of the choices."""
+    accepted = {name: [] for name in ROWS}
+
+    @settings(max_examples=400, deadline=None, database=None, derandomize=True)
+    @given(name=st.sampled_from(sorted(ROWS)), data=st.data())
+    def mutate(name, data):
+        row = dict(ROWS[name])
+        for column in data.draw(st.lists(st.sampled_from(sorted(row)), min_size=1, max_size=2, unique=True)):
+            values = [value for other in ROWS.values() for value in other.values()]
+            alike = st.sampled_from([value for value in values if type(value) is type(row[column])])
+            other = st.sampled_from(values) | st.lists(st.text(max_size=3), max_size=6) | JSON
+            kind = data.draw(st.sampled_from(["alike", "alike", "other", "gone"]))
+            row[column] = data.draw(alike if kind == "alike" else other)
+            if kind == "gone":
+                del row[column]
+        text = bytearray(json.dumps(row, ensure_ascii=data.draw(st.booleans())).encode(errors="surrogatepass"))
+        if data.draw(st.integers(0, 4)) == 3:
+            place = data.draw(st.integers(0, len(text) - 1))
+            text[place] = data.draw(st.integers(0, 255))
+        path = tmp_path / TASKS[name].file
+        path.write_bytes(line(name) + text + b"\n")
+        try:
+            read_rows(name, path)
+        except ValueError as error:
+            said = str(error)
+            assert said.startswith(f"{path}, line 2: ") and "\n" not in said and len(said) < 1000
+        else:
+            accepted[name].append(bytes(text))
+
+    mutate()
+    for name, lines in accepted.items():
+        (tmp_path / TASKS[name].file).write_bytes(b"\n".join([json.dumps(ROWS[name]).encode(), *lines]))
+    for name, task in load_tasks(list(ROWS), tmp_path).items():
+        assert len(task.eval_docs) == 1 + len(accepted[name])
+        for i in range(len(task.eval_docs)):
+            pairs, choices, gold = rendered(task, i)
+            assert all(isinstance(text, str) and text.encode() is not None for pair in pairs for text in pair)
+            assert all(continuation for _, continuation in pairs)
+            if choices is not None:
+                assert all(choices) and 0 <= gold < len(choices) == len(pairs)
+    assert sum(map(len, accepted.values())) > 30
 
 
 def test_a_line_ends_only_at_a_newline(tmp_path):
     path = tmp_path / "lambada_openai.jsonl"
     path.write_text(json.dumps({"text": "one\u2028two three"}, ensure_ascii=False) + "\n", encoding="utf-8")
     assert read_rows("lambada_openai", path) == [{"text": "one\u2028two three"}]
+
+
+def test_evaluating_local_files_reaches_no_network(tmp_path):
+    """From the folder of a model and the files of all tasks to every metric, in a process of its own."""
+    for name, row in ROWS.items():
+        (tmp_path / TASKS[name].file).write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")
+    make_model("caracal", "nano").save_pretrained(tmp_path / "model")
+    code = """
+import socket, sys
+reached = []
+def refuse(*arguments, **_):
+    reached.append(arguments)
+    raise OSError("no network here")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+from caracal_min.evaluation.tasks import TASKS, evaluate_tasks
+from caracal_min.zoo import load_model
+found = evaluate_tasks(load_model(sys.argv[1] + "/model"), tuple(TASKS), sys.argv[1])["tasks"]
+assert [task["items"] for task in found.values()] == [2] * len(TASKS), found
+assert reached == [], reached
+"""
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

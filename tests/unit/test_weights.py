@@ -1,0 +1,399 @@
+"""Models on disk: what is damaged, hostile or foreign is found, in one line, before it is believed."""
+
+import json
+import pickle
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.weights import read_weights
+from caracal_min.zoo import ARCHITECTURES, load_model, make_model
+
+SMALL = CaracalConfig(vocab_size=30, d_model=8, n_layers=3, n_heads=2, window_size=7)
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A small model of every architecture, saved; by name."""
+    pytest.importorskip("transformers")
+    folder = tmp_path_factory.mktemp("saved")
+    torch.manual_seed(0)
+    Caracal(SMALL).save_pretrained(folder / "caracal")
+    for name in ARCHITECTURES[1:]:
+        make_model(name, "nano", vocab_size=30).save_pretrained(folder / name)
+    return folder
+
+
+def refused(folder: Path, words: str = "") -> str:
+    """The one line with which a folder is refused."""
+    with pytest.raises((ValueError, FileNotFoundError)) as caught:
+        load_model(folder)
+    said = str(caught.value)
+    assert "\n" not in said and len(said) < 1000 and str(folder) in said and words in said
+    return said
+
+
+def without_hashes(folder: Path, **config) -> None:
+    """Make it a folder of another tool, with other entries in its configuration."""
+    state = load_file(folder / WEIGHTS)
+    save_file({name: t.clone() for name, t in state.items()}, folder / WEIGHTS, {"format": "pt"})
+    (folder / CONFIG).write_text(json.dumps(json.loads((folder / CONFIG).read_text()) | config))
+
+
+def flip(path: Path, bit: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+
+
+def header_size(path: Path) -> int:
+    with open(path, "rb") as file:
+        return 8 + int.from_bytes(file.read(8), "little")
+
+
+@pytest.mark.parametrize("architecture", ["caracal", "llama"])
+def test_every_flipped_bit_is_found(saved, tmp_path, architecture):
+    """50 in the header, 50 in the data, 50 in the configuration."""
+    draw, folder = torch.Generator().manual_seed(0), tmp_path / "model"
+    start, end = header_size(saved / architecture / WEIGHTS), (saved / architecture / WEIGHTS).stat().st_size
+    places = [(WEIGHTS, 0, start), (WEIGHTS, start, end), (CONFIG, 0, (saved / architecture / CONFIG).stat().st_size)]
+    for name, first, last in places:
+        for bit in torch.randint(8 * first, 8 * last, (50,), generator=draw).tolist():
+            shutil.copytree(saved / architecture, folder, dirs_exist_ok=True)
+            flip(folder / name, bit)
+            refused(folder)
+
+
+def test_no_flipped_bit_makes_a_folder_with_hashes_one_without(saved, tmp_path):
+    """Every bit of the metadata and of the length before it."""
+    folder = tmp_path / "model"
+    shutil.copytree(saved / "caracal", folder)
+    whole = (folder / WEIGHTS).read_bytes()
+    metadata = whole[8:whole.index(b"}") + 1]
+    assert metadata.count(b"_sha256") == 2
+    for bit in range(8 * (8 + len(metadata))):
+        (folder / WEIGHTS).write_bytes(whole)
+        flip(folder / WEIGHTS, bit)
+        with pytest.raises(ValueError, match="model.safetensors"):
+            read_weights(folder)
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_folder_without_hashes_loads(saved, tmp_path, architecture):
+    shutil.copytree(saved / architecture, tmp_path / "model")
+    without_hashes(tmp_path / "model")
+    tokens = torch.randint(30, (1, 9))
+    with torch.inference_mode():
+        assert torch.equal(load_model(tmp_path / "model")(tokens)[0], load_model(saved / architecture)(tokens)[0])
+
+
+def test_what_transformers_wrote_loads_and_it_reads_what_we_write(saved, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    tokens = torch.randint(30, (1, 9))
+    for architecture in ARCHITECTURES[1:]:
+        ours = load_model(saved / architecture)
+        ours.model.save_pretrained(tmp_path / architecture)
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(saved / architecture)
+        with torch.inference_mode():
+            expected = ours(tokens)[0]
+            assert torch.equal(load_model(tmp_path / architecture)(tokens)[0], expected)
+            assert torch.equal(theirs(tokens).logits, expected)
+
+
+@pytest.mark.parametrize("architecture", ["caracal", "jamba"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_the_type_of_the_weights_is_kept(tmp_path, architecture, dtype):
+    make_model(architecture, "nano", vocab_size=30).to(dtype).save_pretrained(tmp_path)
+    assert {p.dtype for p in load_model(tmp_path).parameters()} == {dtype}
+
+
+def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
+    model = load_model(saved / "caracal")
+    for _ in range(8):  # safetensors alone orders its metadata at random: eight agree in one of 6^8 draws
+        model.save_pretrained(tmp_path)
+        for name in (CONFIG, WEIGHTS):
+            assert (tmp_path / name).read_bytes() == (saved / "caracal" / name).read_bytes()
+
+
+def test_other_tools_see_tensors_and_their_format(saved):
+    with safe_open(saved / "caracal" / WEIGHTS, framework="pt") as file:
+        assert file.metadata()["format"] == "pt"
+        assert set(file.keys()) == set(Caracal(SMALL).state_dict())
+    assert CaracalConfig(**{k: v for k, v in json.loads((saved / "caracal" / CONFIG).read_text()).items()
+                            if k != "model_type"}) == SMALL
+
+
+def test_a_download_from_the_hub_is_checked_too(saved, tmp_path, monkeypatch):
+    """A cache in the hub's own layout, where the files are links."""
+    import huggingface_hub.constants
+
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repo = tmp_path / "models--someone--caracal"
+    shutil.copytree(saved / "caracal", repo / "blobs")
+    (repo / "snapshots" / commit).mkdir(parents=True)
+    (repo / "refs").mkdir()
+    (repo / "refs" / "main").write_text(commit)
+    for name in (CONFIG, WEIGHTS):
+        (repo / "snapshots" / commit / name).symlink_to(repo / "blobs" / name)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    assert load_model("someone/caracal").config == SMALL
+    flip(repo / "blobs" / WEIGHTS, 8 * 5000)
+    with pytest.raises(ValueError, match="model.safetensors is not what was saved"):
+        load_model("someone/caracal")
+
+
+def test_files_of_two_models_do_not_pair(saved, tmp_path):
+    """Of the same shapes, so that nothing but the hash can tell."""
+    shutil.copytree(saved / "caracal", tmp_path / "model")
+    Caracal(CaracalConfig(**vars(SMALL) | {"window_size": 5})).save_pretrained(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / CONFIG, tmp_path / "model")
+    refused(tmp_path / "model", "is not what was saved with model.safetensors")
+
+
+HOSTILE = [
+    ("caracal", {"n_layers": 10**9}, "1000000000 layers"),
+    ("caracal", {"n_layers": 10**4000}, "layers"),
+    ("caracal", {"fourier_per_attention": 10**9}, "tensor"),
+    ("caracal", {"d_model": 10**9}, "embedding.weight"),
+    ("caracal", {"d_model": 10**18, "n_heads": 10**18}, "embedding.weight"),
+    ("caracal", {"vocab_size": 10**12}, "embedding.weight"),
+    ("caracal", {"positional_encoding": "learned", "max_positions": 10**12}, "positions.weight"),
+    ("caracal", {"n_heads": 8}, "gate_mix"),
+    ("caracal", {"n_layers": "3"}, "n_layers='3'; give a whole number"),
+    ("caracal", {"n_layers": True}, "n_layers=True; give a whole number"),
+    ("caracal", {"n_layers": 3.0}, "n_layers=3.0; give a whole number"),
+    ("caracal", {"window_size": float("nan")}, "window_size=nan; give a whole number"),
+    ("caracal", {"init_std": float("nan")}, "init_std=nan; give a number > 0"),
+    ("caracal", {"init_std": "0.02"}, "init_std='0.02'; give a number > 0"),
+    ("caracal", {"embedding_std": float("inf")}, "embedding_std=inf"),
+    ("caracal", {"pre_conv": "no"}, "pre_conv='no'; give True or False"),
+    ("caracal", {"vocab_size": [[[[30]]]]}, "vocab_size=[[[[30]]]]"),
+    ("caracal", {"gate": ["two_stage"] * 1000}, "gate=["),
+    ("caracal", {"a\nb": 1}, "has the field 'a\\nb'"),
+    ("caracal", {"model_type": {}}, "type {}"),
+    ("caracal", {"model_type": ["llama"]}, "type ['llama']"),
+    ("llama", {"num_hidden_layers": 10**9}, "1000000000 layers"),
+    ("mamba", {"num_hidden_layers": 10**9}, "1000000000 layers"),
+    ("mamba", {"num_hidden_layers": 11}, "num_hidden_layers"),
+    ("llama", {"num_hidden_layers": 5}, "foreign tensor"),
+    ("llama", {"hidden_size": 10**9}, "embed_tokens"),
+    ("llama", {"hidden_size": "128"}, "hidden_size='128'"),
+    ("llama", {"vocab_size": 10**15}, "embed_tokens"),
+    ("llama", {"intermediate_size": 10**15}, "intermediate_size"),
+    ("llama", {"num_attention_heads": 0}, "num_attention_heads=0"),
+    ("llama", {"num_attention_heads": 3}, "n_heads=3"),
+    ("llama", {"num_labels": 10**9}, "num_labels"),
+    ("llama", {"rope_theta": 5e5}, "rope_theta"),
+    ("llama", {"rope_parameters": {"rope_type": "dynamic"}}, "rope_parameters"),
+    ("llama", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
+    ("llama", {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "auto_map"),
+    ("jamba", {"num_experts": 10**9}, "num_experts"),
+    ("jamba", {"attn_layer_period": 0}, "attn_layer_period"),
+    ("mamba2", {"state_size": 10**12}, "state_size"),
+    ("mamba2", {"time_step_limit": [0.0, float("nan")]}, "time_step_limit"),
+]
+
+
+@pytest.mark.parametrize("architecture, changes, words", HOSTILE,
+                         ids=[f"{a}-{next(iter(c))!r}-{i}" for i, (a, c, _) in enumerate(HOSTILE)])
+def test_a_hostile_configuration_is_refused_before_anything_is_built(saved, tmp_path, architecture, changes, words):
+    """Even with nothing hashed.  In milliseconds: building 10^9 layers, even of nothing, takes days."""
+    folder = tmp_path / "model"
+    shutil.copytree(saved / architecture, folder)
+    without_hashes(folder, **changes)
+    before, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.perf_counter()
+    refused(folder, words)
+    assert time.perf_counter() - start < 5
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB
+
+
+def test_layers_in_name_only_are_no_layers(saved, tmp_path):
+    """A header that names ten thousand layers without what belongs to one."""
+    shutil.copytree(saved / "caracal", tmp_path / "model")
+    without_hashes(tmp_path / "model", n_layers=10_000)
+    state = load_file(tmp_path / "model" / WEIGHTS)
+    save_file({n: t.clone() for n, t in state.items()} | {f"blocks.{i}.norm": torch.ones(1) for i in range(10_000)},
+              tmp_path / "model" / WEIGHTS)
+    start = time.perf_counter()
+    refused(tmp_path / "model", "lacks tensor")
+    assert time.perf_counter() - start < 5
+
+
+def test_a_wide_window_costs_nothing_to_load(saved, tmp_path):
+    shutil.copytree(saved / "caracal", tmp_path / "model")
+    without_hashes(tmp_path / "model", window_size=10**12)
+    assert load_model(tmp_path / "model").config.window_size == 10**12
+
+
+@pytest.mark.parametrize("text, words", [
+    ("[" * 500_000, "not readable JSON"), ('{"a":' * 100_000, "not readable JSON"), ("[1, 2]", "no JSON object"),
+    ("null", "no JSON object"), ("", "not readable JSON"), ("\0" * 50, "not readable JSON"),
+    ('{"n_layers": ' + "9" * 100_000 + "}", "not readable JSON"), ('{"model_type": "caracal"}', "lacks the field"),
+    ('{"model_type": "' + "x" * 900_000 + '"}', "of type 'xxx"),
+])
+def test_a_configuration_that_is_none(saved, tmp_path, text, words):
+    shutil.copytree(saved / "caracal", tmp_path / "model")
+    (tmp_path / "model" / CONFIG).write_text(text)
+    refused(tmp_path / "model", words)
+
+
+def test_a_configuration_that_is_not_utf_8(saved, tmp_path):
+    shutil.copytree(saved / "caracal", tmp_path / "model")
+    (tmp_path / "model" / CONFIG).write_bytes(b'{"model_type": "\xff\xfe"}')
+    refused(tmp_path / "model", "not readable JSON")
+
+
+def test_a_huge_configuration_is_refused_unread(saved, tmp_path):
+    shutil.copytree(saved / "caracal", tmp_path / "model")
+    with open(tmp_path / "model" / CONFIG, "r+b") as file:
+        file.truncate(10**9)
+    refused(tmp_path / "model", "1,000,000,000 bytes; a configuration has at most 1,048,576")
+
+
+@pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
+@pytest.mark.parametrize("architecture", ["caracal", "llama"])
+def test_a_folder_where_a_file_is_expected(saved, tmp_path, architecture, name):
+    shutil.copytree(saved / architecture, tmp_path / "model")
+    (tmp_path / "model" / name).unlink()
+    (tmp_path / "model" / name).mkdir()
+    refused(tmp_path / "model", f"has no {name}")
+
+
+def small_header(text: str) -> bytes:
+    return len(text).to_bytes(8, "little") + text.encode()
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"\0" * 8, b"\xff" * 8, b"\xff" * 100, (10**8 + 1).to_bytes(8, "little") + b"{}",
+    (1 << 60).to_bytes(8, "little"),
+    small_header("{}"), small_header("[]"), small_header("x" * 50), small_header('{"__metadata__": 3}'),
+    small_header('{"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'),
+    small_header('{"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}') + b"\0" * 4,
+    small_header('{"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 0]}}'),
+    small_header('{"a\\nb": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}') + b"\0" * 4,
+    small_header('{"embedding.weight": {"dtype": "I32", "shape": [30, 8], "data_offsets": [0, 960]}}') + b"\0" * 960,
+    small_header("[" * 100_000),
+], ids=range(16))
+def test_weights_that_are_none(saved, tmp_path, data):
+    shutil.copytree(saved / "caracal", tmp_path / "model")
+    (tmp_path / "model" / WEIGHTS).write_bytes(data)
+    refused(tmp_path / "model", WEIGHTS)
+
+
+def test_weights_of_whole_numbers_or_of_two_types_are_refused(saved, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(saved / "caracal", folder)
+    without_hashes(folder)
+    state = {name: t.clone() for name, t in load_file(folder / WEIGHTS).items()}
+    save_file({name: t.long() for name, t in state.items()}, folder / WEIGHTS)
+    refused(folder, "tensors of type I64; weights have one of BF16, F16, F32, F64")
+    save_file(state | {"norm.bias": state["norm.bias"].half()}, folder / WEIGHTS)
+    refused(folder, "tensors of type F16, F32; weights have one of")
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers(-2**70, 2**70) | st.floats() | st.text(max_size=9),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3))
+
+
+@settings(max_examples=150, deadline=None)
+@given(field=st.sampled_from(sorted(vars(SMALL))) | st.text(max_size=9), value=JSON)
+def test_any_configuration_loads_or_gets_one_line(saved, tmp_path_factory, field, value):
+    folder = tmp_path_factory.mktemp("drawn")
+    shutil.copytree(saved / "caracal", folder, dirs_exist_ok=True)
+    without_hashes(folder, **{field: value})
+    try:
+        model = load_model(folder)
+    except ValueError as error:
+        assert "\n" not in str(error) and str(folder) in str(error) and len(str(error)) < 1000
+    else:
+        stored = getattr(model.config, field)
+        assert type(stored) is type(value) and stored == value
+
+
+class Bomb:
+    """Unpickling it writes a file."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "model.bin", WEIGHTS])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_pickle_is_not_opened(saved, tmp_path, architecture, name):
+    folder = tmp_path / "model"
+    shutil.copytree(saved / architecture, folder)
+    (folder / WEIGHTS).unlink()
+    (folder / name).write_bytes(pickle.dumps(Bomb(tmp_path / "ran")))
+    refused(folder, WEIGHTS)
+    state = load_file(saved / architecture / WEIGHTS)
+    torch.save(state, folder / name)  # nor one that does no harm
+    refused(folder, WEIGHTS)
+    assert not (tmp_path / "ran").exists()
+    pickle.loads(pickle.dumps(Bomb(tmp_path / "ran"))).close()
+    assert (tmp_path / "ran").exists()  # the bomb is one
+
+
+@pytest.mark.parametrize("shard", ["../elsewhere/model.safetensors", "pytorch_model.bin", "shard.safetensors"])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_an_index_of_shards_is_not_followed(saved, tmp_path, architecture, shard):
+    folder = tmp_path / "model"
+    shutil.copytree(saved / architecture, folder)
+    shutil.copytree(saved / architecture, tmp_path / "elsewhere")
+    (folder / WEIGHTS).rename(folder / "shard.safetensors")
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps(Bomb(tmp_path / "ran")))
+    names = load_file(saved / architecture / WEIGHTS)
+    for index in ("model.safetensors.index.json", "pytorch_model.bin.index.json"):
+        (folder / index).write_text(json.dumps({"metadata": {}, "weight_map": dict.fromkeys(names, shard)}))
+    refused(folder, "has no model.safetensors")
+    assert not (tmp_path / "ran").exists()
+
+
+def test_other_files_beside_the_weights_are_not_read(saved, tmp_path):
+    for architecture in ARCHITECTURES:
+        folder = tmp_path / architecture
+        shutil.copytree(saved / architecture, folder)
+        for name in ("model.safetensors.index.json", "generation_config.json", "adapter_config.json",
+                     "pytorch_model.bin", "tokenizer.json", "modeling_llama.py"):
+            (folder / name).write_bytes(pickle.dumps(Bomb(tmp_path / "ran")))
+        load_model(folder)
+    assert not (tmp_path / "ran").exists()
+
+
+def test_loading_a_folder_reaches_no_network(saved):
+    """In a process of its own, so that libraries that ask once have not asked before; what they catch counts too."""
+    code = """
+import socket, sys
+reached = []
+def refuse(*arguments, **_):
+    reached.append(arguments)
+    raise OSError("no network here")
+socket.socket.connect = socket.socket.connect_ex = socket.getaddrinfo = socket.create_connection = refuse
+import torch
+from caracal_min.zoo import load_model
+for folder in sys.argv[1:]:
+    load_model(folder)(torch.zeros(1, 3, dtype=torch.int64))
+assert reached == [], reached
+try:
+    socket.create_connection(("localhost", 1))
+except OSError:
+    assert len(reached) == 1
+"""
+    folders = [saved / name for name in ARCHITECTURES]
+    done = subprocess.run([sys.executable, "-c", code, *folders], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
