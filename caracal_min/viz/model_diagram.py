@@ -1,0 +1,194 @@
+"""The picture of chapter 8: a model, a block of it, and the inside of both mixers, drawn from a configuration.
+
+It stands still.  What is written in a typewriter face is the name of a module, in `Caracal` as in `minimal`.
+"""
+
+from dataclasses import dataclass
+from html import escape
+
+from ..config import CaracalConfig
+from .style import palette
+
+__all__ = ["Drawing", "model_diagram"]
+
+_WIDTH, _TOP, _MARGIN = 440, 40, 10  # of the drawing, in its own units
+_LEFT, _COLUMN = 12, 116  # the model: where its column begins, and how wide it is
+_RIGHT, _PANEL = 158, 272  # the insides: likewise
+_BOX, _GAP = 27, 15  # height of a box, and of an arrow
+_CENTRED, _MUTED, _BOLD = 'text-anchor="middle"', f'fill="{palette.muted}"', 'font-weight="600"'
+
+# Fill and edge of a box.
+_PLAIN, _WINDOW = ("#f4f4f4", palette.muted), ("#e4e4e4", palette.muted)
+_CONTENT, _GATE, _RESULT = ("#e3f0f8", palette.content), ("#fdf2dc", palette.gate), ("#def2ec", palette.result)
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A still figure that a notebook shows as an image: `svg`, and in `alt` what it shows, in words."""
+
+    svg: str
+    alt: str
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def __repr__(self) -> str:
+        return f"Drawing: {self.alt}"
+
+
+def model_diagram(config: CaracalConfig) -> Drawing:
+    """Draw the model of a configuration: its blocks in order, and what is inside a block and inside each mixer.
+
+    Source: Caracal, Figure 1, Section 3.2 and Appendix E.
+    """
+    attends = bool(config.attention_layers)
+    kinds = "".join("A" if i in config.attention_layers else "F" for i in range(config.n_layers))
+    model, first, below = _model(config, kinds)
+    block, end = _block("F or A" if attends else "F")
+    zoom = [_line(f"M{_LEFT + _COLUMN} {y}L{_RIGHT} {to}", palette.muted, 'stroke-dasharray="3 4"')
+            for y, to in zip(first, (_TOP + 4, end - 4), strict=True)]
+    fourier, end = _fourier(config, end + 12)
+    attention, end = _attention(config, end + 12) if attends else ([], end)
+    height = round(max(below, end)) + _MARGIN
+    head = f"{config.n_layers} blocks, D = {config.d_model}, H = {config.n_heads}"
+    if attends:
+        head += f", w = {config.window_size}"
+    parts = [_text(_LEFT, 24, head, f'{_BOLD} font-size="15"'), *zoom, *model, *block, *fourier, *attention]
+    alt = _alt(config, kinds)
+    return Drawing(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
+        f'role="img" font-family="system-ui, sans-serif" font-size="13.5" fill="{palette.ink}">'
+        f'<title>{escape(alt)}</title><rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(parts)}</svg>',
+        alt)
+
+
+def _model(config: CaracalConfig, kinds: str) -> tuple[list[str], tuple[float, float], float]:
+    """Draw the column from tokens to logits; return it, the top and bottom of the first block, and where it ends."""
+    middle, y = _LEFT + _COLUMN / 2, _TOP + 18.0
+    parts = [_text(middle, y - 5, "tokens (B, L)", _CENTRED)]
+    for name in ("embedding", *(["positions"] if config.positional_encoding else [])):
+        parts += [_down(middle, y, y + _GAP), _named(_LEFT, y + _GAP, _COLUMN, name)]
+        y += _GAP + _BOX
+    parts += [_down(middle, y, y + 24), _text(middle - 7, y + 16, "(B, L, D)", f'text-anchor="end" {_MUTED}')]
+    y += 24
+    row = max(18.0, min(26.0, 312 / len(kinds)))
+    first = (y, y + row)
+    for i, kind in enumerate(kinds):
+        parts += [_rect(_LEFT, y, _COLUMN, row, _RESULT if kind == "F" else _WINDOW, 0),
+                  _text(_LEFT + 26, y + row / 2 + 5, f"{i}", f'text-anchor="end" {_MUTED}'),
+                  _text(middle, y + row / 2 + 5, kind, f"{_CENTRED} {_BOLD}")]
+        y += row
+    for name, after in (("norm", ""), ("embedding", "ᵀ")):
+        parts += [_down(middle, y, y + _GAP), _named(_LEFT, y + _GAP, _COLUMN, name, after=after)]
+        y += _GAP + _BOX
+    parts += [_down(middle, y, y + _GAP), _text(middle, y + _GAP + 15, "logits (B, L, V)", _CENTRED)]
+    return parts, first, y + _GAP + 20
+
+
+def _block(kinds: str) -> tuple[list[str], float]:
+    """Draw a block; return it and where it ends, as the next two do."""
+    stream, norm, inside, half = _RIGHT + 22, _RIGHT + 46, _RIGHT + 158, 64
+    start, end = _TOP + 30, _TOP + 30 + 2 * half
+    parts = [_line(f"M{stream} {start}V{end}")]
+    for y, names, after in ((start + 22, ("mixer_norm", "mixer"), kinds),
+                            (start + 22 + half, ("mlp_norm", "mlp"), "SwiGLU")):
+        back, corner = y + 28, inside + 51
+        parts += [_across(stream, norm, y), _named(norm, y - _BOX / 2, 96, names[0]),
+                  _across(norm + 96, inside, y), _named(inside, y - _BOX / 2, 102, names[1], after=f": {after}"),
+                  _line(f"M{corner} {y + _BOX / 2}V{back}H{stream + 16}"),
+                  f'<path d="M{stream + 9} {back}l8 -5v10z"/>',
+                  f'<circle cx="{stream}" cy="{back}" r="9" fill="white" stroke="{palette.ink}" stroke-width="1.3"/>',
+                  _text(stream, back + 5, "+", _CENTRED)]
+    return [_panel(_TOP, end + 8, "a block"), *parts], end + 8
+
+
+def _fourier(config: CaracalConfig, top: float) -> tuple[list[str], float]:
+    left, width, middle, y = _RIGHT + 12, _PANEL - 24, _RIGHT + _PANEL / 2, top + 30
+    half = width / 2 - 8
+    right = left + width - half
+    content, gate = left + half / 2, right + half / 2
+    parts = []
+    if config.pre_conv:
+        parts += [_named(left, y, width, "pre_conv", after=": three taps, causal"), _down(middle, y + _BOX, y + 42)]
+        y += _BOX + _GAP
+    parts += [_named(left, y, width, "norm"), *(_down(x, y + _BOX, y + _BOX + _GAP) for x in (content, gate))]
+    y += _BOX + _GAP
+    parts += [_named(left, y, half, "to_value", _CONTENT), _named(right, y, half, "to_gate", _GATE)]
+    y += _BOX
+    begins = y
+    if config.gate == "two_stage":
+        parts += [_down(gate, y, y + _GAP), _rect(right, y + _GAP, half, _BOX, _GATE),
+                  _text(gate, y + _GAP + 18, "SiLU", _CENTRED),
+                  _down(gate, y + _GAP + _BOX, y + 2 * _GAP + _BOX),
+                  _named(right, y + 2 * _GAP + _BOX, half, "gate_mix", _GATE)]
+        y += 2 * (_GAP + _BOX)
+    parts += [*_stream(content, begins, y + 24, "v", palette.content), *_stream(gate, y, y + 24, "g", palette.gate),
+              _text(middle, y + 17, "(B, D, L)", f"{_CENTRED} {_MUTED}")]
+    y += 24
+    parts += [_rect(left, y, width, 46, _RESULT), _text(middle, y + 19, "causal convolution", _CENTRED),
+              _text(middle, y + 37, "pad, FFT, multiply, FFT⁻¹, cut", _CENTRED),
+              *_stream(middle, y + 46, y + 70, "r", palette.result), _named(left, y + 70, width, "to_out")]
+    end = y + 70 + _BOX + 10
+    return [_panel(top, end, "mixer F: a Fourier layer"), *parts], end
+
+
+def _attention(config: CaracalConfig, top: float) -> tuple[list[str], float]:
+    left, y = _RIGHT + 12, top + 30
+    middle, end = y + 21, y + 42 + 10
+    parts = [_named(left, middle - _BOX / 2, 60, "to_qkv"), _across(left + 60, left + 73, middle),
+             _rect(left + 73, y, 102, 42, _WINDOW), _text(left + 124, y + 17, "softmax over", _CENTRED),
+             _text(left + 124, y + 34, f"{config.window_size} tokens", _CENTRED),
+             _across(left + 175, left + 188, middle), _named(left + 188, middle - _BOX / 2, 60, "to_out")]
+    return [_panel(top, end, "mixer A: window attention"), *parts], end
+
+
+def _alt(config: CaracalConfig, kinds: str) -> str:
+    start = "embedding, positions" if config.positional_encoding else "embedding"
+    gate = "to_gate, SiLU and gate_mix" if config.gate == "two_stage" else "to_gate"
+    alt = (f"Left, the model from top to bottom: tokens, {start}, {len(kinds)} blocks of the kinds {' '.join(kinds)}, "
+           "norm, the embedding again, logits. Right, a block: a stream to which first a mixer, then an MLP adds what "
+           "it makes of a normed copy. Below it mixer F, the Fourier layer: "
+           f"{'pre_conv, norm' if config.pre_conv else 'norm'}, then two ways, through to_value to the content v and "
+           f"through {gate} to the gate g; their causal convolution r; to_out.")
+    if config.attention_layers:
+        alt += f" Mixer A, window attention: to_qkv, a softmax over {config.window_size} tokens, to_out."
+    return alt
+
+
+def _text(x: float, y: float, words: str, more: str = "") -> str:
+    return f'<text x="{x:g}" y="{y:g}" {more}>{escape(words)}</text>'
+
+
+def _rect(x: float, y: float, width: float, height: float, colours: tuple[str, str], corner: float = 4) -> str:
+    return (f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{corner}" fill="{colours[0]}" '
+            f'stroke="{colours[1]}" stroke-width="1.3"/>')
+
+
+def _named(x: float, y: float, width: float, name: str, colours: tuple[str, str] = _PLAIN, after: str = "") -> str:
+    """Draw a box that holds the name of a module, and words after it."""
+    words = f'<tspan font-family="monospace">{name}</tspan>{escape(after)}'
+    return _rect(x, y, width, _BOX, colours) + f'<text x="{x + width / 2:g}" y="{y + 18:g}" {_CENTRED}>{words}</text>'
+
+
+def _panel(top: float, end: float, title: str) -> str:
+    return (_rect(_RIGHT, top, _PANEL, end - top, ("white", palette.rule), 6)
+            + _text(_RIGHT + 12, top + 19, title, _BOLD))
+
+
+def _line(path: str, colour: str = palette.ink, more: str = 'stroke-width="1.3"') -> str:
+    return f'<path d="{path}" fill="none" stroke="{colour}" {more}/>'
+
+
+def _down(x: float, y: float, to: float) -> str:
+    return _line(f"M{x:g} {y:g}V{to - 7:g}") + f'<path d="M{x:g} {to:g}l-5 -8h10z"/>'
+
+
+def _across(x: float, to: float, y: float) -> str:
+    return _line(f"M{x:g} {y:g}H{to - 7:g}") + f'<path d="M{to:g} {y:g}l-8 -5v10z"/>'
+
+
+def _stream(x: float, y: float, to: float, letter: str, colour: str) -> list[str]:
+    """Draw one of v, g and r as a thick arrow in its colour."""
+    return [_line(f"M{x:g} {y:g}V{to - 7:g}", colour, 'stroke-width="3"'),
+            f'<path d="M{x:g} {to:g}l-6 -9h12z" fill="{colour}"/>',
+            _text(x + 9, to - 7, letter, f'font-style="italic" {_BOLD} font-size="15"')]

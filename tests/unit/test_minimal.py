@@ -1,0 +1,194 @@
+"""The model in one file: the same numbers as `Caracal`, from the same weights, and fit to be copied."""
+
+import ast
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from caracal_min import Caracal, CaracalConfig, minimal
+from caracal_min.config import PRESETS
+from caracal_min.convolution import causal_conv_direct
+from caracal_min.minimal import Config, Minimal
+from caracal_min.zoo import VARIANTS
+
+FILE = Path(minimal.__file__)
+SMALL = CaracalConfig(vocab_size=50, d_model=24, n_layers=7, n_heads=4, window_size=7, max_positions=64)
+# The rows of the paper's tables, and what they do not combine.
+CONFIGS = {name: replace(SMALL, **changes) for name, changes in VARIANTS.items()} | {
+    "one head, a window of one token": replace(SMALL, n_heads=1, window_size=1),
+    "no attention, sslp, pe": replace(SMALL, fourier_per_attention=None, gate="single_stage",
+                                      positional_encoding="learned"),
+}
+
+
+def twins(config, seed=0):
+    """A Caracal in float64 in which no parameter is 0 or 1, and a Minimal with its weights."""
+    torch.manual_seed(seed)
+    caracal = Caracal(config).double()
+    with torch.no_grad():
+        for p in caracal.parameters():
+            p += 0.2 * torch.randn_like(p)
+    copy = Minimal(config).double()
+    copy.load_state_dict(caracal.state_dict())
+    return caracal, copy
+
+
+def assert_equal_logits_and_loss(config, length):
+    caracal, copy = twins(config)
+    tokens, targets = torch.randint(config.vocab_size, (2, 2, length))
+    targets[:, 1::5] = -100
+    logits, nothing = copy(tokens)
+    expected, expected_loss = caracal(tokens, targets)
+    assert nothing is None
+    torch.testing.assert_close(logits, expected, rtol=0, atol=1e-11 * expected.abs().max().item())
+    torch.testing.assert_close(copy(tokens, targets)[1], expected_loss, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_every_preset(name):
+    """Its own layers, heads, pattern and window; a sixteenth of its width."""
+    config = replace(PRESETS[name], vocab_size=97, d_model=PRESETS[name].d_model // 16)
+    assert_equal_logits_and_loss(config, length=config.window_size + 33)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("length", [1, 2, 31])
+def test_every_variant(name, length):
+    assert_equal_logits_and_loss(CONFIGS[name], length)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_parameters_of_the_real_sizes(name):
+    with torch.device("meta"):
+        expected, given = Caracal.from_preset(name).state_dict(), Minimal(PRESETS[name]).state_dict()
+    assert {k: p.shape for k, p in given.items()} == {k: p.shape for k, p in expected.items()}
+
+
+def test_gradients_are_the_same():
+    caracal, copy = twins(SMALL)
+    tokens, targets = torch.randint(50, (2, 2, 31))
+    for model in (caracal, copy):
+        model(tokens, targets)[1].backward()
+    for (name, a), b in zip(caracal.named_parameters(), copy.parameters(), strict=True):
+        assert torch.allclose(a.grad, b.grad, rtol=1e-9, atol=1e-12), name
+
+
+def kind(name):
+    """The kind of a weight: its name without the numbers of the blocks."""
+    return ".".join(part for part in name.split(".") if not part.isdigit())
+
+
+@pytest.mark.parametrize("name", ["default", "pe", "sslp"])
+def test_the_same_initialisation(name):
+    config = replace(PRESETS["nano"], embedding_std=0.3, max_positions=256, **VARIANTS[name])
+    torch.manual_seed(0)
+    by_kind = {}
+    for which, model in enumerate((Caracal(config), Minimal(config))):
+        for weight, p in model.named_parameters():
+            by_kind.setdefault(kind(weight), ([], []))[which].append(p.detach().flatten())
+    for weight, (expected, given) in by_kind.items():
+        expected, given = torch.cat(expected), torch.cat(given)
+        if weight.endswith("bias") or "norm" in weight:
+            assert torch.equal(given, expected), weight
+            continue
+        by_hand = {"embedding": 0.3}.get(weight.split(".")[0], 0.02) / (12**0.5 if "to_out" in weight else 1)
+        room = 5 / (2 * given.numel()) ** 0.5  # five standard errors of a standard deviation
+        assert given.std().item() == pytest.approx(by_hand, rel=room), weight
+        assert expected.std().item() == pytest.approx(by_hand, rel=room), weight
+        assert abs(given.mean().item()) < 5 * by_hand / given.numel() ** 0.5, weight
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_greedy_generation(name):
+    caracal, copy = twins(CONFIGS[name], seed=1)
+    prompt = torch.randint(50, (3, 5))
+    given = copy.generate(prompt, 25)
+    assert torch.equal(given, caracal.generate(prompt, 25, temperature=0.0))
+    assert given[:, 5:].unique().numel() > 5  # no token that repeats itself for ever
+    assert torch.equal(copy.generate(prompt, 0), prompt)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("length", [1, 2, 13, 64])
+def test_convolution(dtype, length):
+    v, g = torch.randn(2, 3, 5, length, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(dtype)
+    r, expected = minimal.causal_conv(v, g), causal_conv_direct(v.double(), g.double())
+    assert r.dtype == dtype
+    rounding = torch.finfo(dtype).eps * expected.abs() + 64 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
+    assert ((r.double() - expected).abs() <= rounding).all()
+
+
+def test_autocast():
+    caracal, copy = (model.float() for model in twins(replace(SMALL, init_std=0.2)))
+    tokens, targets = torch.randint(50, (2, 2, 31))
+    with torch.autocast("cpu", torch.bfloat16):
+        (logits, loss), (expected, expected_loss) = copy(tokens, targets), caracal(tokens, targets)
+    assert loss.dtype == torch.float32
+    assert (logits - expected).norm() < 0.03 * expected.norm()
+    assert loss.item() == pytest.approx(expected_loss.item(), rel=0.03)
+
+
+def test_its_own_configuration_is_that_of_the_package():
+    """Same fields, same defaults: what `save_pretrained` wrote makes a `Config`."""
+    ours, theirs = ([(f.name, f.default) for f in dataclasses.fields(c)] for c in (Config, CaracalConfig))
+    assert ours == theirs
+
+
+def test_it_is_short_and_narrow():
+    lines = FILE.read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
+    assert max(map(len, lines)) <= 88  # what a page of the book shows without scrolling
+
+
+def test_it_imports_torch_and_the_standard_library_alone():
+    roots = set()
+    for node in ast.walk(ast.parse(FILE.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            roots |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0
+            roots.add(node.module.split(".")[0])
+    assert "torch" in roots
+    assert roots - {"torch"} <= sys.stdlib_module_names
+
+
+ALONE = """
+import json, sys
+sys.modules["caracal_min"] = None                 # as where it is not installed
+import torch
+from safetensors.torch import load_file
+from copied import Config, Minimal
+
+try:
+    import caracal_min
+except ImportError:
+    shape = json.load(open("model/config.json"))
+    model = Minimal(Config(**{k: shape[k] for k in shape if k != "model_type"})).double()
+    model.load_state_dict(load_file("model/model.safetensors"))
+    tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+    logits, loss = model(tokens[:, :-1], tokens[:, 1:])
+    print(json.dumps([loss.item(), logits.sum().item(), model.generate(tokens, 9).tolist()]))
+"""
+
+
+def test_a_copy_works_where_the_package_is_not(tmp_path):
+    caracal, _ = twins(SMALL)
+    caracal.save_pretrained(tmp_path / "model")
+    shutil.copy(FILE, tmp_path / "copied.py")
+    (tmp_path / "use.py").write_text(ALONE)
+    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
+    logits, loss = caracal(tokens[:, :-1], tokens[:, 1:])
+    assert json.loads(done.stdout) == [pytest.approx(loss.item(), rel=1e-12),
+                                       pytest.approx(logits.sum().item(), rel=1e-9),
+                                       caracal.generate(tokens, 9, temperature=0.0).tolist()]
