@@ -44,7 +44,8 @@ def conv1d(x, taps):
 
 
 def conv2d(x, taps):
-    return F.conv2d(F.pad(x.mT, (taps.shape[1] - 1, 0))[..., None, :], taps[:, None, None], groups=len(taps))[:, :, 0].mT
+    rows = F.pad(x.mT, (taps.shape[1] - 1, 0))[..., None, :]
+    return F.conv2d(rows, taps[:, None, None], groups=len(taps))[:, :, 0].mT
 
 
 def conv_layer(x, taps):
@@ -268,8 +269,8 @@ REASONS = [
     (check.size_of_mix, "t products", "std_g=1.0, t=99): expected 10, given 9.94987"),
     (check.size_of_mix, "nothing", "expected a number, given a NoneType"),
     (check.step, "the whole text again", "step at token 1 of one text, x of shape (1, 4): expected the linear"),
-    (check.step, "all inputs kept", "step at token 0 of one text, x of shape (1, 4): expected at most 4 vectors to be kept"),
-    (check.step, "the pre-convolution of all inputs again", "token 0 of one text, x of shape (1, 4): expected at most 4 vectors to be kept, given 5"),
+    (check.step, "all inputs kept", "at token 0 of one text, x of shape (1, 4): expected at most 4 vectors"),
+    (check.step, "the pre-convolution of all inputs again", "expected at most 4 vectors to be kept, given 5"),
     (check.step, "kept on the layer", "step at token 0 of another text"),
     (check.step, "one input kept", "step at token 2 of one text"),
     (check.step, "forgets what is long ago", "step at token 17 of one text, x of shape (2, 4)"),
