@@ -20,7 +20,7 @@ __all__ = ["causal_taps", "fold_gate", "head_mix", "size_of_mix", "step"]
 
 @checker
 def causal_taps(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
-    """Check `causal_taps(x, taps)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]` to `[B, L, D]`."""
+    """Check `causal_taps(x, taps)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
     source = _source()
     cases = [(batch, length, width, taps) for batch, width in ((1, 1), (2, 3)) for length in (1, 2, 7)
              for taps in (1, 2, 3, 9)]
@@ -28,7 +28,12 @@ def causal_taps(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
         x, taps = _random(source, batch, width, length).mT, _random(source, width, count)
         y = torch.stack([sum(x[:, t - k] * taps[:, -1 - k] for k in range(min(t + 1, count)))
                          for t in range(length)], 1)
-        expect_close(f"causal_taps with x of shape {(batch, length, width)} and {count} taps", answer(x, taps), y)
+        case = f"causal_taps with x of shape {(batch, length, width)} and {count} taps"
+        with _Seen() as seen:
+            given = answer(x, taps)
+        expect_close(case, given, y)
+        if seen.forbidden:
+            raise AssertionError(f"{case}: expected sums of shifted texts, given {seen.forbidden}")
     return f"{len(cases)} cases"
 
 
@@ -88,26 +93,32 @@ def size_of_mix(answer: Callable[[float, float, float, float, int], float]) -> s
 
 @checker
 def step(answer: Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]) -> str:
-    """Check `step(layer, x, state)`: the layer, one token at a time, every linear map applied to new tokens only."""
+    """Check `step(layer, x, state)`: the layer, one token at a time.
+
+    Every linear map is applied to new tokens only, and what is kept is two inputs, and the contents and gates so far.
+    """
     source = _source()
     cases = [(1, 1, 4, 2), (1, 7, 4, 2), (3, 9, 6, 3), (2, 40, 4, 2)]
     for batch, length, width, heads in cases:
         layer = _Fourier(width, heads, source)
         texts = [_random(source, batch, length, width) for _ in range(2)]
-        states, outputs = [None, None], [[], []]
+        states = [None, None]
         for t in range(length):
             for k, x in enumerate(texts):  # in turns: what is kept belongs to its own text
-                case = f"step {t} of text {k} with {batch} rows, {width} channels and {heads} heads"
+                case = f"step at token {t} of {'one' if k == 0 else 'another'} text, x of shape {(batch, width)}"
                 with _Counted(layer) as seen:
                     given = answer(layer, x[:, t].clone(), states[k])
                 if not isinstance(given, tuple | list) or len(given) != 2:
                     raise AssertionError(f"{case}: expected an output and a state, given a {type(given).__name__}")
                 if seen.tokens > batch:
-                    raise AssertionError(f"{case}: expected the linear maps to see {batch} new tokens, "
-                                         f"given {seen.tokens} of them")
+                    raise AssertionError(f"{case}: expected the linear maps to see the new token only, "
+                                         f"given {seen.tokens // batch} tokens")
                 y, states[k] = given
                 expect_close(case, y, layer.whole(x[:, :t + 1])[:, -1])
-                outputs[k].append(y)
+                kept, needed = _numbers(states[k]) // (batch * width), 2 + 2 * (t + 1)
+                if kept > needed:
+                    raise AssertionError(f"{case}: expected at most {needed} vectors to be kept, given {kept}: "
+                                         "the contents and the gates so far, and two inputs, are enough")
     return f"{2 * len(cases)} texts"
 
 
@@ -122,6 +133,15 @@ def _random(source: torch.Generator, *shape: int) -> Tensor:
 def _block_diagonal(weight: Tensor, heads: int) -> Tensor:
     """Return the D by D matrix of a grouped convolution's weight, `[D, D / H, 1]`."""
     return torch.block_diag(*weight[..., 0].unflatten(0, (heads, -1)))
+
+
+def _numbers(state: Any) -> int:
+    """Count the numbers in the tensors of a state, in whatever it holds them."""
+    if isinstance(state, Tensor):
+        return state.numel()
+    if isinstance(state, dict | list | tuple):
+        return sum(map(_numbers, state.values() if isinstance(state, dict) else state))
+    return sum(map(_numbers, getattr(state, "__dict__", {}).values()))
 
 
 class _Fourier(nn.Module):
@@ -170,14 +190,15 @@ class _Counted:
 class _Seen(TorchFunctionMode):
     """Note a call of a convolution or of block_diag, and a `width` by `width` matrix, inside the `with` block."""
 
-    def __init__(self, width: int | None):
+    def __init__(self, width: int | None = None):
         super().__init__()
         self.width, self.forbidden = width, ""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        if func in (torch.conv1d, F.conv1d, F.conv2d, torch.block_diag):
-            self.forbidden = f"a call of {getattr(func, '__name__', 'conv1d')}"
+        name = getattr(func, "__name__", "")
+        if name.startswith("conv") or name == "block_diag":
+            self.forbidden = f"a call of {name}"
         elif self.width and isinstance(result, Tensor) and result.shape == (self.width, self.width):
             self.forbidden = self.forbidden or f"a matrix of {self.width} by {self.width}"
         return result

@@ -1,6 +1,6 @@
 """Checkers for the exercises of chapter 12, training.
 
-Texts and logits are drawn from fixed seeds; the models are small enough to check in a second.
+Texts and gradients are drawn from fixed seeds; the models are small enough to check in a second.
 """
 
 import math
@@ -11,11 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from ..config import CaracalConfig
-from ..generation import filter_logits
 from ..model import Caracal
 from . import checker, expect_close, expect_equal
 
-__all__ = ["accumulated_gradients", "bits_per_byte", "nucleus", "trigram_model"]
+__all__ = ["accumulated_gradients", "adamw", "bits_per_byte", "trigram_model"]
 
 
 @checker
@@ -34,18 +33,33 @@ def bits_per_byte(answer: Callable[[float, int, int], float]) -> str:
 
 
 @checker
-def nucleus(answer: Callable[[Tensor, float], Tensor]) -> str:
-    """Check `nucleus(probabilities, p)`: keep the fewest most likely tokens that hold at least p, rescale to sum 1."""
-    cases = 0
-    for seed in range(6):
-        draw = torch.Generator().manual_seed(seed)
-        logits = 2 * torch.randn(3 + 5 * seed, generator=draw, dtype=torch.float64)
-        for p in (0.05, 0.5, 0.9, 1.0):
-            expected = filter_logits(logits, top_p=p).softmax(-1)
-            case = f"nucleus of {len(logits)} tokens, seed {seed}, p={p}"
-            expect_close(case, answer(logits.softmax(-1), p), expected, tolerance=1e-12)
-            cases += 1
-    return f"{cases} cases"
+def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
+    """Check `adamw(w, g, moments, step, rate, decay)`: one step, against PyTorch's optimiser over several steps."""
+    source = torch.Generator().manual_seed(12)
+    shapes, steps = ((3,), (1,), (4, 5)), 6
+    for shape in shapes:
+        for decay in (0.0, 0.1):
+            weight = nn.Parameter(torch.randn(shape, dtype=torch.float64, generator=source))
+            optimizer = torch.optim.AdamW([weight], betas=(0.9, 0.95), eps=1e-8, weight_decay=decay)
+            given = weight.detach().clone()
+            moments = torch.zeros_like(given), torch.zeros_like(given)
+            for step in range(1, steps + 1):
+                scale = (1e-6, 1.0, 1e3, 0.0, 1e-8, 1.0)[step - 1]
+                weight.grad = scale * torch.randn(shape, dtype=torch.float64, generator=source)
+                optimizer.param_groups[0]["lr"] = rate = 0.01 * step
+                case = f"adamw, step {step} of a weight of shape {shape}, gradient of size {scale:g}, decay {decay}"
+                result = answer(given, weight.grad.clone(), moments, step, rate, decay)
+                optimizer.step()
+                try:
+                    given, moments = result
+                    mean, square = moments
+                except (TypeError, ValueError):
+                    raise AssertionError(f"{case}: expected (w, (m, s)), given a {type(result).__name__}") from None
+                kept = optimizer.state[weight]
+                for what, part, expected in (("w", given, weight.detach()), ("m", mean, kept["exp_avg"]),
+                                             ("s", square, kept["exp_avg_sq"])):
+                    expect_close(f"{case}: {what}", part, expected.clone())
+    return f"{2 * len(shapes)} weights, {steps} steps each"
 
 
 @checker
@@ -53,7 +67,8 @@ def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.nd
     """Check `trigram_model(train, vocabulary)`, a function from the last two tokens to probabilities.
 
     The text is drawn from a known second-order source: no model of pairs can predict it, and the loss of the
-    source itself bounds what any model can reach.
+    source itself bounds what any model can reach.  Some tokens never stand together; after those a model of pairs
+    is all there is to lean on.
     """
     vocabulary = 12
     source, train, held_out = _second_order_text(vocabulary)
@@ -67,6 +82,15 @@ def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.nd
                 raise AssertionError(f"{case}: every token needs a probability above 0, the smallest is {p.min():.3g}")
             if not math.isclose(p.sum(), 1.0, abs_tol=1e-9):
                 raise AssertionError(f"{case}: they should sum to 1, given {p.sum():.6g}")
+    pairs = np.zeros((vocabulary, vocabulary))
+    np.add.at(pairs, (train[:-1], train[1:]), 1)
+    by_pair = (pairs + 1 / vocabulary) / (pairs.sum(-1, keepdims=True) + 1)
+    for a, b in np.argwhere(pairs == 0).tolist():
+        p = np.asarray(predict(a, b), dtype=np.float64)
+        if (by_pair[b] * np.log(by_pair[b] / p)).sum() > 0.1:
+            c = int(np.abs(by_pair[b] - p).argmax())
+            raise AssertionError(f"probabilities after tokens {a}, {b}, which never stand together in the text: "
+                                 f"expected about those after {b}, {by_pair[b, c]:.3f} for token {c}, given {p[c]:.3f}")
     history = list(zip(held_out[:-2], held_out[1:-1], held_out[2:], strict=True))
     loss = -np.mean([math.log(predict(a, b)[c]) for a, b, c in history])
     floor = -np.mean([math.log(source[a, b, c]) for a, b, c in history])
@@ -77,9 +101,15 @@ def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.nd
 
 
 def _second_order_text(vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw a source p(c | a, b), and from it 12,000 tokens to train on and 2,000 held out."""
+    """Draw a source p(c | a, b), and from it 12,000 tokens to train on and 2,000 held out.
+
+    Half of it depends on b alone, and token b never stands behind token b + 5, counted around.
+    """
     draw = np.random.default_rng(0)
     source = draw.dirichlet(np.full(vocabulary, 0.3), size=(vocabulary, vocabulary)) + 1e-4
+    source += draw.dirichlet(np.full(vocabulary, 0.3), size=vocabulary)
+    tokens = np.arange(vocabulary)
+    source[:, (tokens + 5) % vocabulary, tokens] = 0
     source /= source.sum(-1, keepdims=True)
     text = [0, 1]
     for _ in range(14_000):
@@ -89,7 +119,10 @@ def _second_order_text(vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndar
 
 @checker
 def accumulated_gradients(answer: Callable[[nn.Module, Tensor, Tensor, list[int]], None]) -> str:
-    """Check `accumulated_gradients(model, x, y, sizes)`: the whole batch's gradients, from parts of unequal size."""
+    """Check `accumulated_gradients(model, x, y, sizes)`: the whole batch's gradients, from parts of unequal size.
+
+    Each part has its own forward pass and, before the next, its own backward pass.
+    """
     torch.manual_seed(0)
     model = Caracal(CaracalConfig(vocab_size=20, d_model=16, n_layers=3, n_heads=2, window_size=4)).double()
     x, y = torch.randint(20, (2, 7, 10))
@@ -98,9 +131,40 @@ def accumulated_gradients(answer: Callable[[nn.Module, Tensor, Tensor, list[int]
     splits = [[7], [3, 4], [1, 6], [1, 2, 4], [1] * 7]
     for sizes in splits:
         model.zero_grad(set_to_none=True)
-        answer(model, x, y, sizes)
+        with _Passes(model) as passes:
+            answer(model, x, y, sizes)
         for name, p in model.named_parameters():
             if p.grad is None:
                 raise AssertionError(f"parts {sizes}: {name} has no gradient")
             expect_close(f"parts {sizes}, gradient of {name}", p.grad.flatten(), expected[name].flatten(), 1e-9)
+        if sorted(passes.sizes) != sorted(sizes):
+            raise AssertionError(f"parts {sizes}: expected a pass over each part, given passes over {passes.sizes} "
+                                 "sequences")
+        if passes.waiting > 1:
+            raise AssertionError(f"parts {sizes}: expected the backward pass of each part before the next part begins, "
+                                 f"given {passes.waiting} parts at once in memory")
     return f"{len(splits)} ways to cut a batch of {len(x)}"
+
+
+class _Passes:
+    """Note how many sequences each pass of a model takes, and how many passes wait at once for their gradient."""
+
+    def __init__(self, model: Caracal):
+        self.model, self.sizes, self.waiting, self._open = model, [], 0, 0
+
+    def __enter__(self):
+        self.hooks = [self.model.register_forward_hook(self._forward, with_kwargs=True),
+                      self.model.embedding.weight.register_hook(self._backward)]
+        return self
+
+    def __exit__(self, *error):
+        for hook in self.hooks:
+            hook.remove()
+
+    def _forward(self, model: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], result: object) -> None:
+        self.sizes.append(len((*args, *kwargs.values())[0]))
+        self._open += 1
+        self.waiting = max(self.waiting, self._open)
+
+    def _backward(self, gradient: Tensor) -> None:
+        self._open = 0

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from ..config import PRESETS, CaracalConfig
 from ..model import Caracal
@@ -47,7 +48,7 @@ def _pair(case: str, given: object) -> tuple[Tensor, Tensor]:
 
 @checker
 def count_parameters(answer: Callable[[CaracalConfig], int]) -> str:
-    """Check `count_parameters(config)`: the parameters of `Caracal(config)`, built on the meta device."""
+    """Check `count_parameters(config)`: the parameters of `Caracal(config)`, from the configuration alone."""
     small = CaracalConfig(vocab_size=300, d_model=96, n_layers=7, n_heads=6)
     cases = {name: config for name, config in PRESETS.items()}
     cases |= {
@@ -67,13 +68,33 @@ def count_parameters(answer: Callable[[CaracalConfig], int]) -> str:
     for name, config in cases.items():
         with torch.device("meta"):
             expected = sum(p.numel() for p in Caracal(config).parameters())
-        given = answer(config)
+        with _Built() as built:
+            given = answer(config)
+        if built.by:
+            raise AssertionError(f"count_parameters, {name}: expected a count from the configuration alone, "
+                                 f"given one that builds {built.by}")
         if isinstance(given, Tensor) and given.numel() == 1:
             given = given.item()
         if isinstance(given, float) and given.is_integer():
             given = int(given)
         expect_equal(f"count_parameters, {name}", given, expected)
     return f"{len(cases)} configurations"
+
+
+class _Built:
+    """Note a module of PyTorch that gets parameters inside the `with` block."""
+
+    by = ""
+
+    def __enter__(self):
+        self.hook = register_module_parameter_registration_hook(self._note)
+        return self
+
+    def __exit__(self, *error):
+        self.hook.remove()
+
+    def _note(self, module: nn.Module, name: str, parameter: nn.Parameter) -> None:
+        self.by = self.by or f"nn.{type(module).__name__}"
 
 
 @checker

@@ -23,7 +23,7 @@ Layer = Callable[[Tensor], Tensor]
 @checker
 def tokens_in_sight(answer: Callable[[str, int, int], int]) -> str:
     """Check `tokens_in_sight(pattern, window, t)`: how many tokens output t of a stack depends on."""
-    patterns = ("", "W", "F", "WW", "WWW", "FW", "WF", "WWF", "FFWFFW", "WWWWWWWW", "W" * 40)
+    patterns = ("", "W", "F", "WW", "WWW", "FW", "WF", "WWF", "WFW", "WWFWW", "FFWFFW", "WWWWWWWW", "W" * 40)
     for pattern in patterns:
         for window in (1, 2, 5, 256):
             for t in (0, 1, 4, 5, 30, 2000):
@@ -134,7 +134,10 @@ _SEEING: dict[str, Layer] = {
 
 @checker
 def tiled_attention(answer: Callable[[Tensor, Tensor, Tensor, int, int], Tensor]) -> str:
-    """Check `tiled_attention(q, k, v, window, tile)`: exact, and without L x L scores, at once or in pieces."""
+    """Check `tiled_attention(q, k, v, window, tile)`: exact, and each tile with its own keys and no others.
+
+    Keys before the text may be filled up, so a tile of b queries is compared with b + window - 1 keys or fewer.
+    """
     source = torch.Generator().manual_seed(7)
     cases = ((1, 1, 1), (7, 3, 2), (7, 3, 3), (7, 3, 5), (8, 4, 4), (12, 1, 4), (12, 5, 1), (13, 20, 4), (13, 4, 20),
              (31, 7, 8), (100, 16, 32))
@@ -146,26 +149,36 @@ def tiled_attention(answer: Callable[[Tensor, Tensor, Tensor, int, int], Tensor]
         exact = (q @ k.T / math.sqrt(channels)).masked_fill(hidden, -torch.inf).softmax(-1) @ v
         case = f"tiled_attention with {length} tokens of {channels} channels, window={window}, tile={tile}"
         expect_close(case, answer(q.clone(), k.clone(), v.clone(), window, tile), exact)
-    length, window, tile = 1024, 16, 8
-    q, k, v = torch.randn(3, length, 4, dtype=torch.float64, generator=source).unbind()
-    with _Largest() as largest, FlopCounterMode(display=False) as operations:
-        answer(q, k, v, window, tile)
-    scores = operations.get_total_flops() // (4 * q.shape[1])  # two products, each d multiplications and additions
-    for what, count in (("the largest tensor has {} entries", largest.entries), ("it computes {} scores", scores)):
-        if count >= length * length // 4:
-            raise AssertionError(f"tiled_attention with {length} tokens, window={window}, tile={tile}: "
-                                 f"{what.format(count)}, expected fewer than a quarter of L x L")
-    return f"{len(cases) + 1} sizes"
+    large = ((1024, 16, 8), (960, 16, 24))
+    for length, window, tile in large:
+        q, k, v = torch.randn(3, length, 4, dtype=torch.float64, generator=source).unbind()
+        with _Made() as made, FlopCounterMode(display=False) as operations:
+            answer(q, k, v, window, tile)
+        case = f"tiled_attention with {length} tokens, window={window}, tile={tile}"
+        scores = operations.get_total_flops() // (4 * q.shape[1])  # two products, each d multiplications and additions
+        most, keys = length * (tile + window - 1), tile + window - 1
+        if made.entries >= length * length // 4:
+            raise AssertionError(f"{case}: expected no tensor as large as a quarter of L x L, "
+                                 f"given one of {made.entries} entries")
+        if scores > most:
+            raise AssertionError(f"{case}: expected at most {most} scores, given {scores}")
+        if not any({tile, keys} <= set(shape) for shape in made.shapes):
+            raise AssertionError(f"{case}: expected tiles of {tile} queries beside {keys} keys, "
+                                 "given none of that size")
+    return f"{len(cases) + len(large)} sizes"
 
 
-class _Largest(TorchDispatchMode):
-    """Note how many entries the largest tensor has that is made inside the `with` block."""
+class _Made(TorchDispatchMode):
+    """Note the shapes of the tensors that are made inside the `with` block, and the entries of the largest."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.entries = 0
+        self.entries, self.shapes = 0, set()
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         made = func(*args, **(kwargs or {}))
-        self.entries = max([self.entries, *(x.numel() for x in tree_leaves(made) if isinstance(x, Tensor))])
+        for x in tree_leaves(made):
+            if isinstance(x, Tensor):
+                self.entries = max(self.entries, x.numel())
+                self.shapes.add(tuple(x.shape))
         return made

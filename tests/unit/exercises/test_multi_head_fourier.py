@@ -1,12 +1,14 @@
 """The checkers of chapter 6: the answers that they accept, and those that they reject with what they say."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from exercise_answers import Answers
+from torch import nn
 
 from caracal_min.exercises import multi_head_fourier as check
 
@@ -24,24 +26,40 @@ def unfolded(x, taps):
     return (windows * taps).sum(-1)
 
 
-def padded(x, taps, left=0, right=0, groups=True):
-    count, width = taps.shape[1], taps.shape[0]
-    rows = F.pad(x.mT, (left if left or right else count - 1, right))
-    weight = taps[:, None] if groups else taps[:, None].expand(width, width, count)
-    return F.conv1d(rows, weight, groups=width if groups else 1).mT[:, :x.shape[1]]
+def by_fft(x, taps):
+    N = x.shape[1] + taps.shape[1]
+    spectra = torch.fft.rfft(x, n=N, dim=1) * torch.fft.rfft(taps.flip(1).mT, n=N, dim=0)
+    return torch.fft.irfft(spectra, n=N, dim=1)[:, :x.shape[1]]
+
+
+def in_a_padded_text(x, taps, left):
+    """The taps meet the text with `left` zeros before it; the others stand behind."""
+    count = taps.shape[1]
+    windows = F.pad(x, (0, 0, left, count - 1 - left)).unfold(1, count, 1)
+    return (windows * taps).sum(-1)
+
+
+def conv1d(x, taps):
+    return F.conv1d(F.pad(x.mT, (taps.shape[1] - 1, 0)), taps[:, None], groups=len(taps)).mT
+
+
+def conv2d(x, taps):
+    rows = F.pad(x.mT, (taps.shape[1] - 1, 0))[..., None, :]
+    return F.conv2d(rows, taps[:, None, None], groups=len(taps))[:, :, 0].mT
+
+
+def conv_layer(x, taps):
+    layer = nn.Conv1d(len(taps), len(taps), taps.shape[1], groups=len(taps), bias=False).requires_grad_(False)
+    layer.weight = nn.Parameter(taps[:, None], requires_grad=False)
+    return layer(F.pad(x.mT, (taps.shape[1] - 1, 0))).mT
 
 
 def rolled(x, taps):
     return sum(torch.roll(x, k, 1) * taps[:, taps.shape[1] - 1 - k] for k in range(taps.shape[1]))
 
 
-def centred(x, taps):
-    count = taps.shape[1]
-    return padded(x, taps, left=(count - 1) // 2, right=count - 1 - (count - 1) // 2) if count > 1 else x * taps[:, 0]
-
-
-def ahead(x, taps):
-    return padded(x, taps, right=taps.shape[1] - 1) if taps.shape[1] > 1 else x * taps[:, 0]
+def across(x, taps):
+    return shifted(x, taps).sum(-1, keepdim=True).expand(x.shape)
 
 
 def einsum_mix(h, weight, bias, heads, form="bthc,hoc->btho"):
@@ -97,7 +115,7 @@ def rms(mean_v, std_v, mean_g, std_g, t):
 
 def one_step(layer, x, state=None, keep=2, gates=None, past=True):
     if state is None:
-        state = (x.new_zeros(len(x), keep, x.shape[1]), [], [])
+        state = (x.new_zeros(len(x), min(keep, 2), x.shape[1]), [], [])
     inputs, vs, gs = state
     seen = torch.cat([inputs, x[:, None]], 1)
     taps = layer.pre_conv.weight[:, 0]
@@ -141,13 +159,32 @@ def second_stage_again(layer, x, state=None):
     return y, (inputs, vs, hs)
 
 
+def pre_conv_again(layer, x, state=None):
+    past, v, g = state or (x.new_zeros(*x.shape, 2), x.new_zeros(*x.shape, 0), x.new_zeros(*x.shape, 0))
+    rows = torch.cat([past, x[..., None]], -1)
+    x_hat = layer.norm(layer.pre_conv(rows).mT)[:, -1]
+    v = torch.cat([v, layer.to_value(x_hat)[..., None]], -1)
+    g = torch.cat([g, layer.gate_mix(F.silu(layer.to_gate(x_hat))[..., None])], -1)
+    return layer.to_out((v * g.flip(-1)).sum(-1)), (rows, v, g)
+
+
+def in_a_dictionary(layer, x, state=None):
+    y, parts = one_step(layer, x, state and tuple(state.values()), keep=10**6)
+    return y, dict(zip("xvg", parts, strict=True))
+
+
+def in_an_object(layer, x, state=None):
+    y, parts = one_step(layer, x, state and (state.x, state.v, state.g), keep=10**6)
+    return y, SimpleNamespace(**dict(zip("xvg", parts, strict=True)))
+
+
 def biasless(layer, x, state=None):
     y, state = one_step(layer, x, state)
     return y - layer.to_out.bias, state
 
 
 RIGHT = {
-    check.causal_taps: [shifted, unfolded, padded],
+    check.causal_taps: [shifted, unfolded, by_fft],
     check.head_mix: [einsum_mix, matmul_mix],
     check.fold_gate: [fold, fold_by_columns],
     check.size_of_mix: [rms, lambda *a: torch.tensor(rms(*a)), lambda *a: np.float64(rms(*a))],
@@ -155,11 +192,14 @@ RIGHT = {
 }
 WRONG = {
     check.causal_taps: {
-        "centred, as padding=1 does": centred,
-        "zeros behind the text": ahead,
+        "centred, as padding=1 does": lambda x, taps: in_a_padded_text(x, taps, (taps.shape[1] - 1) // 2),
+        "zeros behind the text": lambda x, taps: in_a_padded_text(x, taps, 0),
         "taps backwards": lambda x, taps: shifted(x, taps.flip(1)),
         "the end comes back at the start": rolled,
-        "mixes channels": lambda x, taps: padded(x, taps, groups=False),
+        "mixes channels": across,
+        "Conv1d as a function": conv1d,
+        "Conv1d as a layer": conv_layer,
+        "Conv2d": conv2d,
         "sees one token too few": lambda x, taps: shifted(x, taps * (torch.arange(taps.shape[1]) > 0)),
         "three taps whatever is given": lambda x, taps: shifted(x, taps[:, -3:]),
         "channels first": lambda x, taps: shifted(x, taps).mT,
@@ -199,6 +239,11 @@ WRONG = {
         "a list": lambda *a: [rms(*a)],
     },
     check.step: {
+        "all inputs kept": lambda *a: one_step(*a, keep=10**6),
+        "all inputs kept, in a dictionary": in_a_dictionary,
+        "all inputs kept, in an object": in_an_object,
+        "one input more than needed": lambda *a: one_step(*a, keep=3),
+        "the pre-convolution of all inputs again": pre_conv_again,
         "no past in the pre-convolution": lambda *a: one_step(*a, past=False),
         "one input kept": lambda *a: one_step(*a, keep=1),
         "gates not reversed": lambda *a: one_step(*a, gates=lambda gs: gs),
@@ -214,6 +259,7 @@ WRONG = {
 REASONS = [
     (check.causal_taps, "taps backwards", "and 2 taps: entry"),
     (check.causal_taps, "channels first", "expected shape (1, 2, 1), given (1, 1, 2)"),
+    (check.causal_taps, "Conv1d as a layer", "expected sums of shifted texts, given a call of conv1d"),
     (check.head_mix, "Conv1d", "expected a product head by head, given a call of conv1d"),
     (check.head_mix, "a matrix with zeros", "given a call of block_diag"),
     (check.head_mix, "a matrix with zeros, filled by hand", "given a matrix of 4 by 4"),
@@ -222,11 +268,13 @@ REASONS = [
     (check.fold_gate, "the matrix alone", "expected a matrix and a bias, given a Tensor"),
     (check.size_of_mix, "t products", "std_g=1.0, t=99): expected 10, given 9.94987"),
     (check.size_of_mix, "nothing", "expected a number, given a NoneType"),
-    (check.step, "the whole text again", "step 1 of text 0 with 1 rows, 4 channels and 2 heads: expected the linear"),
-    (check.step, "kept on the layer", "step 0 of text 1"),
-    (check.step, "one input kept", "step 2 of text 0"),
-    (check.step, "forgets what is long ago", "step 17 of text 0 with 2 rows"),
-    (check.step, "the second stage for all tokens again", "expected the linear maps to see 1 new tokens, given 2"),
+    (check.step, "the whole text again", "step at token 1 of one text, x of shape (1, 4): expected the linear"),
+    (check.step, "all inputs kept", "at token 0 of one text, x of shape (1, 4): expected at most 4 vectors"),
+    (check.step, "the pre-convolution of all inputs again", "expected at most 4 vectors to be kept, given 5"),
+    (check.step, "kept on the layer", "step at token 0 of another text"),
+    (check.step, "one input kept", "step at token 2 of one text"),
+    (check.step, "forgets what is long ago", "step at token 17 of one text, x of shape (2, 4)"),
+    (check.step, "the second stage for all tokens again", "to see the new token only, given 2 tokens"),
 ]
 
 

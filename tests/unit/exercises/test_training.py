@@ -13,10 +13,19 @@ def right_bits(loss, tokens, text_bytes):
     return loss / math.log(2) * tokens / text_bytes
 
 
-def right_nucleus(probabilities, p):
-    ordered, order = probabilities.sort(descending=True)
-    kept = ordered * (ordered.cumsum(0) - ordered < p)
-    return torch.zeros_like(probabilities).scatter(0, order, kept / kept.sum())
+def right_adamw(w, g, moments, step, rate, decay):
+    m, s = 0.9 * moments[0] + 0.1 * g, 0.95 * moments[1] + 0.05 * g**2
+    move = m / (1 - 0.9**step) / ((s / (1 - 0.95**step)).sqrt() + 1e-8)
+    return w - rate * (move + decay * w), (m, s)
+
+
+def adamw_in_place(w, g, moments, step, rate, decay):
+    m, s = moments
+    m.lerp_(g, 0.1)
+    s.mul_(0.95).addcmul_(g, g, value=0.05)
+    w.mul_(1 - rate * decay)
+    w.addcdiv_(m / (1 - 0.9**step), s.sqrt() / math.sqrt(1 - 0.95**step) + 1e-8, value=-rate)
+    return [w, [m, s]]
 
 
 def right_trigram(train, vocabulary):
@@ -25,6 +34,41 @@ def right_trigram(train, vocabulary):
     np.add.at(pairs, (train[:-1], train[1:]), 1)
     second = (pairs + 1 / vocabulary) / (pairs.sum(-1, keepdims=True) + 1)
     return lambda a, b: (triples[a, b] + second[b]) / (triples[a, b].sum() + 1)
+
+
+def mixed_trigram(train, vocabulary):
+    """Fixed shares of the models of triples, pairs and single tokens."""
+    triples, pairs = np.zeros((vocabulary,) * 3), np.zeros((vocabulary,) * 2)
+    np.add.at(triples, (train[:-2], train[1:-1], train[2:]), 1)
+    np.add.at(pairs, (train[:-1], train[1:]), 1)
+    second, single = pairs / pairs.sum(-1, keepdims=True), np.bincount(train, minlength=vocabulary) / len(train)
+
+    def predict(a, b):
+        seen = triples[a, b].sum()
+        return 0.7 * (triples[a, b] / seen if seen else second[b]) + 0.28 * second[b] + 0.02 * single
+
+    return predict
+
+
+def gradients_by_grad(model, x, y, sizes):
+    parts = zip(x.split(sizes), y.split(sizes), strict=True)
+    total = [sum(g) for g in zip(*(torch.autograd.grad(model(targets=ys, tokens=xs)[1] * len(xs) / len(x),
+                                                       list(model.parameters())) for xs, ys in parts), strict=True)]
+    for p, g in zip(model.parameters(), total, strict=True):
+        p.grad = g
+
+
+def gradients_in_one_pass(model, x, y, sizes):
+    model(x, y)[1].backward()
+
+
+def gradients_sequence_by_sequence(model, x, y, sizes):
+    right_gradients(model, x, y, [1] * len(x))
+
+
+def gradients_of_a_sum(model, x, y, sizes):
+    sum(model(xs, ys)[1] * len(xs) / len(x)
+        for xs, ys in zip(x.split(sizes), y.split(sizes), strict=True)).backward()
 
 
 def right_gradients(model, x, y, sizes):
@@ -40,27 +84,18 @@ def bits_turns_the_ratio_around(loss, tokens, text_bytes):
     return loss / math.log(2) * text_bytes / tokens
 
 
-def nucleus_drops_the_token_that_crosses(probabilities, p):
-    ordered, order = probabilities.sort(descending=True)
-    kept = ordered * (ordered.cumsum(0) <= p)
-    kept[0] = ordered[0]
-    return torch.zeros_like(probabilities).scatter(0, order, kept / kept.sum())
+def adamw_variant(steps=0, correct=True, inside=False, coupled=False, rated=True, root=True, keep_corrected=False):
+    """One step with something else than asked."""
+    def adamw(w, g, moments, step, rate, decay):
+        g = g + decay * w if coupled else g
+        m, s = 0.9 * moments[0] + 0.1 * g, 0.95 * moments[1] + 0.05 * g**2
+        n = step + steps
+        first, second = (m / (1 - 0.9**n), s / (1 - 0.95**n)) if correct else (m, s)
+        size = (second + 1e-8).sqrt() if inside else (second.sqrt() if root else second) + 1e-8
+        shrink = 0 if coupled else decay * w if rated else decay * w / rate
+        return w - rate * (first / size + shrink), (first, second) if keep_corrected else (m, s)
 
-
-def nucleus_does_not_rescale(probabilities, p):
-    ordered, order = probabilities.sort(descending=True)
-    return torch.zeros_like(probabilities).scatter(0, order, ordered * (ordered.cumsum(0) - ordered < p))
-
-
-def nucleus_starts_with_the_least_likely(probabilities, p):
-    ordered, order = probabilities.sort()
-    kept = ordered * (ordered.cumsum(0) - ordered < p)
-    return torch.zeros_like(probabilities).scatter(0, order, kept / kept.sum())
-
-
-def nucleus_is_a_threshold(probabilities, p):
-    kept = probabilities * (probabilities >= (1 - p) * probabilities.max())
-    return kept / kept.sum()
+    return adamw
 
 
 def trigram_without_smoothing(train, vocabulary):
@@ -87,6 +122,19 @@ def trigram_smoothed_away(train, vocabulary):
     return lambda a, b: triples[a, b] / triples[a, b].sum()
 
 
+def trigram_that_adds_one(train, vocabulary, one=1.0):
+    triples = np.full((vocabulary,) * 3, one)
+    np.add.at(triples, (train[:-2], train[1:-1], train[2:]), 1)
+    return lambda a, b: triples[a, b] / triples[a, b].sum()
+
+
+def trigram_that_leans_on_single_counts(train, vocabulary):
+    triples = np.zeros((vocabulary,) * 3)
+    np.add.at(triples, (train[:-2], train[1:-1], train[2:]), 1)
+    single = (np.bincount(train, minlength=vocabulary) + 0.5) / (len(train) + 0.5 * vocabulary)
+    return lambda a, b: (triples[a, b] + single) / (triples[a, b].sum() + 1)
+
+
 def gradients_mean_of_means(model, x, y, sizes):
     for xs, ys in zip(x.split(sizes), y.split(sizes), strict=True):
         (model(xs, ys)[1] / len(sizes)).backward()
@@ -105,39 +153,57 @@ def gradients_of_the_last_part(model, x, y, sizes):
 
 RIGHT = {
     check.bits_per_byte: [right_bits],
-    check.nucleus: [right_nucleus],
-    check.trigram_model: [right_trigram],
-    check.accumulated_gradients: [right_gradients],
+    check.adamw: [right_adamw, adamw_in_place],
+    check.trigram_model: [right_trigram, mixed_trigram],
+    check.accumulated_gradients: [right_gradients, gradients_by_grad],
 }
 WRONG = {
     check.bits_per_byte: {
         "forgets the base": bits_forgets_the_base,
         "turns the ratio around": bits_turns_the_ratio_around,
     },
-    check.nucleus: {
-        "drops the token that crosses": nucleus_drops_the_token_that_crosses,
-        "does not rescale": nucleus_does_not_rescale,
-        "starts with the least likely": nucleus_starts_with_the_least_likely,
-        "is a threshold": nucleus_is_a_threshold,
+    check.adamw: {
+        "no correction": adamw_variant(correct=False),
+        "corrects for one step more": adamw_variant(steps=1),
+        "epsilon under the root": adamw_variant(inside=True),
+        "decay in the gradient": adamw_variant(coupled=True),
+        "decay without the rate": adamw_variant(rated=False),
+        "no root": adamw_variant(root=False),
+        "keeps the corrected moments": adamw_variant(keep_corrected=True),
+        "plain gradient descent": lambda w, g, moments, step, rate, decay: (w - rate * (g + decay * w), moments),
+        "uphill": lambda w, *rest: (2 * w - right_adamw(w, *rest)[0], right_adamw(w, *rest)[1]),
+        "the weight alone": lambda *a: right_adamw(*a)[0],
     },
     check.trigram_model: {
         "without smoothing": trigram_without_smoothing,
         "that does not sum to one": trigram_that_does_not_sum_to_one,
         "that looks at one token": trigram_that_looks_at_one_token,
         "smoothed away": trigram_smoothed_away,
+        "adds one": trigram_that_adds_one,
+        "adds a tenth": lambda train, vocabulary: trigram_that_adds_one(train, vocabulary, 0.1),
+        "leans on single counts": trigram_that_leans_on_single_counts,
     },
     check.accumulated_gradients: {
         "mean of means": gradients_mean_of_means,
         "summed": gradients_summed,
         "of the last part": gradients_of_the_last_part,
+        "in one pass": gradients_in_one_pass,
+        "sequence by sequence": gradients_sequence_by_sequence,
+        "of a sum of all parts": gradients_of_a_sum,
     },
 }
 REASONS = [
     (check.bits_per_byte, "forgets the base", "bits_per_byte(0.6931, 100, 100): expected 1, given 0.693147"),
-    (check.nucleus, "does not rescale", "p=0.05: entry [0] should be 1"),
+    (check.adamw, "no correction", "step 1 of a weight of shape (3,), gradient of size 1e-06, decay 0.0: w: entry"),
+    (check.adamw, "epsilon under the root", "gradient of size 1e-06, decay 0.0: w: entry"),
+    (check.adamw, "decay in the gradient", "decay 0.1: w: entry"),
+    (check.adamw, "the weight alone", "expected (w, (m, s)), given a Tensor"),
     (check.trigram_model, "without smoothing", "every token needs a probability above 0, the smallest is 0"),
     (check.trigram_model, "that does not sum to one", "they should sum to 1"),
-    (check.trigram_model, "smoothed away", "counting triples with a smoothing that fades"),
+    (check.trigram_model, "that looks at one token", "counting triples with a smoothing that fades"),
+    (check.trigram_model, "adds one", "which never stand together in the text: expected about those"),
+    (check.accumulated_gradients, "in one pass", "parts [3, 4]: expected a pass over each part, given passes over [7]"),
+    (check.accumulated_gradients, "of a sum of all parts", "parts [3, 4]: expected the backward pass of each part"),
     (check.accumulated_gradients, "summed", "parts [3, 4], gradient of embedding.weight: entry [0] should be"),
 ]
 

@@ -107,7 +107,7 @@ def with_backward(model, loss_of, clear=False, none=True, zeros=True, frozen=Fal
 
 RIGHT = {
     check.inputs_and_targets: [moved_by_one, moved_with_where],
-    check.count_parameters: [counted, on_meta, lambda config: torch.tensor(counted(config)),
+    check.count_parameters: [counted, lambda config: torch.tensor(counted(config)),
                              lambda config: float(counted(config))],
     check.tied_gradients: [two_copies, by_hand],
     check.silent_parameters: [without_grad, in_a_copy,
@@ -131,6 +131,8 @@ WRONG = {
         "floats": lambda ids, padding: tuple(x.float() for x in moved_by_one(ids, padding)),
     },
     check.count_parameters: {
+        "builds the model": lambda c: Caracal(c).num_parameters(),
+        "builds the model without memory": on_meta,
         "width not rounded": lambda c: counted(c, W=8 * c.d_model // 3),
         "width 4 D": lambda c: counted(c, W=4 * c.d_model),
         "attention at 0, 3, 6": lambda c: counted(c, attention=0 if c.fourier_per_attention is None else
@@ -177,6 +179,7 @@ REASONS = [
     (check.inputs_and_targets, "targets alone", "expected two tensors, given Tensor"),
     (check.inputs_and_targets, "cut to the longest", "all documents shorter"),
     (check.silent_parameters, "nearly zero counts", "the gradient of c is tiny: expected []"),
+    (check.count_parameters, "builds the model", "from the configuration alone, given one that builds nn.Embedding"),
     (check.count_parameters, "attention at 0, 3, 6", "d_model=96, n_layers=7: expected"),
     (check.count_parameters, "forgets the positions", "learned positions: expected"),
     (check.count_parameters, "the ratio is always 2:1", "no attention: expected"),

@@ -67,14 +67,26 @@ def turn(n):
     yield [*range(1, n), 0]
 
 
-def tiled(q, k, v, window, tile):
+def attended(q, k, v, seen):
+    return (q @ k.T / math.sqrt(q.shape[1])).masked_fill(~seen, -torch.inf).softmax(-1) @ v
+
+
+def tiled(q, k, v, window, tile, surplus=0, attend=attended):
     outputs = []
     for start in range(0, len(q), tile):
-        end, first = min(start + tile, len(q)), max(0, start - window + 1)
+        end, first = min(start + tile, len(q)), max(0, start - window + 1 - surplus)
         back = torch.arange(start, end)[:, None] - torch.arange(first, end)
-        scores = q[start:end] @ k[first:end].T / math.sqrt(q.shape[1])
-        outputs.append(scores.masked_fill((back < 0) | (back >= window), -torch.inf).softmax(-1) @ v[first:end])
+        outputs.append(attend(q[start:end], k[first:end], v[first:end], (back >= 0) & (back < window)))
     return torch.cat(outputs)
+
+
+def by_sums(q, k, v, window, tile):
+    """No matrix product."""
+    def attend(q, k, v, seen):
+        scores = (q[:, None] * k).sum(-1) / math.sqrt(q.shape[1])
+        return (scores.masked_fill(~seen, -torch.inf).softmax(-1)[..., None] * v).sum(1)
+
+    return tiled(q, k, v, window, tile, attend=attend)
 
 
 def by_strips(q, k, v, window, tile):
@@ -134,8 +146,7 @@ RIGHT = {
     check.ignores_order: [by_permutations(neighbours), by_permutations(
         lambda n: itertools.chain(neighbours(n), reversal(n))), by_permutations(
         lambda n: (torch.randperm(n).tolist() for _ in range(30)), threshold=1e-6)],
-    check.tiled_attention: [tiled, by_strips, token_by_token, lambda q, k, v, window, tile: sliding_window_attention(
-        q[None, None], k[None, None], v[None, None], window)[0, 0]],
+    check.tiled_attention: [tiled, by_strips, by_sums, lambda *a: tiled(*a, attend=F.scaled_dot_product_attention)],
 }
 WRONG = {
     check.tokens_in_sight: {
@@ -147,6 +158,8 @@ WRONG = {
         "a Fourier layer counts as a window": lambda pattern, window, t: min(t, len(pattern) * (window - 1)) + 1,
         "Fourier layers only at the bottom": lambda pattern, window, t: (
             t + 1 if pattern[:1] == "F" else in_sight(pattern.replace("F", "W"), window, t)),
+        "Fourier layers first or last only": lambda pattern, window, t: (
+            t + 1 if "F" in pattern[:1] + pattern[-1:] else in_sight(pattern.replace("F", "W"), window, t)),
         "a window of w back and itself": lambda pattern, window, t: in_sight(pattern, window + 1, t),
         "forgets to return": lambda pattern, window, t: None,
     },
@@ -177,6 +190,14 @@ WRONG = {
     },
     check.tiled_attention: {
         "a full mask": full_mask,
+        "a masked key too many": lambda *a: tiled(*a, surplus=1),
+        "a tile of masked keys too many": lambda *a: tiled(*a, surplus=a[-1]),
+        "tiles as long as the window": lambda q, k, v, window, tile: tiled(q, k, v, window, window),
+        "tiles of eight": lambda q, k, v, window, tile: tiled(q, k, v, window, 8),
+        "half of each tile at a time": lambda q, k, v, window, tile: tiled(q, k, v, window, max(1, tile // 2)),
+        "token by token": token_by_token,
+        "the blocks of the package": lambda q, k, v, window, tile: sliding_window_attention(
+            q[None, None], k[None, None], v[None, None], window)[0, 0],
         "all keys before the tile": all_keys_before,
         "a scale for four channels": lambda q, k, v, window, tile: tiled(
             q * math.sqrt(q.shape[1]) / 2, k, v, window, tile),
@@ -196,13 +217,17 @@ WRONG = {
 REASONS = [
     (check.tokens_in_sight, "forgets to return", "expected 1, given None"),
     (check.tokens_in_sight, "window times depth", "(pattern='WW', window=1, t=1): expected 1, given 2"),
+    (check.tokens_in_sight, "Fourier layers first or last only", "(pattern='WFW', window=1, t=1): expected 2, given 1"),
     (check.layers_needed, "rounds down", "layers_needed(length=2, window=3): expected 1, given 0"),
     (check.layers_needed, "no layer is never enough", "layers_needed(length=1, window=1): expected 0, given None"),
     (check.ignores_order, "a reversal only", "expected False, given True"),
     (check.ignores_order, "asks for exact equality", "expected True, given False"),
     (check.ignores_order, "forgets to return", "is a return missing"),
-    (check.tiled_attention, "a full mask", "the largest tensor has 1048576 entries"),
-    (check.tiled_attention, "all keys before the tile", "it computes 528384 scores, expected fewer than a quarter"),
+    (check.tiled_attention, "a full mask", "a quarter of L x L, given one of 1048576 entries"),
+    (check.tiled_attention, "all keys before the tile", "expected at most 23552 scores, given 528384"),
+    (check.tiled_attention, "a masked key too many", "1024 tokens, window=16, tile=8: expected at most 23552 scores"),
+    (check.tiled_attention, "tiles of eight", "960 tokens, window=16, tile=24: expected tiles of 24 queries beside 39"),
+    (check.tiled_attention, "token by token", "expected tiles of 8 queries beside 23 keys, given none of that size"),
     (check.tiled_attention, "a scale for four channels", "with 13 tokens of 9 channels"),
     (check.ignores_order, "a turn only", "the tokens before in a ring, which turns one way"),
     (check.ignores_order, "a turn and a reversal", "ignores_order(the tokens before in a ring, length=9)"),
