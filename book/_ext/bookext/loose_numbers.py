@@ -7,7 +7,7 @@ comparison each loose number needs an `assert` on what is printed under its name
     print(f"matrix against it = {ratio:.1f} times")       the matrix takes 4<!-- ~3 matrix against it --> times as long
     assert ratio > 1
 
-A sentence ends at a full stop, question mark or semicolon before a space, at an empty line, a list item or a row of a
+A sentence ends at a full stop or question mark before a space, at an empty line, a list item or a row of a
 table.  A comparison is one of the words of `COMPARISON`; a superlative that names a quantity, such as "the largest
 error", is none.  An assert is on what is printed when it holds the printed expression, without constant factors,
 `int()`, `float()` and `.item()`:
@@ -16,7 +16,7 @@ error", is none.  An assert is on what is printed when it holds the printed expr
 
 It may stand in another cell, if no cell between binds one of the expression's names anew.
 
-Nothing here looks at outputs, so the rule holds for notebooks as they are stored.  `prose_numbers` compares the numbers.
+Nothing here looks at outputs: the rule holds for notebooks as they are stored.  `prose_numbers` compares the numbers.
 """
 
 import ast
@@ -30,11 +30,11 @@ from .prose_numbers import Quote, quotes
 COMPARISON = re.compile(
     r"(?<!\\)\b(?:than|times|twice|as (?:fast|slow|long|large|small|good|bad|much|many|little|few) as"
     r"|more|less|fewer|most|least|faster|slower|quicker|cheaper|dearer|larger|smaller|bigger|longer|shorter|higher|lower"
-    r"|greater|better|worse|best|worst|fastest|slowest|cheapest|above|below|against|within|between|up to|beyond"
+    r"|greater|better|worse|best|worst|agrees? to|agreed to|good to|right to|accurate to|fastest|slowest|cheapest|above|below|against|within|between|up to|beyond"
     r"|beats?|beaten|wins?|won|loses?|lost|overtakes?|exceeds?|crossovers?|pays?|hardly)\b", re.IGNORECASE)
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
-_BOUNDARY = re.compile(r"[.?!;:][)\"*_$]*(?=\s)|\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.|#+)\s)|\n(?=\|)")
+_BOUNDARY = re.compile(r"[.?!][)\"*_$]*(?=\s)|\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.|#+)\s)|\n(?=\|)")
 _ANY = "any"      # the key of a subscript that a variable names
 
 
@@ -60,16 +60,18 @@ def unasserted(texts: Mapping[int, str], trees: Mapping[int, ast.Module]) -> Ite
     nodes = [(cell, node) for cell, tree in trees.items() for node in ast.walk(tree)]
     prints = [found for cell, node in nodes if (found := _printed(cell, node)) is not None]
     asserts = [Asserted(cell, _plain(node.test)) for cell, node in nodes if isinstance(node, ast.Assert)]
-    binds = {cell: {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-             for cell, tree in trees.items()}
+    binds: dict[int, set[str]] = {}
+    for cell, node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            binds.setdefault(cell, set()).add(node.id)
     for cell, text in texts.items():
         for sentence in sentences(text):
             word = COMPARISON.search(_COMMENT.sub("", sentence))
             loose = [quote for quote in quotes(sentence) if isinstance(quote, Quote) and quote.factor is not None]
             for quote in loose if word else []:
                 if not any(_names(printed, quote.name, asserts, binds) for printed in prints):
-                    yield Problem(cell, f"{quote.written} (~ {quote.name}) is loose and stands beside '{word[0]}', but no "
-                                        "assert holds the expression that is printed under this name")
+                    yield Problem(cell, f"{quote.written} (~ {quote.name}) is loose and stands beside '{word[0]}', but "
+                                        "no assert holds the expression that is printed under this name")
 
 
 def sentences(text: str) -> Iterator[str]:
