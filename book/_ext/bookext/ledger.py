@@ -25,7 +25,7 @@ _ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _TAG = re.compile(r"claim-(\d+)")
 _BOX = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
 _LINK = re.compile(r"\[claim\s+(\d+)\]\(")
-_IN_A_BOX = {"holds": r"\bholds?\b", "does not hold": r"\bdoes not\b", "not tested at this scale": "not tested at this scale"}
+_IN_A_BOX = {"holds": r"\bholds?\b", "does not hold": r"\bdoes not\b", VERDICTS[-1]: VERDICTS[-1]}
 _STEM = re.compile(r"\d\d_[a-z0-9_]+")
 
 
@@ -115,8 +115,8 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
 def check_boxes(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
     """Compare the verdict in each box of a notebook, a quotation that links to claims, with the ledger's.
 
-    After "What we found:" a box says "caveat of wording" or "caveat of substance" where one of its claims holds with that
-    caveat and nowhere else, "does not hold", "not tested at this scale", or "holds".
+    After "What we found:" a box says "caveat of wording" or "caveat of substance" where one of its claims holds with
+    that caveat and nowhere else, "does not hold", "not tested at this scale", or "holds".
     """
     known = {claim.id: claim.verdict for claim in claims}
     problems = []

@@ -28,10 +28,11 @@ from .printed_values import Problem
 from .prose_numbers import Quote, quotes
 
 COMPARISON = re.compile(
-    r"(?<!\\)\b(?:than|times|twice|as (?:fast|slow|long|large|small|good|bad|much|many|little|few) as"
+    r"(?<!\\)\b(?:than|times|twice|as (?:fast|slow|long|large|small|good|bad|much|many|little|few) as|half as|hardly"
     r"|more|less|fewer|most|least|faster|slower|quicker|cheaper|dearer|larger|smaller|bigger|longer|shorter|higher|lower"
-    r"|greater|better|worse|best|worst|agrees? to|agreed to|good to|right to|accurate to|fastest|slowest|cheapest|above|below|against|within|between|up to|beyond"
-    r"|beats?|beaten|wins?|won|loses?|lost|overtakes?|exceeds?|crossovers?|pays?|hardly)\b", re.IGNORECASE)
+    r"|greater|better|worse|best|worst|fastest|slowest|cheapest|above|below|against|within|between|up to|beyond"
+    r"|agrees? to|good to|right to|accurate to|beats?|beaten|wins?|won|loses?|lost|overtakes?|exceeds?|crossovers?|pays?"
+    r")\b", re.IGNORECASE)
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _BOUNDARY = re.compile(r"[.?!][)\"*_$]*(?=\s)|\n\s*\n|\n(?=\s*(?:[-*|]|\d+\.|#+)\s)|\n(?=\|)")
