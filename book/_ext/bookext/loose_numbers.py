@@ -31,7 +31,7 @@ COMPARISON = re.compile(
     r"(?<!\\)\b(?:than|times|twice|as (?:fast|slow|long|large|small|good|bad|much|many|little|few) as|half as|hardly"
     r"|more|less|fewer|most|least|faster|slower|quicker|cheaper|dearer|larger|smaller|bigger|longer|shorter|higher|lower"
     r"|greater|better|worse|best|worst|fastest|slowest|cheapest|above|below|against|within|between|up to|beyond"
-    r"|agrees? to|good to|right to|accurate to|beats?|beaten|wins?|won|loses?|lost|overtakes?|exceeds?|crossovers?|pays?"
+    r"|agrees? to|good to|right to|beats?|beaten|wins?|won|loses?|lost|overtakes?|exceeds?|crossovers?|pays?"
     r")\b", re.IGNORECASE)
 
 _COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
