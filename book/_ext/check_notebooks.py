@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 from bookext import notebook_rules
-from bookext.ledger import check_claims, read_ledger
+from bookext.ledger import check_boxes, check_claims, read_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -22,7 +22,8 @@ def problems_of(paths: list[Path], ledger: Path | None) -> list[str]:
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
     found = [(stem, problem) for stem, notebook in notebooks.items() for problem in notebook_rules.check(notebook)]
     if ledger is not None:
-        found += check_claims(read_ledger(ledger), notebooks)
+        claims = read_ledger(ledger)
+        found += check_claims(claims, notebooks) + check_boxes(claims, notebooks)
     return [f"{stem}{f', cell {problem.cell}' if problem.cell >= 0 else ''}: {problem.message}"
             for stem, problem in found]
 

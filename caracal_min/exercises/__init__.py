@@ -65,8 +65,15 @@ def expect_close(case: str, given: Any, expected: Tensor, tolerance: float = 1e-
     if wrong.any():
         index = tuple(int(i) for i in wrong.nonzero()[0])
         place = ", ".join(map(str, index))
-        raise AssertionError(f"{case}: entry [{place}] should be {float(expected[index]):.6g}, "
-                             f"given {float(given[index]):.6g}; {int(wrong.sum())} of {wrong.numel()} differ")
+        right, other = _told_apart(float(expected[index]), float(given[index]))
+        raise AssertionError(f"{case}: entry [{place}] should be {right}, given {other}; "
+                             f"{int(wrong.sum())} of {wrong.numel()} differ")
+
+
+def _told_apart(a: float, b: float) -> tuple[str, str]:
+    """Write two numbers with six digits, or with as many as it takes to see that they differ."""
+    return next(((f"{a:.{digits}g}", f"{b:.{digits}g}") for digits in range(6, 17)
+                 if f"{a:.{digits}g}" != f"{b:.{digits}g}"), (repr(a), repr(b)))
 
 
 def _plain(x: Any) -> str:

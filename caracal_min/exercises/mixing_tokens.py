@@ -9,27 +9,11 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from . import checker, expect_close, expect_equal
+from .counting import CountWork
 
 __all__ = ["causal_average", "depends_on_data", "prefix_dfts", "strict_attention"]
-
-
-class _Count(TorchFunctionMode):
-    """Count the numbers in all tensors that torch's functions return inside the `with` block, and the calls by name."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers, self.names = 0, set()
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        self.names.add(getattr(func, "__name__", ""))
-        for part in result if isinstance(result, tuple | list) else [result]:
-            if isinstance(part, Tensor):
-                self.numbers += part.numel()
-        return result
 
 
 @checker
@@ -42,10 +26,11 @@ def causal_average(answer: Callable[[Tensor], Tensor]) -> str:
         expected = torch.stack([x[:t + 1].mean(0) for t in range(len(x))])
         case = f"causal_average with x of shape {shape}"
         kept = x.clone()
-        with _Count() as counted:
+        with CountWork() as counted:
             given = answer(x)
         expect_close(case, given, expected)
         expect_close(f"{case}, x itself afterwards", x, kept, 0.0)
+        counted.expect_within_torch(case)
         if len(x) > 50 and counted.numbers > 30 * x.numel():
             raise AssertionError(f"{case}: {counted.numbers} numbers were computed, expected at most {30 * x.numel()}; "
                                  "a matrix of all weights, or a sum from the start for each token, is too much")
@@ -161,10 +146,11 @@ def prefix_dfts(answer: Callable[[Tensor], Tensor]) -> str:
     for length in lengths:
         v = torch.randn(length, dtype=torch.float64, generator=source)
         case = f"prefix_dfts of {length} tokens"
-        with _Count() as counted:
+        with CountWork() as counted:
             given = answer(v)
         expect_close(case, torch.view_as_real(given) if _is_complex(given) else given,
                      torch.view_as_real(torch.fft.fft(torch.ones(length, length, dtype=v.dtype).tril() * v)))
+        counted.expect_within_torch(case)
         transforms = sorted(name for name in counted.names if name.startswith("fft_"))
         products = sorted(counted.names & _PRODUCTS)
         if transforms or products:

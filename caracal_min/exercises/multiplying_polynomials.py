@@ -9,14 +9,13 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
 from ..convolution import linear_conv
 from . import checker, expect_close, expect_equal
+from .counting import CountWork
 
 __all__ = ["deciders", "fft_3", "from_roots", "karatsuba"]
 
-_TAKES_OUT = ("numpy", "__array__", "tolist", "item", "__complex__")  # of torch, where work cannot be counted
 _WORK = 60  # numbers computed for each point and each level of a transform: some three times what it takes
 
 
@@ -91,33 +90,18 @@ def fft_3(answer: Callable[[Tensor], Tensor]) -> str:
         v = torch.randn(n, dtype=torch.complex128, generator=source)
         expected = torch.fft.fft(v)
         case = f"fft_3 with {n} points"
-        with _CountWork() as counted:
+        with CountWork() as counted:
             given = answer(v.clone())
         if isinstance(given, Tensor) and given.is_complex() and given.shape == expected.shape:
             expect_close(f"{case}, real part", given.real, expected.real)
             expect_close(f"{case}, imaginary part", given.imag, expected.imag)
         expect_close(case, given, expected)
-        if counted.foreign:
-            raise AssertionError(f"{case}: {counted.foreign} was called, expected operations of torch "
+        counted.expect_within_torch(case)
+        transforms = sorted(name for name in counted.names if name.startswith("fft_"))
+        if transforms:
+            raise AssertionError(f"{case}: {transforms[0]} was called, expected operations of torch "
                                  "other than its transforms")
         if n >= 27 and not n <= counted.numbers <= _WORK * n * p:
             raise AssertionError(f"{case}: {counted.numbers:,} numbers were computed, "
                                  f"expected between {n:,} and {_WORK * n * p:,}, {_WORK} n for each level")
     return f"{len(sizes)} powers of three"
-
-
-class _CountWork(TorchFunctionMode):
-    """Count the numbers that torch's functions return inside the `with` block, and note a call of a transform."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.numbers, self.foreign = 0, ""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        if name.startswith("fft_") or name in _TAKES_OUT:
-            self.foreign = name
-        for part in result if isinstance(result, (tuple, list)) else (result,):
-            self.numbers += part.numel() if isinstance(part, Tensor) else 0
-        return result

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..convolution import causal_conv_direct, circular_conv
+from ..convolution import causal_conv_direct, circular_conv, linear_conv
 from . import checker, expect_close, expect_equal
+from .counting import CountWork
 
 __all__ = ["causal_triple", "head_and_tail", "multiply_mod", "overheard"]
 
@@ -38,8 +39,9 @@ def _tokens_heard(length: int, taps: int, points: int, t: int) -> list[int]:
 
 @checker
 def head_and_tail(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]) -> str:
-    """Check `head_and_tail(first, second, theta_1, theta_2)`: both halves of a complex product."""
-    turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (4.0, 1.0), (0.3, 0.9))
+    """Check `head_and_tail(first, second, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
+    turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (4.0, 1.0), (0.3, 0.9), (0.3, 0.31))
+    refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2), (1.0, 1 - 4 * math.pi))
     source = torch.Generator().manual_seed(3)
     for length in (1, 2, 5, 16):
         for theta_1, theta_2 in turns:
@@ -48,12 +50,22 @@ def head_and_tail(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor,
             head, tail = parts
             first, second = (head + complex(math.cos(a), math.sin(a)) * tail for a in (theta_1, theta_2))
             case = f"head_and_tail for length {length}, angles {theta_1:.4g} and {theta_2:.4g}"
-            given = answer(first, second, theta_1, theta_2)
+            try:
+                given = answer(first, second, theta_1, theta_2)
+            except ValueError as error:
+                raise AssertionError(f"{case}: expected head and tail, given ValueError('{error}')") from error
             if not isinstance(given, tuple | list) or len(given) != 2:
                 raise AssertionError(f"{case}: expected two tensors, head and tail, given {type(given).__name__}")
             for name, half, expected in zip(("head", "tail"), given, (head, tail), strict=True):
                 _expect_close_complex(f"{case}: {name}", half, expected)
-    return f"4 lengths and {len(turns)} pairs of angles"
+    for theta_1, theta_2 in refused:
+        try:
+            answer(first, first, theta_1, theta_2)
+        except ValueError:
+            continue
+        raise AssertionError(f"head_and_tail for the angles {theta_1:.4g} and {theta_2:.4g}: expected a ValueError, "
+                             "since these two will not do, given an answer")
+    return f"4 lengths, {len(turns)} pairs of angles that will do and {len(refused)} that will not"
 
 
 def _expect_close_complex(case: str, given: object, expected: Tensor) -> None:
@@ -65,17 +77,31 @@ def _expect_close_complex(case: str, given: object, expected: Tensor) -> None:
 
 
 @checker
-def causal_triple(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> str:
-    """Check `causal_triple(u, v, g)`: the first L coefficients of a product of three, by transforms of length L."""
+def causal_triple(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+    """Check `causal_triple(u, v, g)`: the first L coefficients of a product of three, by transforms of length L.
+
+    The three values are multiplied at each point: no transform may be made of what two transforms have returned.  The
+    second result is what a right angle adds to the first.
+    """
     lengths = (1, 2, 3, 4, 7, 8, 31, 64)
     source = torch.Generator().manual_seed(3)
     for length in lengths:
         u, v, g = torch.randn(3, length, dtype=torch.float64, generator=source)
         case = f"causal_triple for length {length}"
-        with _Transforms() as made:
+        with _Transforms() as made, CountWork() as counted:
             given = answer(u, v, g)
-        expect_close(case, given, causal_conv_direct(causal_conv_direct(u, v), g))
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise AssertionError(f"{case}: expected two tensors, the coefficients and what a right angle adds, "
+                                 f"given {type(given).__name__}")
+        product = linear_conv(linear_conv(u, v), g)             # (3 L - 2,)
+        added = -torch.nn.functional.pad(product, (0, 2))[2 * length:]
+        expect_close(f"{case}, the coefficients", given[0], causal_conv_direct(causal_conv_direct(u, v), g))
+        expect_close(f"{case}, what a right angle adds", given[1], added)
         made.expect_at_most(case, length)
+        counted.expect_within_torch(case)
+        if made.rounds > 2:
+            raise AssertionError(f"{case}: the numbers are right; expected the three values multiplied at each point, "
+                                 "given a product of two that was transformed again")
     return f"{len(lengths)} lengths"
 
 
@@ -103,7 +129,7 @@ def multiply_mod(answer: Callable[[int, int, int, int], int]) -> str:
 
 
 class _Transforms(TorchFunctionMode):
-    """Record how many points each transform of torch.fft has inside the `with` block."""
+    """Record the points of each transform of torch.fft inside the `with` block, and how many follow on one another."""
 
     _BACK_TO_REAL = {torch.fft.irfft, torch.fft.hfft}
     _WATCHED = {torch.fft.fft, torch.fft.ifft, torch.fft.rfft, torch.fft.ihfft} | _BACK_TO_REAL
@@ -111,13 +137,25 @@ class _Transforms(TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.points: list[int] = []
+        self._after: dict[int, tuple[Tensor, int]] = {}    # by id: a tensor, kept alive, and the transforms before it
+
+    @property
+    def rounds(self) -> int:
+        """The most transforms in a row, each of something computed from the result of the one before."""
+        return max((count for _, count in self._after.values()), default=0)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
+        before = max((self._after[id(x)][1] for x in _tensors((args, kwargs)) if id(x) in self._after), default=0)
+        changed = _tensors(args)[:1] if getattr(func, "__name__", "") in ("__setitem__", "copy_") else []
+        for x in _tensors(result) + changed:
+            self._after[id(x)] = x, before + (func in self._WATCHED)
         if func in self._WATCHED:
             dim = (kwargs or {}).get("dim", args[2] if len(args) > 2 else -1)
             n = (kwargs or {}).get("n", args[1] if len(args) > 1 else None)
             self.points.append(n or (result if func in self._BACK_TO_REAL else args[0]).shape[dim])
+        elif getattr(func, "__name__", "").startswith("causal_conv"):  # the package's: its FFTs are not seen
+            self.points.append(2 * result.shape[-1] - 1)
         return result
 
     def expect_at_most(self, case: str, points: int) -> None:
@@ -127,3 +165,11 @@ class _Transforms(TorchFunctionMode):
         if max(self.points) > points:
             raise AssertionError(f"{case}: the numbers are right; expected transforms of at most {points} points, "
                                  f"given one of {max(self.points)}")
+
+
+def _tensors(x: object) -> list[Tensor]:
+    """Return the tensors in tuples, lists and dicts of arguments, in order."""
+    if isinstance(x, Tensor):
+        return [x]
+    parts = x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from bookext.ledger import Claim, check_claims, claim_tags, parse_ledger, read_ledger, untested
+from bookext.ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, parse_ledger, read_ledger, untested
 
 from caracal_min.config import PRESETS
 
@@ -22,6 +22,67 @@ def test_the_ledger_of_the_book(root, notebooks):
     claims = read_ledger(root / "book" / "claims.yml")
     assert claims
     assert check_claims(claims, notebooks) == []
+    assert check_boxes(claims, notebooks) == []
+
+
+def test_each_verdict_has_its_colour_and_its_meaning(root):
+    css, page = ((root / "book" / name).read_text(encoding="utf-8") for name in ("_static/book.css", "claims.md"))
+    for verdict in VERDICTS:
+        name = "verdict-" + verdict.replace(" ", "-")
+        assert f".{name} {{" in css and f'<span class="verdict {name}">{verdict}</span>' in page
+
+
+def test_a_caveat_says_of_what_kind_it_is():
+    with pytest.raises(ValueError, match="'holds with a caveat' is not one of: holds, holds with a caveat of wording"):
+        parse_ledger([{**ENTRY, "verdict": "holds with a caveat"}])
+
+
+WORDING, SUBSTANCE = "holds with a caveat of wording", "holds with a caveat of substance"
+
+
+def box(found, link="[claim 1](../book/claims.md)"):
+    says = "> **What the paper says** (Section 1): it is, with a caveat. **What we\n> found:**"
+    return f"Text.\n\n{says} {found}\n> ({link}).\n\nMore"
+
+
+@pytest.mark.parametrize("verdict, found", [
+    ("holds", "it holds."), ("holds", "the first two hold."), (WORDING, "it holds with a caveat of\n> wording. So."),
+    (SUBSTANCE, "a caveat of substance. It is."), ("does not hold", "for the rest it does not."),
+    ("not tested at this scale", "not tested at this scale."),
+])
+def test_a_box_that_says_the_verdict_of_the_ledger(verdict, found, make_notebook):
+    claim = Claim(**{**ENTRY, "verdict": verdict})
+    assert check_boxes([claim], {claim.notebook: make_notebook(box(found))}) == []
+
+
+@pytest.mark.parametrize("verdict, found, says", [
+    ("holds", "it holds with a caveat of wording.", "the box says caveat of wording; the ledger has claim 1: holds"),
+    ("holds", "it is so.", "no caveat, and not 'holds'; the ledger has claim 1: holds"),
+    (WORDING, "it holds with a caveat.", "the box says caveat; the ledger has claim 1: holds with a caveat of wording"),
+    (WORDING, "truncating is right.", "the box says no caveat; the ledger has"),
+    (SUBSTANCE, "it holds with a caveat of wording.", "the box says caveat of wording; the ledger has claim 1: "),
+    (SUBSTANCE, "a caveat of substance and a caveat.", "the box says caveat, caveat of substance; the ledger has"),
+    ("does not hold", "it holds.", "not 'does not hold'; the ledger has claim 1: does not hold"),
+    ("not tested at this scale", "it holds.", "not 'not tested at this scale'; the ledger has"),
+])
+def test_a_box_that_says_another_verdict(verdict, found, says, make_notebook):
+    claim = Claim(**{**ENTRY, "verdict": verdict})
+    ((stem, problem),) = check_boxes([claim], {"02_other": make_notebook(box(found))})
+    assert (stem, problem.cell) == ("02_other", 2) and says in problem.message
+
+
+def test_a_box_of_two_claims_says_both_verdicts(make_notebook):
+    claims = [Claim(**ENTRY), Claim(**{**ENTRY, "id": 2, "verdict": WORDING})]
+    links = "[claim 1](../book/claims.md), [claim 2](../book/claims.md)"
+    both, one = (make_notebook(box(found, links)) for found in ("it holds; a caveat of wording.", "it holds."))
+    assert check_boxes(claims, {"02_other": both}) == []
+    assert len(check_boxes(claims, {"02_other": one})) == 1
+
+
+def test_links_outside_a_box_and_to_other_ledgers_are_left_alone(make_notebook, make_code):
+    cells = "It is as in [claim 1](../book/claims.md).", box("so.", "[claim 7](x.md)"), make_code("> 1")
+    notebook = make_notebook(*cells)
+    assert check_boxes([Claim(**{**ENTRY, "verdict": WORDING})], {"02_other": notebook}) == []
 
 
 def test_claims_are_returned_by_number():

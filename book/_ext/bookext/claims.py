@@ -15,7 +15,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from .ledger import VERDICTS, Claim, check_claims, claim_tags, read_ledger, untested
+from .ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, read_ledger, untested
 from .measured import notebook_of, with_output
 
 logger = logging.getLogger(__name__)
@@ -173,7 +173,8 @@ def check_consistency(app, env):
     claims = [claim for page in ledger_pages(env).values() for claim in page.claims]
     notebooks = {name.rsplit("/", 1)[-1]: (name, notebook) for name in sorted(env.found_docs)
                  if (notebook := notebook_of(env, name)) is not None}
-    for stem, problem in check_claims(claims, {stem: notebook for stem, (_, notebook) in notebooks.items()}):
+    by_stem = {stem: notebook for stem, (_, notebook) in notebooks.items()}
+    for stem, problem in check_claims(claims, by_stem) + check_boxes(claims, by_stem):
         place = f"cell {problem.cell}: " if problem.cell >= 0 else ""
         location = notebooks[stem][0] if stem in notebooks else None
         logger.warning("%s%s", place, problem.message, location=location, type="claims")

@@ -19,9 +19,13 @@ import yaml
 from .printed_values import Problem, cell_tags, printed_text
 
 NOT_TESTED = "not tested here"
-VERDICTS = ("holds", "holds with a caveat", "does not hold", "not tested at this scale")
+VERDICTS = ("holds", "holds with a caveat of wording", "holds with a caveat of substance", "does not hold",
+            "not tested at this scale")
 _ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _TAG = re.compile(r"claim-(\d+)")
+_BOX = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
+_LINK = re.compile(r"\[claim\s+(\d+)\]\(")
+_IN_A_BOX = {"holds": r"\bholds?\b", "does not hold": r"\bdoes not\b", VERDICTS[-1]: VERDICTS[-1]}
 _STEM = re.compile(r"\d\d_[a-z0-9_]+")
 
 
@@ -105,6 +109,32 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
         if len(here) != 1:
             problems.append((claim.notebook, Problem(
                 -1, f"claim {claim.id} needs exactly one cell tagged claim-{claim.id} here; there are {len(here)}")))
+    return problems
+
+
+def check_boxes(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
+    """Compare the verdict in each box of a notebook, a quotation that links to claims, with the ledger's.
+
+    After "What we found:" a box says "caveat of wording" or "caveat of substance" where one of its claims holds with
+    that caveat and nowhere else, "does not hold", "not tested at this scale", or "holds".
+    """
+    known = {claim.id: claim.verdict for claim in claims}
+    problems = []
+    for stem, notebook in notebooks.items():
+        for index, cell in enumerate(notebook["cells"]):
+            for box in _BOX.findall(cell["source"]) if cell["cell_type"] == "markdown" else []:
+                numbers = sorted({int(number) for number in _LINK.findall(box)} & known.keys())
+                said = " ".join(box.replace("\n>", " ").split()).rpartition("What we found:")[2]
+                caveats = set(re.findall(r"caveat(?: of \w+)?", said))
+                expected = {verdict.removeprefix("holds with a ") for number in numbers
+                            if "caveat" in (verdict := known[number])}
+                others = {known[number] for number in numbers if "caveat" not in known[number]}
+                missing = sorted(verdict for verdict in others if re.search(_IN_A_BOX[verdict], said) is None)
+                if numbers and (caveats != expected or missing):
+                    verdicts = ", ".join(f"claim {number}: {known[number]}" for number in numbers)
+                    problems.append((stem, Problem(index, f"the box says {', '.join(sorted(caveats)) or 'no caveat'}"
+                                                   f"{''.join(f', and not {text!r}' for text in missing)}; "
+                                                   f"the ledger has {verdicts}")))
     return problems
 
 

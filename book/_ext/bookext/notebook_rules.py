@@ -8,6 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
+from . import loose_numbers
 from .ledger import NOT_TESTED, asserts_something
 from .printed_values import Problem, cell_tags
 from .prose_numbers import quotes
@@ -127,9 +128,16 @@ def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
         yield from (Problem(index, quote) for quote in quotes(text) if isinstance(quote, str))
 
 
+def comparisons_are_asserted(notebook: dict) -> Iterator[Problem]:
+    """A loose number stands in a sentence with a comparison only where an assert holds what is printed."""
+    trees = {index: _parse(cell["source"]) for index, cell in _code(notebook)}
+    yield from loose_numbers.unasserted(dict(_markdown(notebook)), trees)
+
+
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, images_have_alt_text,
     something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked, numbers_are_named_well,
+    comparisons_are_asserted,
 )
 
 

@@ -55,8 +55,10 @@ class Answers:
             assert capsys.readouterr().out.startswith(f"{checker.__name__}: correct for ")
 
     def test_wrong_answer_is_rejected_and_its_case_named(self, checker, mistake, capsys):
-        with pytest.raises(AssertionError, match=self.complaint.format(checker.__name__)):
+        with pytest.raises(AssertionError, match=self.complaint.format(checker.__name__)) as error:
             checker(self.wrong[checker][mistake])
+        numbers = re.search(r"(?:should be|expected) (\S+), given ([^\s;]+)", str(error.value))
+        assert numbers is None or numbers[1] != numbers[2]
         assert capsys.readouterr().out == ""
 
     def test_the_reason_is_named(self, checker, mistake, says):

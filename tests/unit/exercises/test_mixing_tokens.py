@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import torch
 from exercise_answers import Answers
 from torch.fft import fft
@@ -143,6 +144,12 @@ WRONG = {
     check.causal_average: {
         "a matrix": average_by_matrix,
         "a sum from the start for each token": lambda x: torch.stack([x[:t + 1].mean(0) for t in range(len(x))]),
+        "a matrix of NumPy": lambda x: torch.from_numpy(
+            np.tril(np.ones((len(x), len(x)))) @ x.numpy() / np.arange(1, len(x) + 1)[:, None]),
+        "a matrix of NumPy, without a call": lambda x: torch.tensor(
+            np.tril(np.ones((len(x), len(x)))) @ np.asarray(x) / np.arange(1, len(x) + 1)[:, None]),
+        "numbers of Python": lambda x: torch.tensor([[sum(float(n) for n in x[:t + 1, c]) / (t + 1)
+                                                      for c in range(x.shape[1])] for t in range(len(x))]).double(),
         "divides by t": lambda x: x.cumsum(0) / torch.arange(len(x)).clamp(min=1)[:, None],
         "forgets to divide": lambda x: x.cumsum(0),
         "along the channels": lambda x: x.cumsum(1) / torch.arange(1, x.shape[1] + 1),
@@ -164,6 +171,7 @@ WRONG = {
         "first row averages everything": lambda q, k, v: (q @ k.T / math.sqrt(q.shape[1])).masked_fill(
             ~torch.ones(len(q), len(q)).tril(-1).bool(), -1e300).softmax(-1) @ v,
         "forgets the square root": lambda q, k, v: strict(q * math.sqrt(q.shape[1]), k, v),
+        "in float32 on the way": lambda q, k, v: strict(q.float(), k.float(), v.float(), -1e30).double(),
         "detached": lambda q, k, v: strict(q.detach(), k.detach(), v.detach()),
         "no gradient for the keys": lambda q, k, v: strict(q, k.detach(), v),
     },
@@ -192,12 +200,19 @@ WRONG = {
         "the masked DFT alone": lambda v: by_running_sum(v).diagonal(),
         "the real part": lambda v: by_running_sum(v).real,
         "one token late": lambda v: by_running_sum(v).roll(1, 0),
+        "a product of matrices, by NumPy": lambda v: torch.from_numpy(
+            np.tril(np.ones((len(v), len(v)))) @ (v[:, None] * waves(len(v))).numpy()),
+        "L transforms, by NumPy": lambda v: torch.from_numpy(
+            np.fft.fft(np.tril(np.ones((len(v), len(v)))) * np.from_dlpack(v))),
         "in complex64": lambda v: by_running_sum(v).to(torch.complex64),
     },
 }
 REASONS = [
     (check.causal_average, "a matrix", "a matrix of all weights"),
     (check.causal_average, "a sum from the start for each token", "a sum from the start for each token"),
+    (check.causal_average, "a matrix of NumPy, without a call", "__array__ was called, expected operations of torch"),
+    (check.prefix_dfts, "a product of matrices, by NumPy", "numpy was called, expected operations of torch alone"),
+    (check.prefix_dfts, "L transforms, by NumPy", "__dlpack__ was called, expected operations of torch alone"),
     (check.causal_average, "changes its input", "x itself afterwards"),
     (check.strict_attention, "softmax over nothing", "of 1 tokens, 2 channels, scores of size 1: entry [0, 0]"),
     (check.strict_attention, "NaN replaced afterwards", ", gradient of "),
