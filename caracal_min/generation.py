@@ -12,6 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .caches import Cache
+
 __all__ = ["Decoder", "Prompt", "draw", "filter_logits", "generate", "stream"]
 
 Prompt = Tensor | Sequence[Sequence[int] | Tensor]
@@ -25,10 +27,10 @@ class Decoder(Protocol):
     def require_tokens(self, ids: Tensor, name: str) -> None:
         """Raise ValueError unless these are ids `[B, L]` of the model."""
 
-    def new_caches(self, batch: int, capacity: int, convolution: str) -> list:
+    def new_caches(self, batch: int, capacity: int, convolution: str) -> list[Cache]:
         """Return empty caches for `batch` sequences of up to `capacity` tokens."""
 
-    def hidden(self, tokens: Tensor, caches: list, lengths: Sequence[int] | None = None) -> Tensor:
+    def hidden(self, tokens: Tensor, caches: list[Cache], lengths: Sequence[int] | None = None) -> Tensor:
         """Append ids `[B, L]` to the caches and return their hidden states, `[B, L, D]`."""
 
     def unembed(self, hidden: Tensor) -> Tensor:
@@ -59,7 +61,8 @@ def stream(
         stop: id or ids that end a sequence.  A sequence that has ended repeats its stop id until all have.
         convolution: "relaxed", or its slow twin "dot_product".
 
-    Memory for prompt and max_new_tokens is taken at the start, 3 D numbers per token and Fourier layer.
+    Memory for prompt and max_new_tokens is taken at the start, 3 D numbers per token and Fourier layer (2 D by
+    dot products), and 2 D for each token of the window and attention layer.
 
     Raises:
         ValueError: an option out of range, or a prompt that holds other than ids of this model.
