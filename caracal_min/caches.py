@@ -102,10 +102,10 @@ class WindowCache:
         """Append one token, `[B, H, 1, d]` each, and return its attention output, `[B, H, 1, d]`.
 
         Raises:
-            ValueError: a cache smaller than the window is full.
+            ValueError: wrong shapes, or a cache smaller than the window is full.
         """
         lengths, keys, values = self.state
-        slots = self._require_room(max(lengths) + 1)
+        slots = self._require(q, [1] * len(lengths))
         for t, _, rows in row_groups(lengths, [1] * len(lengths)):
             slot = t % slots  # of token t - window, which no later query sees
             keys[rows, :, slot], values[rows, :, slot] = k[rows, :, 0], v[rows, :, 0]
@@ -125,11 +125,10 @@ class WindowCache:
         Of a row with fewer than L new tokens the rest is ignored, and its outputs there are zero.
 
         Raises:
-            ValueError: more tokens than fit a cache smaller than the window.
+            ValueError: wrong shapes, lengths out of range, or more tokens than fit a cache smaller than the window.
         """
-        counts = [q.shape[2]] * q.shape[0] if lengths is None else list(lengths)
-        ends = [n + c for n, c in zip(self.lengths, counts, strict=True)]
-        slots = self._require_room(max(ends))
+        counts = [q.shape[2]] * len(self.lengths) if lengths is None else [int(n) for n in lengths]
+        slots = self._require(q, counts)
         new_k, new_v, y = self.k.clone(), self.v.clone(), torch.zeros_like(q)
         for start, count, rows in row_groups(self.lengths, counts):
             old = min(start, self.window - 1)
@@ -141,11 +140,19 @@ class WindowCache:
             kept = range(max(start, start + count - slots), start + count)
             at = [t % slots for t in kept]
             new_k[rows, :, at], new_v[rows, :, at] = keys[:, :, -len(kept):], values[:, :, -len(kept):]
-        self.state = ends, new_k, new_v
+        self.state = [n + c for n, c in zip(self.lengths, counts, strict=True)], new_k, new_v
         return y
 
-    def _require_room(self, tokens: int) -> int:
-        slots = self.k.shape[2]
+    def _require(self, q: Tensor, counts: list[int]) -> int:
+        """Check the new tokens and how many of them each row takes; return the number of slots."""
+        batch, heads, slots, width = self.k.shape
+        if q.ndim != 4 or q.shape[2] < 1 or (*q.shape[:2], q.shape[3]) != (batch, heads, width):
+            raise ValueError(f"queries have shape {tuple(q.shape)}; this cache takes "
+                             f"[{batch}, {heads}, tokens, {width}]")
+        if len(counts) != batch or not all(1 <= c <= q.shape[2] for c in counts):
+            raise ValueError(f"lengths={counts} for {batch} rows of {q.shape[2]} tokens; "
+                             f"give {batch} numbers from 1 to {q.shape[2]}")
+        tokens = max(n + c for n, c in zip(self.lengths, counts, strict=True))
         if slots < self.window and tokens > slots:
             raise ValueError(f"{tokens} tokens do not fit a cache for {slots}; make the cache longer")
         return slots

@@ -61,7 +61,7 @@ def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
         r, `[..., L]`, in the dtype that v and g promote to.
 
     Raises:
-        TypeError, ValueError: not floating-point; lengths differ; leading shapes do not broadcast.
+        TypeError, ValueError: not floating-point; lengths or devices differ; leading shapes do not broadcast.
 
     Source: Caracal, Section 4.2, the sum that the spectral route computes.
     """
@@ -98,6 +98,8 @@ def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
     """
     v, g, dtype = _prepare(v, g)
     length = v.shape[-1]
+    if not v.numel() or not g.numel():
+        return _circular(v, g, length).to(dtype)
     angle = torch.arange(length, device=v.device, dtype=v.dtype) * (math.pi / (2 * length))
     twist = torch.polar(torch.ones_like(angle), angle)
     product = torch.fft.ifft(torch.fft.fft(v * twist) * torch.fft.fft(g * twist))
@@ -121,8 +123,7 @@ def linear_conv(v: Tensor, g: Tensor) -> Tensor:
     """
     v, g, dtype = _prepare(v, g, same_length=False)
     length = v.shape[-1] + g.shape[-1] - 1
-    n = fast_length(length)
-    return torch.fft.irfft(torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n), n=n)[..., :length].to(dtype)
+    return _circular(v, g, fast_length(length))[..., :length].to(dtype)
 
 
 def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
@@ -145,7 +146,13 @@ def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
     n = v.shape[-1] if n is None else n
     if n < v.shape[-1]:
         raise ValueError(f"n={n} points cannot hold sequences of length {v.shape[-1]}; give n >= {v.shape[-1]}")
-    return torch.fft.irfft(torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n), n=n).to(dtype)
+    return _circular(v, g, n).to(dtype)
+
+
+def _circular(v: Tensor, g: Tensor, n: int) -> Tensor:
+    if not v.numel() or not g.numel():  # an empty batch, which the FFT libraries refuse
+        return F.pad(v[..., :1] * g[..., :1], (0, n - 1))
+    return torch.fft.irfft(torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n), n=n)
 
 
 def _sliding_history(g: Tensor) -> Tensor:
@@ -175,6 +182,8 @@ def _require_pair(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tenso
     if same_length and v.shape[-1] != g.shape[-1]:
         raise ValueError(f"v has length {v.shape[-1]} and g has length {g.shape[-1]} in the last dimension (time); "
                          "give equal lengths, or use linear_conv for polynomials of different degree")
+    if v.device != g.device:
+        raise ValueError(f"v is on {v.device} and g on {g.device}; move them to one device")
     try:
         torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
     except RuntimeError:

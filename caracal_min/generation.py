@@ -25,7 +25,7 @@ class Decoder(Protocol):
     embedding: nn.Embedding
 
     def require_tokens(self, ids: Tensor, name: str) -> None:
-        """Raise ValueError unless these are ids `[B, L]` of the model."""
+        """Raise TypeError or ValueError unless these are ids `[B, L]` of the model, and where it is."""
 
     def new_caches(self, batch: int, capacity: int, convolution: str) -> list[Cache]:
         """Return empty caches for `batch` sequences of up to `capacity` tokens."""
@@ -65,7 +65,8 @@ def stream(
     dot products), and 2 D for each token of the window and attention layer.
 
     Raises:
-        ValueError: an option out of range, or a prompt that holds other than ids of this model.
+        ValueError: an option out of range, a prompt that holds other than ids of this model, or logits that are NaN
+            or infinite, as those of a model with such weights.
     """
     prompt, lengths = _as_batch(prompt, model.embedding.weight.device)
     model.require_tokens(prompt, "prompt")
@@ -109,11 +110,20 @@ def generate(model: Decoder, prompt: Prompt, max_new_tokens: int, **sampling) ->
 
 def draw(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
          generator: torch.Generator | None = None) -> Tensor:
-    """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `stream`."""
-    logits = logits.float()
+    """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `stream`.
+
+    Raises:
+        ValueError: the largest logit of a row is NaN or infinite; minus infinity elsewhere excludes a token.
+    """
+    logits = logits.float() / (temperature or 1.0)
+    largest = logits.amax(-1)  # NaN wherever a logit is
+    if not largest.isfinite().all():
+        row = int(largest.isfinite().logical_not().nonzero()[0, 0])
+        raise ValueError(f"the largest logit of row {row} is {largest[row].item()}, so no token can be chosen; "
+                         "the weights hold NaN or infinity, or their numbers overflow: load others")
     if temperature == 0.0:
         return logits.argmax(-1)
-    probabilities = filter_logits(logits / temperature, top_k, top_p).softmax(-1)
+    probabilities = filter_logits(logits, top_k, top_p).softmax(-1)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 
 
@@ -129,6 +139,7 @@ def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None 
         ordered, order = logits.sort(dim=-1, descending=True)
         probabilities = F.softmax(ordered, dim=-1)
         excluded = probabilities.cumsum(-1) - probabilities >= top_p  # the tokens before it already reach p
+        excluded[..., 0] = False  # a p that float32 takes for zero
         ordered = ordered.masked_fill(excluded, float("-inf"))
         logits = torch.full_like(logits, float("-inf")).scatter(-1, order, ordered)
     return logits
@@ -136,21 +147,26 @@ def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None 
 
 def _as_batch(prompt: Prompt, device: torch.device) -> tuple[Tensor, list[int]]:
     """Return the prompts as one tensor, padded on the right with zeros, and their lengths."""
+    accepted = "give a tensor [batch, length] of ids, or at least one sequence of at least one id"
     if isinstance(prompt, Tensor):
+        if prompt.ndim == 2 and not len(prompt):
+            raise ValueError(f"prompt has shape {tuple(prompt.shape)}; {accepted}")
         return prompt, [prompt.shape[-1]] * (prompt.shape[0] if prompt.ndim == 2 else 1)
-    rows = [torch.as_tensor(p, device=device) for p in prompt]
+    try:
+        rows = [torch.as_tensor(p, device=device) for p in prompt]
+    except (TypeError, ValueError, RuntimeError):  # what torch says of words, nested lists and numbers beyond int64
+        raise ValueError(f"prompt holds other than whole numbers; {accepted}") from None
     if not rows or any(r.ndim != 1 or r.numel() == 0 or r.is_floating_point() for r in rows):
-        raise ValueError(f"prompt holds sequences of shapes {[tuple(r.shape) for r in rows]}; "
-                         "give a tensor [batch, length] of ids, or at least one sequence of at least one id")
+        raise ValueError(f"prompt holds sequences of shapes {[tuple(r.shape) for r in rows]}; {accepted}")
     return nn.utils.rnn.pad_sequence(rows, batch_first=True), [r.numel() for r in rows]
 
 
 def _require_options(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if max_new_tokens < 0:
-        raise ValueError(f"max_new_tokens={max_new_tokens}; give a number >= 0")
-    if not 0.0 <= temperature < float("inf"):
-        raise ValueError(f"temperature={temperature}; give a number >= 0, 0.0 for greedy decoding")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k={top_k}; give a number >= 1, or None for all tokens")
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens={max_new_tokens}; give a whole number >= 0")
+    if temperature != 0.0 and not 1e-30 < temperature < float("inf"):
+        raise ValueError(f"temperature={temperature}; give a number > 1e-30, or 0.0 for greedy decoding")
+    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        raise ValueError(f"top_k={top_k}; give a whole number >= 1, or None for all tokens")
     if top_p is not None and not 0.0 < top_p <= 1.0:
         raise ValueError(f"top_p={top_p}; give a number in (0, 1], or None for all tokens")

@@ -87,6 +87,9 @@ class Caracal(LanguageModel):
     def hidden(self, tokens: Tensor, caches: list[Cache] | None = None,
                lengths: Sequence[int] | None = None) -> Tensor:
         """Return the normed output of the last block, `[B, L, D]`.  Arguments as `logits`."""
+        if caches is not None and [len(c.lengths) for c in caches] != [len(tokens)] * len(self.blocks):
+            raise ValueError(f"{len(caches)} caches for {[len(c.lengths) for c in caches]} rows do not fit "
+                             f"{len(self.blocks)} blocks and {len(tokens)} rows; make them with new_caches")
         x = self.embedding(tokens)
         if self.positions is not None:
             starts = [0] if caches is None else self.seen(caches)

@@ -26,6 +26,7 @@ from .caches import Cache, FourierCache, WindowCache, advance_together
 from .convolution import causal_conv_fft
 from .projections import Columns, HeadMix, ShortConv
 from .relaxed import DotProductConvolution, RelaxedConvolution
+from .spectral import transformed
 
 __all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 
@@ -44,7 +45,8 @@ class MultiHeadFourier(nn.Module):
     Shape: `[B, L, D]` to `[B, L, D]`, any floating dtype; the convolution runs in at least float32.
 
     Raises:
-        ValueError: d_model not divisible by n_heads; unknown gate; an input that is not [B, L, d_model].
+        ValueError: d_model not divisible by n_heads; unknown gate; an input that is not [B, L, d_model], not of a
+            floating dtype, or not where the layer is.
 
     Source: Caracal, Section 3.2 and Algorithm 1.
     """
@@ -95,7 +97,7 @@ class MultiHeadFourier(nn.Module):
 
         With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
         """
-        _require_input(x, self.d_model)
+        _require_input(x, self.to_out.weight)
         if cache is None:
             return self.to_out(causal_conv_fft(*self.streams(x)).transpose(1, 2))
         with advance_together([cache]):
@@ -146,7 +148,7 @@ class SlidingWindowAttention(nn.Module):
 
         With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
         """
-        _require_input(x, self.d_model)
+        _require_input(x, self.to_out.weight)
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
             return self._out(sliding_window_attention(q, k, v, self.window_size, self.backend))
@@ -209,7 +211,8 @@ class Block(nn.Module):
 
 def _recomputed(f: Callable, *inputs) -> Tensor:
     """Apply f, which is cheap; of its inside nothing is kept for the backward pass, which computes it again."""
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the compiler chooses by itself
+    # The compiler chooses by itself, and the transforms of torch.func have no place for it.
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling() and not transformed():
         return checkpoint(f, *inputs, use_reentrant=False, preserve_rng_state=False)
     return f(*inputs)
 
@@ -220,6 +223,9 @@ def _require_heads(d_model: int, n_heads: int) -> None:
                          "give positive numbers with d_model % n_heads == 0")
 
 
-def _require_input(x: Tensor, d_model: int) -> None:
-    if x.ndim != 3 or x.shape[-1] != d_model:
-        raise ValueError(f"the layer got shape {tuple(x.shape)}; it takes [batch, length, {d_model}]")
+def _require_input(x: Tensor, weight: Tensor) -> None:
+    width = weight.shape[0]
+    if x.ndim != 3 or x.shape[1] == 0 or x.shape[-1] != width:
+        raise ValueError(f"the layer got shape {tuple(x.shape)}; it takes [batch, length, {width}], length >= 1")
+    if not x.is_floating_point() or x.device != weight.device:
+        raise ValueError(f"the layer got {x.dtype} on {x.device}; it takes floating-point numbers on {weight.device}")

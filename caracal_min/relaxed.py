@@ -34,34 +34,26 @@ from .spectral import BLOCK
 __all__ = ["DotProductConvolution", "RelaxedConvolution", "row_groups", "schedule"]
 
 
-class _Lengths(NamedTuple):
-    """State of the dot product."""
+class _State(NamedTuple):
+    """How many tokens each row holds; the dot product needs no more."""
 
     lengths: list[int]
-
-
-class _Relaxed(NamedTuple):
-    """State of the relaxed convolution."""
-
-    lengths: list[int]
-    block: Tensor
+    block: Tensor | None = None
     """v and g of the tokens since the last full block, `[base, 2, B, D]`."""
-    due: Tensor
+    due: Tensor | None = None
     """What earlier blocks add to the results of this one, `[base, B, D]`."""
-    pending: Tensor | None
+    pending: Tensor | None = None
     """What they add to all later results, `[B, D, capacity]`; None where that is nothing yet."""
-    unwritten: tuple[tuple[slice, int, Tensor], ...]
+    unwritten: tuple[tuple[slice, int, Tensor], ...] = ()
     """New values of `pending`, as (rows, first result, values): the next step writes them before anything else."""
 
 
 def schedule(length: int) -> dict[tuple[int, int], int]:
-    """Run the schedule with blocks from one token on, and note when each pair is added.
+    """Run the schedule above with blocks from one token on, and note when each pair is added.
 
     Returns:
         for each pair of indices (i, j) with i + j < length, the number of tokens that have arrived by then; a pair with
         an index 0 is added by hand, when the token of the other arrives.
-
-    Source: the rule above.
     """
     after = {}
     for n in range(1, length + 1):
@@ -75,14 +67,19 @@ def schedule(length: int) -> dict[tuple[int, int], int]:
 
 
 class _OnlineConvolution:
-    """What both share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks."""
+    """What both share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks.
+
+    A subclass has `_append(state, rows, start, both)`, which stores v and g, `[2, rows, D, count]`, from token `start`
+    on; `_read(rows, end)`, the first tokens of each, `[rows, D, end]`; and `_step(state, rows, t, both)`, which takes
+    token t, `[2, rows, D]`, and returns r_t and the state after it.
+    """
 
     def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
                  device: torch.device | str = "cpu"):
         if min(batch, channels, capacity) < 1:
             raise ValueError(f"batch={batch}, channels={channels}, capacity={capacity}; give whole numbers >= 1")
         self.capacity = capacity
-        self.state: _Lengths | _Relaxed = _Lengths([0] * batch)
+        self.state = _State([0] * batch)
         self.arithmetic = torch.promote_types(dtype, torch.float32)
         self.streams = torch.zeros(2, batch, channels, capacity, dtype=dtype, device=device)  # v and g
 
@@ -124,8 +121,7 @@ class _OnlineConvolution:
         if v.shape != self.streams.shape[1:3] or g.shape != v.shape:
             raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
                              f"this convolution takes {list(self.streams.shape[1:3])} for both")
-        self._require_kind(v, g)
-        self._require_room(max(self.lengths) + 1)
+        self._require_fit(v, g, max(self.lengths) + 1)
         state, both = self._before_step(), torch.stack([v, g])
         r = []
         for t, _, rows in row_groups(self.lengths, [1] * len(self.lengths)):
@@ -139,42 +135,27 @@ class _OnlineConvolution:
         if v.shape != g.shape or v.ndim != 3 or v.shape[:2] != (batch, channels) or v.shape[2] < 1:
             raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
                              f"this convolution takes [{batch}, {channels}, tokens], one shape for both")
-        self._require_kind(v, g)
         counts = [v.shape[2]] * batch if lengths is None else [int(n) for n in lengths]
         if len(counts) != batch or not all(1 <= c <= v.shape[2] for c in counts):
             raise ValueError(f"lengths={counts} for {batch} rows of {v.shape[2]} tokens; "
                              f"give {batch} numbers from 1 to {v.shape[2]}")
-        self._require_room(max(n + c for n, c in zip(self.lengths, counts, strict=True)))
+        self._require_fit(v, g, max(n + c for n, c in zip(self.lengths, counts, strict=True)))
         return counts
 
-    def _require_kind(self, v: Tensor, g: Tensor) -> None:
+    def _require_fit(self, v: Tensor, g: Tensor, tokens: int) -> None:
         if not (v.is_floating_point() and g.is_floating_point() and v.device == g.device == self.streams.device):
             raise ValueError(f"v and g have dtypes {v.dtype} and {g.dtype} and are on {v.device} and {g.device}; "
                              f"give floating-point streams on {self.streams.device}, where this convolution is")
-
-    def _require_room(self, tokens: int) -> None:
         if tokens > self.capacity:
             raise ValueError(f"{tokens} tokens do not fit a cache for {self.capacity}; make the cache longer")
 
-    def _before_prompt(self) -> _Lengths | _Relaxed:
+    def _before_prompt(self) -> _State:
         """Return the state, its tensors copied: `_append` writes into them."""
         return self.state
 
-    def _before_step(self) -> _Lengths | _Relaxed:
+    def _before_step(self) -> _State:
         """Return the state, with nothing left to be written."""
         return self.state
-
-    def _append(self, state: _Lengths | _Relaxed, rows: slice, start: int, both: Tensor) -> None:
-        """Store v and g, stacked to `[2, rows, D, count]`, from token `start` on."""
-        raise NotImplementedError
-
-    def _read(self, rows: slice, end: int) -> tuple[Tensor, Tensor]:
-        """Return the first `end` tokens of v and of g, `[rows, D, end]`."""
-        raise NotImplementedError
-
-    def _step(self, state: _Lengths | _Relaxed, rows: slice, t: int, both: Tensor) -> tuple[Tensor, NamedTuple]:
-        """Take token t, `[2, rows, D]`; return r_t, `[rows, D]`, and the state after it."""
-        raise NotImplementedError
 
 
 class DotProductConvolution(_OnlineConvolution):
@@ -233,16 +214,16 @@ class RelaxedConvolution(_OnlineConvolution):
         # The first tokens of g and of v, backwards, that the tokens of a block are paired with.  As all that a step
         # reads and writes, they are kept time first.
         self.prefixes = torch.zeros(base, 2, batch, channels, dtype=self.arithmetic, device=device)
-        self.state = _Relaxed([0] * batch, torch.zeros_like(self.prefixes), torch.zeros_like(self.prefixes[:, 0]),
-                              None, ())
+        block, due = torch.zeros_like(self.prefixes), torch.zeros_like(self.prefixes[:, 0])
+        self.state = _State(self.lengths, block, due)
 
     def _read(self, rows, end):
         return self.streams[0, rows, :, :end], self.streams[1, rows, :, :end]
 
     def _before_prompt(self):
         # Every row is about to be appended to, and what is pending is then computed anew.
-        return self.state._replace(block=self.state.block.clone(), due=self.state.due.clone(),
-                                   pending=self._nothing_pending(), unwritten=())
+        block, due = self.state.block.clone(), self.state.due.clone()
+        return _State(self.lengths, block, due, self._nothing_pending())
 
     def _before_step(self):
         if not self.state.unwritten:
@@ -287,18 +268,15 @@ class RelaxedConvolution(_OnlineConvolution):
         due[:first.shape[-1], rows] = first.movedim(-1, 0)
         return r, state._replace(due=due, unwritten=(*state.unwritten, (rows, t + 1, values)))
 
-    def _store_block(self, state: _Relaxed, rows: slice, start: int, end: int) -> None:
+    def _store_block(self, state: _State, rows: slice, start: int, end: int) -> None:
         """Copy the tokens of the current block, which are those from `start` to `end`, to the streams."""
         self.streams[:, rows, :, start:end] = state.block[:end - start, :, rows].movedim(0, -1).to(self.streams.dtype)
 
     def _added(self, rows: slice, n: int) -> Tensor:
         """Return what the last m of n tokens add to results n ... n + m - 1, m being the lowest bit of n."""
         m = n & -n
-        end = min(n + m, self.capacity)
-        shape = (*self.streams[0, rows, :, :1].shape[:2], end - n)
-        added = torch.empty(shape, dtype=self.arithmetic, device=self.streams.device)
-        if end == n:
-            return added
+        end = max(n, min(n + m, self.capacity))
+        added = torch.empty_like(self.streams[0, rows, :, :end - n], dtype=self.arithmetic)
         budget = BLOCK.get(self.streams.device.type)  # two streams of 2m numbers a channel, as in `spectral`
         channels = self.streams.shape[2] if budget is None else max(1, budget // (4 * m))
         for first in range(0, self.streams.shape[2], channels):
