@@ -122,8 +122,7 @@ class _OnlineConvolution:
             raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
                              f"this convolution takes {list(self.streams.shape[1:3])} for both")
         self._require_fit(v, g, max(self.lengths) + 1)
-        state, both = self._before_step(), torch.stack([v, g])
-        r = []
+        state, both, r = self._before_step(), torch.stack([v, g]), []
         for t, _, rows in row_groups(self.lengths, [1] * len(self.lengths)):
             of_rows, state = self._step(state, rows, t, both[:, rows])
             r.append(of_rows)
@@ -153,9 +152,7 @@ class _OnlineConvolution:
         """Return the state, its tensors copied: `_append` writes into them."""
         return self.state
 
-    def _before_step(self) -> _State:
-        """Return the state, with nothing left to be written."""
-        return self.state
+    _before_step = _before_prompt
 
 
 class DotProductConvolution(_OnlineConvolution):
@@ -226,6 +223,7 @@ class RelaxedConvolution(_OnlineConvolution):
         return _State(self.lengths, block, due, self._nothing_pending())
 
     def _before_step(self):
+        """Return the state, with nothing left to be written."""
         if not self.state.unwritten:
             return self.state
         pending = self._nothing_pending() if self.state.pending is None else self.state.pending
