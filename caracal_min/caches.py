@@ -43,6 +43,11 @@ class FourierCache:
         return self.convolution.lengths
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, filled or not."""
+        return self.convolution.nbytes + (0 if self.conv_state is None else self.conv_state.nbytes)
+
+    @property
     def state(self) -> tuple:
         """What a step replaces."""
         return self.convolution.state, self.conv_state
@@ -63,7 +68,7 @@ class FourierCache:
             return
         seen, kept = torch.cat([self.conv_state, x], dim=1), self.conv_state.shape[1]
         if lengths is None:
-            self.conv_state = seen[:, -kept:]
+            self.conv_state = seen[:, -kept:].clone()  # a view would keep the whole prompt
         else:
             self.conv_state = torch.stack([row[n:n + kept] for row, n in zip(seen, lengths, strict=True)])
 
@@ -87,6 +92,11 @@ class WindowCache:
     def lengths(self) -> list[int]:
         """Tokens held by each row."""
         return self.state[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values, filled or not."""
+        return self.k.nbytes + self.v.nbytes
 
     @property
     def k(self) -> Tensor:

@@ -43,7 +43,7 @@ class _State(NamedTuple):
     due: Tensor | None = None
     """What earlier blocks add to the results of this one, `[base, B, D]`."""
     pending: Tensor | None = None
-    """What they add to all later results, `[B, D, capacity]`; None where that is nothing yet."""
+    """What they add to all later results, `[B, D, capacity]`; of no meaning before the first token."""
     unwritten: tuple[tuple[slice, int, Tensor], ...] = ()
     """New values of `pending`, as (rows, first result, values): the next step writes them before anything else."""
 
@@ -87,6 +87,11 @@ class _OnlineConvolution:
     def lengths(self) -> list[int]:
         """Tokens held by each row."""
         return self.state.lengths
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, filled or not."""
+        return sum(x.nbytes for x in (*vars(self).values(), *self.state) if isinstance(x, Tensor))
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         """Append several tokens at once, by the parallel convolution.
@@ -198,8 +203,7 @@ class RelaxedConvolution(_OnlineConvolution):
     Raises:
         ValueError: a size below 1, or a base that is no power of two.
 
-    Source: relaxed multiplication (van der Hoeven), with both operands online; the blocks of a prompt form a
-    Fenwick tree.  Not in the paper.
+    Source: relaxed multiplication (van der Hoeven), with both operands online.  Not in the paper.
     """
 
     def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
@@ -208,37 +212,34 @@ class RelaxedConvolution(_OnlineConvolution):
         if base < 1 or base & (base - 1):
             raise ValueError(f"base={base}; give a power of two")
         self.base = base
-        # The first tokens of g and of v, backwards, that the tokens of a block are paired with.  As all that a step
-        # reads and writes, they are kept time first.
+        # The first tokens of g and of v, backwards; kept time first, as all that a step reads and writes.
         self.prefixes = torch.zeros(base, 2, batch, channels, dtype=self.arithmetic, device=device)
+        pending = torch.zeros_like(self.streams[0], dtype=self.arithmetic)
         block, due = torch.zeros_like(self.prefixes), torch.zeros_like(self.prefixes[:, 0])
-        self.state = _State(self.lengths, block, due)
+        self.state = _State(self.lengths, block, due, pending)
 
     def _read(self, rows, end):
         return self.streams[0, rows, :, :end], self.streams[1, rows, :, :end]
 
     def _before_prompt(self):
         # Every row is about to be appended to, and what is pending is then computed anew.
-        block, due = self.state.block.clone(), self.state.due.clone()
-        return _State(self.lengths, block, due, self._nothing_pending())
+        _, block, due, pending, _ = self.state
+        pending = torch.zeros_like(pending) if any(self.lengths) else pending.zero_()
+        return _State(self.lengths, block.clone(), due.clone(), pending)
 
     def _before_step(self):
         """Return the state, with nothing left to be written."""
-        if not self.state.unwritten:
-            return self.state
-        pending = self._nothing_pending() if self.state.pending is None else self.state.pending
+        if not any(self.lengths):
+            self.state.pending.zero_()
         for rows, first, values in self.state.unwritten:  # however often this is done, it is the same
-            pending[rows, :, first:first + values.shape[-1]] = values
-        return self.state._replace(pending=pending, unwritten=())
-
-    def _nothing_pending(self) -> Tensor:
-        return torch.zeros(self.streams.shape[1:], dtype=self.arithmetic, device=self.streams.device)
+            self.state.pending[rows, :, first:first + values.shape[-1]] = values
+        return self.state._replace(unwritten=())
 
     def _append(self, state, rows, start, both):
         end = start + both.shape[-1]
+        last = n = end - end % self.base
         self._store_block(state, rows, start - start % self.base, start)
         self.streams[:, rows, :, start:end] = both
-        n = last = end - end % self.base
         while n:
             state.pending[rows, :, n:n + (n & -n)] += self._added(rows, n)
             n &= n - 1
@@ -260,8 +261,7 @@ class RelaxedConvolution(_OnlineConvolution):
             return r, state
         self._store_block(state, rows, t - i, t + 1)
         values = self._added(rows, t + 1)
-        if state.pending is not None:
-            values += state.pending[rows, :, t + 1:t + 1 + values.shape[-1]]
+        values += state.pending[rows, :, t + 1:t + 1 + values.shape[-1]]
         due, first = state.due.clone(), values[..., :self.base]
         due[:first.shape[-1], rows] = first.movedim(-1, 0)
         return r, state._replace(due=due, unwritten=(*state.unwritten, (rows, t + 1, values)))

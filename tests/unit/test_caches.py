@@ -153,9 +153,10 @@ def test_numbers_held_per_token_and_channel(convolution, per_token):
     for capacity in (512, 1024):
         cache = layer.new_cache(1, capacity, convolution)
         with torch.no_grad():
-            layer(torch.randn(1, capacity - 1, 8), cache)
-            layer(torch.randn(1, 1, 8), cache)
-        held[capacity] = numbers(cache)
+            for tokens in (capacity - 40, 1, 39):
+                layer(torch.randn(1, tokens, 8), cache)
+                held[capacity] = numbers(cache)
+                assert cache.nbytes == 4 * held[capacity]
     assert held[1024] - held[512] == per_token * 8 * 512
 
 
@@ -163,7 +164,7 @@ def test_numbers_held_per_token_and_channel(convolution, per_token):
 def test_a_window_cache_is_no_larger_than_its_capacity(capacity):
     layer = SlidingWindowAttention(8, 2, 6).double()
     cache = layer.new_cache(3, capacity)
-    assert numbers(cache) == 2 * 3 * min(6, capacity) * 8
+    assert numbers(cache) == cache.nbytes / 8 == 2 * 3 * min(6, capacity) * 8
     x = torch.randn(3, capacity, 8, dtype=torch.float64)
     first = max(1, capacity // 2)
     found = [layer(x[:, :first], cache), *(layer(x[:, t:t + 1], cache) for t in range(first, capacity))]
