@@ -9,8 +9,7 @@ The caches of a model advance together or not at all.  Each has a `state`, a val
 until then a step writes only where the state before it does not look, and `advance_together` puts that one back.
 """
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -68,7 +67,8 @@ class FourierCache:
             return
         seen, kept = torch.cat([self.conv_state, x], dim=1), self.conv_state.shape[1]
         if lengths is None:
-            self.conv_state = seen[:, -kept:].clone()  # a view would keep the whole prompt
+            last = seen[:, -kept:]
+            self.conv_state = last if x.shape[1] == 1 else last.clone()  # a view would keep the whole prompt
         else:
             self.conv_state = torch.stack([row[n:n + kept] for row, n in zip(seen, lengths, strict=True)])
 
@@ -171,13 +171,16 @@ class WindowCache:
 Cache = FourierCache | WindowCache
 
 
-@contextmanager
-def advance_together(caches: Sequence[Cache]) -> Iterator[None]:
-    """Let caches advance all or none: an error or an interrupt inside puts back the state that each began with."""
-    before = [cache.state for cache in caches]
-    try:
-        yield
-    except BaseException:
-        for cache, state in zip(caches, before, strict=True):
-            cache.state = state
-        raise
+class advance_together:
+    """A context in which caches advance all or none: an error or an interrupt inside puts back what each began with."""
+
+    def __init__(self, caches: Sequence[Cache]):
+        self.before = [(cache, cache.state) for cache in caches]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, error: type[BaseException] | None, *_) -> None:
+        if error is not None:
+            for cache, state in self.before:
+                cache.state = state

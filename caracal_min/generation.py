@@ -5,6 +5,7 @@ rounding.  A Fourier layer needs all of v and g for that (2 D numbers a token, a
 attention would), and relaxed multiplication makes each new token cost O(log^2 L) per channel on average.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
@@ -115,14 +116,16 @@ def draw(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top
     Raises:
         ValueError: the largest logit of a row is NaN or infinite; minus infinity elsewhere excludes a token.
     """
-    logits = logits.float() / (temperature or 1.0)
-    largest = logits.amax(-1)  # NaN wherever a logit is
-    if not largest.isfinite().all():
-        row = int(largest.isfinite().logical_not().nonzero()[0, 0])
-        raise ValueError(f"the largest logit of row {row} is {largest[row].item()}, so no token can be chosen; "
-                         "the weights hold NaN or infinity, or their numbers overflow: load others")
+    logits = logits.float()
+    if temperature != 0.0:
+        logits = logits / temperature
+    largest, first = logits.max(-1)  # NaN wherever a logit is
+    for row, value in enumerate(largest.tolist()):
+        if not math.isfinite(value):
+            raise ValueError(f"the largest logit of row {row} is {value}, so no token can be chosen; "
+                             "the weights hold NaN or infinity, or their numbers overflow: load others")
     if temperature == 0.0:
-        return logits.argmax(-1)
+        return first
     probabilities = filter_logits(logits, top_k, top_p).softmax(-1)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 

@@ -233,7 +233,7 @@ class RelaxedConvolution(_OnlineConvolution):
             self.state.pending.zero_()
         for rows, first, values in self.state.unwritten:  # however often this is done, it is the same
             self.state.pending[rows, :, first:first + values.shape[-1]] = values
-        return self.state._replace(unwritten=())
+        return self.state._replace(unwritten=()) if self.state.unwritten else self.state
 
     def _append(self, state, rows, start, both):
         end = start + both.shape[-1]
