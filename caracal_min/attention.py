@@ -36,7 +36,7 @@ def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backe
         `[B, H, L, d]`, same dtype; scores are scaled by 1 / sqrt(d).
 
     Raises:
-        ValueError: shapes or dtypes differ, window < 1, or the backend is unknown.
+        ValueError: shapes, dtypes or devices differ, window < 1, or the backend is unknown.
         RuntimeError: the backend does not run on this device, with this dtype, or without its package.
 
     Source: Caracal, Section 5.1 (window 256); sliding-window attention of Longformer.
@@ -46,6 +46,8 @@ def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backe
                          "all three must be [batch, heads, length, channels] and equal")
     if not (q.dtype == k.dtype == v.dtype and q.dtype.is_floating_point):
         raise ValueError(f"q, k, v have dtypes {q.dtype}, {k.dtype}, {v.dtype}; give one floating-point dtype")
+    if not q.device == k.device == v.device:
+        raise ValueError(f"q, k, v are on {q.device}, {k.device}, {v.device}; move them to one device")
     if window < 1:
         raise ValueError(f"window={window}; a token needs to see at least itself, give window >= 1")
     if backend == "auto":

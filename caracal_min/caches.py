@@ -4,6 +4,9 @@
     WindowCache    the last `window` keys and values of an attention layer
 
 The rows of a batch may hold different numbers of tokens: prompts need not be equally long.
+
+The caches of a model advance together or not at all.  Each has a `state`, a value that is replaced when a step is done;
+until then a step writes only where the state before it does not look, and `advance_together` puts that one back.
 """
 
 from collections.abc import Sequence
@@ -15,11 +18,14 @@ from torch import Tensor
 from .attention import sliding_window_attention
 from .relaxed import DotProductConvolution, RelaxedConvolution, row_groups
 
-__all__ = ["FourierCache", "WindowCache"]
+__all__ = ["Cache", "FourierCache", "WindowCache", "advance_together"]
 
 
 class FourierCache:
-    """State of a Multi-Head Fourier layer: 2 D numbers per token, as many as the keys and values of full attention.
+    """State of a Multi-Head Fourier layer: all of v and g, 2 D numbers per token of the capacity.
+
+    That is as many as the keys and values of full attention.  The relaxed convolution holds 3 D: beside v and g, in
+    at least float32, what the tokens so far add to later results.
 
     Args:
         convolution: empty online convolution, which stores v and g.
@@ -35,6 +41,20 @@ class FourierCache:
         """Tokens held by each row."""
         return self.convolution.lengths
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, filled or not."""
+        return self.convolution.nbytes + (0 if self.conv_state is None else self.conv_state.nbytes)
+
+    @property
+    def state(self) -> tuple:
+        """What a step replaces."""
+        return self.convolution.state, self.conv_state
+
+    @state.setter
+    def state(self, state: tuple) -> None:
+        self.convolution.state, self.conv_state = state
+
     def mix(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> Tensor:
         """Append the streams `[B, D, L]` of L new tokens and return r there, `[B, D, L]`."""
         if v.shape[-1] == 1:
@@ -47,7 +67,8 @@ class FourierCache:
             return
         seen, kept = torch.cat([self.conv_state, x], dim=1), self.conv_state.shape[1]
         if lengths is None:
-            self.conv_state = seen[:, -kept:]
+            last = seen[:, -kept:]
+            self.conv_state = last if x.shape[1] == 1 else last.clone()  # a view would keep the whole prompt
         else:
             self.conv_state = torch.stack([row[n:n + kept] for row, n in zip(seen, lengths, strict=True)])
 
@@ -55,50 +76,111 @@ class FourierCache:
 class WindowCache:
     """State of an attention layer: keys and values of the last `window` tokens, token t at slot t % window.
 
-    Attention without positional encoding does not care in which order the slots are.
+    Attention without positional encoding does not care in which order the slots are.  A cache for fewer tokens than
+    the window has a slot for each of them, and takes no more.
 
     Args:
-        k, v: `[B, H, window, d]`, all zero.
+        k, v: `[B, H, slots, d]`, all zero; slots is the window, or the capacity where that is smaller.
+        window: keys that a query sees, its own token's included.
     """
 
-    def __init__(self, k: Tensor, v: Tensor):
-        self.k, self.v = k, v
-        self.lengths = [0] * k.shape[0]
+    def __init__(self, k: Tensor, v: Tensor, window: int):
+        self.window = window
+        self.state: tuple[list[int], Tensor, Tensor] = [0] * k.shape[0], k, v
 
     @property
-    def window(self) -> int:
-        """Keys that a query sees, its own token's included."""
-        return self.k.shape[2]
+    def lengths(self) -> list[int]:
+        """Tokens held by each row."""
+        return self.state[0]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of keys and values, filled or not."""
+        return self.k.nbytes + self.v.nbytes
+
+    @property
+    def k(self) -> Tensor:
+        """Keys, `[B, H, slots, d]`."""
+        return self.state[1]
+
+    @property
+    def v(self) -> Tensor:
+        """Values, `[B, H, slots, d]`."""
+        return self.state[2]
 
     def step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        """Append one token, `[B, H, 1, d]` each, and return its attention output, `[B, H, 1, d]`."""
-        for t, _, rows in row_groups(self.lengths, [1] * len(self.lengths)):
-            slot = t % self.window
-            self.k[rows, :, slot], self.v[rows, :, slot] = k[rows, :, 0], v[rows, :, 0]
-        self.lengths = [n + 1 for n in self.lengths]
-        filled = [min(n, self.window) for n in self.lengths]
+        """Append one token, `[B, H, 1, d]` each, and return its attention output, `[B, H, 1, d]`.
+
+        Raises:
+            ValueError: wrong shapes, or a cache smaller than the window is full.
+        """
+        lengths, keys, values = self.state
+        slots = self._require(q, [1] * len(lengths))
+        for t, _, rows in row_groups(lengths, [1] * len(lengths)):
+            slot = t % slots  # of token t - window, which no later query sees
+            keys[rows, :, slot], values[rows, :, slot] = k[rows, :, 0], v[rows, :, 0]
+        lengths = [n + 1 for n in lengths]
+        filled = [min(n, slots) for n in lengths]
         most = max(filled)
         mask = None
         if min(filled) < most:
             mask = torch.arange(most, device=k.device) < torch.tensor(filled, device=k.device)[:, None, None, None]
-        return F.scaled_dot_product_attention(q, self.k[:, :, :most], self.v[:, :, :most], attn_mask=mask)
+        y = F.scaled_dot_product_attention(q, keys[:, :, :most], values[:, :, :most], attn_mask=mask)
+        self.state = lengths, keys, values
+        return y
 
     def prefill(self, q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None, backend: str) -> Tensor:
         """Append L tokens, `[B, H, L, d]` each, and return their attention outputs, `[B, H, L, d]`.
 
         Of a row with fewer than L new tokens the rest is ignored, and its outputs there are zero.
+
+        Raises:
+            ValueError: wrong shapes, lengths out of range, or more tokens than fit a cache smaller than the window.
         """
-        counts = [q.shape[2]] * q.shape[0] if lengths is None else list(lengths)
-        y = torch.zeros_like(q)
+        counts = [q.shape[2]] * len(self.lengths) if lengths is None else [int(n) for n in lengths]
+        slots = self._require(q, counts)
+        new_k, new_v, y = self.k.clone(), self.v.clone(), torch.zeros_like(q)
         for start, count, rows in row_groups(self.lengths, counts):
             old = min(start, self.window - 1)
-            slots = [t % self.window for t in range(start - old, start)]
-            keys = torch.cat([self.k[rows, :, slots], k[rows, :, :count]], dim=2)
-            values = torch.cat([self.v[rows, :, slots], v[rows, :, :count]], dim=2)
+            seen = [t % slots for t in range(start - old, start)]
+            keys = torch.cat([self.k[rows, :, seen], k[rows, :, :count]], dim=2)
+            values = torch.cat([self.v[rows, :, seen], v[rows, :, :count]], dim=2)
             queries = F.pad(q[rows, :, :count], (0, 0, old, 0))  # the outputs at old tokens are not read
             y[rows, :, :count] = sliding_window_attention(queries, keys, values, self.window, backend)[:, :, old:]
-            kept = range(max(start, start + count - self.window), start + count)
-            slots = [t % self.window for t in kept]
-            self.k[rows, :, slots], self.v[rows, :, slots] = keys[:, :, -len(kept):], values[:, :, -len(kept):]
-        self.lengths = [n + c for n, c in zip(self.lengths, counts, strict=True)]
+            kept = range(max(start, start + count - slots), start + count)
+            at = [t % slots for t in kept]
+            new_k[rows, :, at], new_v[rows, :, at] = keys[:, :, -len(kept):], values[:, :, -len(kept):]
+        self.state = [n + c for n, c in zip(self.lengths, counts, strict=True)], new_k, new_v
         return y
+
+    def _require(self, q: Tensor, counts: list[int]) -> int:
+        """Check the new tokens and how many of them each row takes; return the number of slots."""
+        batch, heads, slots, width = self.k.shape
+        if q.ndim != 4 or q.shape[2] < 1 or (*q.shape[:2], q.shape[3]) != (batch, heads, width):
+            raise ValueError(f"queries have shape {tuple(q.shape)}; this cache takes "
+                             f"[{batch}, {heads}, tokens, {width}]")
+        if len(counts) != batch or not all(1 <= c <= q.shape[2] for c in counts):
+            raise ValueError(f"lengths={counts} for {batch} rows of {q.shape[2]} tokens; "
+                             f"give {batch} numbers from 1 to {q.shape[2]}")
+        tokens = max(n + c for n, c in zip(self.lengths, counts, strict=True))
+        if slots < self.window and tokens > slots:
+            raise ValueError(f"{tokens} tokens do not fit a cache for {slots}; make the cache longer")
+        return slots
+
+
+Cache = FourierCache | WindowCache
+
+
+class advance_together:
+    """A context in which caches advance all or none: an error or an interrupt inside puts back what each began with."""
+
+    def __init__(self, caches: Sequence[Cache]):
+        self.before = [(cache, cache.state) for cache in caches]
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, error: type[BaseException] | None, *_) -> None:
+        if error is not None:
+            for cache, state in self.before:
+                cache.state = state

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from .model import Caracal
+from .spectral import written_out
 
 __all__ = ["export_onnx", "export_program"]
 
@@ -42,7 +43,7 @@ def export_program(model: Caracal, length: int, batch: int = 1) -> torch.export.
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own code
         program = torch.export.export(_Logits(model).eval(), (tokens,))
-        return program.run_decompositions({torch.ops.caracal.causal_conv.default: _written_out})
+        return program.run_decompositions({torch.ops.caracal.causal_conv.default: _at_a_power_of_two})
 
 
 def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -> None:
@@ -60,9 +61,5 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
                       input_names=["tokens"], output_names=["logits"], external_data=False, verbose=False)
 
 
-def _written_out(v: Tensor, g: Tensor) -> Tensor:
-    length = v.shape[-1]
-    n = 1 << (2 * length - 2).bit_length()
-    arithmetic = torch.promote_types(v.dtype, torch.float32)
-    spectrum = torch.fft.rfft(v.to(arithmetic), n=n) * torch.fft.rfft(g.to(arithmetic), n=n)
-    return torch.fft.irfft(spectrum, n=n)[..., :length].to(v.dtype)
+def _at_a_power_of_two(v: Tensor, g: Tensor) -> Tensor:
+    return written_out(v, g, 1 << (2 * v.shape[-1] - 2).bit_length())

@@ -5,12 +5,15 @@ rounding.  A Fourier layer needs all of v and g for that (2 D numbers a token, a
 attention would), and relaxed multiplication makes each new token cost O(log^2 L) per channel on average.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from .caches import Cache
 
 __all__ = ["Decoder", "Prompt", "draw", "filter_logits", "generate", "stream"]
 
@@ -23,12 +26,12 @@ class Decoder(Protocol):
     embedding: nn.Embedding
 
     def require_tokens(self, ids: Tensor, name: str) -> None:
-        """Raise ValueError unless these are ids `[B, L]` of the model."""
+        """Raise TypeError or ValueError unless these are ids `[B, L]` of the model, and where it is."""
 
-    def new_caches(self, batch: int, capacity: int, convolution: str) -> list:
+    def new_caches(self, batch: int, capacity: int, convolution: str) -> list[Cache]:
         """Return empty caches for `batch` sequences of up to `capacity` tokens."""
 
-    def hidden(self, tokens: Tensor, caches: list, lengths: Sequence[int] | None = None) -> Tensor:
+    def hidden(self, tokens: Tensor, caches: list[Cache], lengths: Sequence[int] | None = None) -> Tensor:
         """Append ids `[B, L]` to the caches and return their hidden states, `[B, L, D]`."""
 
     def unembed(self, hidden: Tensor) -> Tensor:
@@ -59,10 +62,12 @@ def stream(
         stop: id or ids that end a sequence.  A sequence that has ended repeats its stop id until all have.
         convolution: "relaxed", or its slow twin "dot_product".
 
-    Memory for prompt and max_new_tokens is taken at the start, 3 D numbers per token and Fourier layer.
+    Memory for prompt and max_new_tokens is taken at the start, 3 D numbers per token and Fourier layer (2 D by
+    dot products), and 2 D for each token of the window and attention layer.
 
     Raises:
-        ValueError: an option out of range, or a prompt that holds other than ids of this model.
+        ValueError: an option out of range, a prompt that holds other than ids of this model, or logits that are NaN
+            or infinite, as those of a model with such weights.
     """
     prompt, lengths = _as_batch(prompt, model.embedding.weight.device)
     model.require_tokens(prompt, "prompt")
@@ -106,11 +111,22 @@ def generate(model: Decoder, prompt: Prompt, max_new_tokens: int, **sampling) ->
 
 def draw(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
          generator: torch.Generator | None = None) -> Tensor:
-    """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `stream`."""
+    """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `stream`.
+
+    Raises:
+        ValueError: the largest logit of a row is NaN or infinite; minus infinity elsewhere excludes a token.
+    """
     logits = logits.float()
+    if temperature != 0.0:
+        logits = logits / temperature
+    largest, first = logits.max(-1)  # NaN wherever a logit is
+    for row, value in enumerate(largest.tolist()):
+        if not math.isfinite(value):
+            raise ValueError(f"the largest logit of row {row} is {value}, so no token can be chosen; "
+                             "the weights hold NaN or infinity, or their numbers overflow: load others")
     if temperature == 0.0:
-        return logits.argmax(-1)
-    probabilities = filter_logits(logits / temperature, top_k, top_p).softmax(-1)
+        return first
+    probabilities = filter_logits(logits, top_k, top_p).softmax(-1)
     return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 
 
@@ -126,6 +142,7 @@ def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None 
         ordered, order = logits.sort(dim=-1, descending=True)
         probabilities = F.softmax(ordered, dim=-1)
         excluded = probabilities.cumsum(-1) - probabilities >= top_p  # the tokens before it already reach p
+        excluded[..., 0] = False  # a p that float32 takes for zero
         ordered = ordered.masked_fill(excluded, float("-inf"))
         logits = torch.full_like(logits, float("-inf")).scatter(-1, order, ordered)
     return logits
@@ -133,21 +150,26 @@ def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None 
 
 def _as_batch(prompt: Prompt, device: torch.device) -> tuple[Tensor, list[int]]:
     """Return the prompts as one tensor, padded on the right with zeros, and their lengths."""
+    accepted = "give a tensor [batch, length] of ids, or at least one sequence of at least one id"
     if isinstance(prompt, Tensor):
+        if prompt.ndim == 2 and not len(prompt):
+            raise ValueError(f"prompt has shape {tuple(prompt.shape)}; {accepted}")
         return prompt, [prompt.shape[-1]] * (prompt.shape[0] if prompt.ndim == 2 else 1)
-    rows = [torch.as_tensor(p, device=device) for p in prompt]
+    try:
+        rows = [torch.as_tensor(p, device=device) for p in prompt]
+    except (TypeError, ValueError, RuntimeError):  # what torch says of words, nested lists and numbers beyond int64
+        raise ValueError(f"prompt holds other than whole numbers; {accepted}") from None
     if not rows or any(r.ndim != 1 or r.numel() == 0 or r.is_floating_point() for r in rows):
-        raise ValueError(f"prompt holds sequences of shapes {[tuple(r.shape) for r in rows]}; "
-                         "give a tensor [batch, length] of ids, or at least one sequence of at least one id")
+        raise ValueError(f"prompt holds sequences of shapes {[tuple(r.shape) for r in rows]}; {accepted}")
     return nn.utils.rnn.pad_sequence(rows, batch_first=True), [r.numel() for r in rows]
 
 
 def _require_options(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if max_new_tokens < 0:
-        raise ValueError(f"max_new_tokens={max_new_tokens}; give a number >= 0")
-    if not 0.0 <= temperature < float("inf"):
-        raise ValueError(f"temperature={temperature}; give a number >= 0, 0.0 for greedy decoding")
-    if top_k is not None and top_k < 1:
-        raise ValueError(f"top_k={top_k}; give a number >= 1, or None for all tokens")
+    if not isinstance(max_new_tokens, int) or max_new_tokens < 0:
+        raise ValueError(f"max_new_tokens={max_new_tokens}; give a whole number >= 0")
+    if temperature != 0.0 and not 1e-30 < temperature < float("inf"):
+        raise ValueError(f"temperature={temperature}; give a number > 1e-30, or 0.0 for greedy decoding")
+    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
+        raise ValueError(f"top_k={top_k}; give a whole number >= 1, or None for all tokens")
     if top_p is not None and not 0.0 < top_p <= 1.0:
         raise ValueError(f"top_p={top_p}; give a number in (0, 1], or None for all tokens")

@@ -1,5 +1,6 @@
 """What every language model here shares, Caracal and the baselines alike: how it is called, and its loss."""
 
+import functools
 from collections.abc import Callable
 from typing import Literal, get_args
 
@@ -7,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .loss import linear_cross_entropy, token_loss
+from .spectral import transformed
 
 __all__ = ["Compiled", "LanguageModel", "require_compiled"]
 
@@ -27,7 +29,12 @@ class LanguageModel(nn.Module):
     blocks are in a ModuleList.
     """
 
-    _cross_entropy: Callable = staticmethod(linear_cross_entropy)
+    _compiled: Compiled = "no"  # a word, and no compiled function: that would keep this model's weights in every copy
+
+    def __setstate__(self, state: dict) -> None:
+        """Take the state of a copy or of a pickle, in which PyTorch leaves out what was compiled."""
+        super().__setstate__(state)
+        self.compile_for(self._compiled)
 
     def hidden(self, tokens: Tensor) -> Tensor:
         """Return what the output matrix is applied to, `[B, L, D]`, for `[B, L]` ids."""
@@ -47,7 +54,12 @@ class LanguageModel(nn.Module):
         Arguments and errors as `forward`.
         """
         self._require_pair(tokens, targets)
-        return self._cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
+        loss = LanguageModel._loss
+        return (_compiled(loss) if self._compiled == "model" else loss)(self, tokens, targets)
+
+    def _loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        cross_entropy = _compiled(linear_cross_entropy) if self._compiled == "blocks" else linear_cross_entropy
+        return cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
 
     def compile_for(self, what: Compiled) -> "LanguageModel":
         """Let torch.compile build kernels for `loss`, at its first call, and return the model.
@@ -56,17 +68,17 @@ class LanguageModel(nn.Module):
             what: "blocks" compiles each kind of block once, and the output layer: short to build; "model" compiles
                 one graph, which may fuse across blocks and takes several times longer to build; "no" does nothing.
 
+        A copy of the model, or one that is read from a pickle, is compiled for the same and has its own weights.
         The shapes of the first call count: others are compiled anew.  Forget earlier models with
         `torch.compiler.reset()`: the compiler keeps eight versions of a function and then falls back without it.
         """
         require_compiled(what)
+        if what != "no":
+            self._compiled = what
         if what == "blocks":
-            self._cross_entropy = torch.compile(linear_cross_entropy, dynamic=False)
             for blocks in (m for m in self.modules() if isinstance(m, nn.ModuleList)):
                 for block in blocks:
                     block.compile(dynamic=False)
-        elif what == "model":
-            self.loss = torch.compile(self.loss, dynamic=False)
         return self
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
@@ -80,7 +92,8 @@ class LanguageModel(nn.Module):
             logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token (None without targets).
 
         Raises:
-            ValueError: wrong shape or dtype, or an id out of range (the range is checked on a CPU only).
+            TypeError, ValueError: no tensor, a wrong shape, dtype or device, or an id out of range (the range is
+                checked on a CPU only).
         """
         if targets is None:
             self.require_tokens(tokens, "tokens")
@@ -101,12 +114,23 @@ class LanguageModel(nn.Module):
                              "give one target per token")
 
     def require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
+        """Raise TypeError or ValueError, in one line, unless these are ids `[B, L]` where the model is."""
+        if not isinstance(ids, Tensor):
+            raise TypeError(f"{name} is a {type(ids).__name__}; give a torch.Tensor of ids, [batch, length]")
         if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in (torch.int64, torch.int32):
             raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
                              "give integer ids of shape [batch, length], length >= 1")
-        if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
+        place = self.embedding.weight.device
+        if ids.device != place:
+            raise ValueError(f"{name} is on {ids.device} and the model on {place}; give {name}.to({str(place)!r})")
+        if ids.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
             checked = ids if ignored is None else ids[ids != ignored]
             bad = checked[(checked < 0) | (checked >= self.config.vocab_size)]
             if bad.numel():
                 raise ValueError(f"{name} holds id {bad[0].item()}; this model knows 0 to "
                                  f"{self.config.vocab_size - 1}: was the text encoded with another tokenizer?")
+
+
+@functools.cache
+def _compiled(function: Callable) -> Callable:
+    return torch.compile(function, dynamic=False)

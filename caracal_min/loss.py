@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from .spectral import transformed
+
 __all__ = ["linear_cross_entropy", "rows_at_once", "token_loss"]
 
 # Numbers of logits held at once, by kind of device: 512 MiB of bfloat16 on a CPU, 1 GiB of float32 elsewhere.
@@ -29,9 +31,17 @@ def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tens
     """Cross-entropy in nats, computed in at least float32.
 
     Args:
-        logits: `[..., vocabulary]`.  targets: ids `[...]`; -100 is left out.
+        logits: `[..., vocabulary]`, floating point.  targets: ids `[...]`; -100 is left out.
         reduction: "mean", or "none" for one loss per target, `[...]`.
+
+    Returns:
+        the mean, NaN where no target counts, or the losses.
+
+    Raises:
+        ValueError: targets that are no ids, of another shape or on another device, or an id out of range (the range
+            is checked on a CPU only).
     """
+    _require_targets(logits, logits.shape[-1], targets)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
     return loss if reduction == "mean" else loss.view(targets.shape)
@@ -41,19 +51,49 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, rows: 
     """Mean cross-entropy in nats of the logits `hidden @ weight.T`, of which only a part is held at any time.
 
     Equals `token_loss(F.linear(hidden, weight), targets)` up to rounding, under autocast too; it can be
-    differentiated once.
+    differentiated once.  Under a transform of `torch.func` it is that, and holds all logits.
 
     Args:
         hidden: `[..., D]`, floating point.  weight: `[vocabulary, D]`.  targets: ids `[...]`; -100 is left out.
-        rows: positions whose logits are held at once; None takes `rows_at_once`.
+        rows: positions whose logits are held at once, >= 1; None takes `rows_at_once`.
 
     Returns:
-        a scalar in at least float32.
+        a scalar in at least float32; NaN where no target counts, or where an id is out of range on another device
+        than a CPU.
+
+    Raises:
+        ValueError: targets that are no ids, of another shape or on another device, or an id out of range on a CPU;
+            a weight of another width; rows below 1.
 
     Source: the output layer in chunks, as in Wijmans et al. 2024 (Cut Cross-Entropy) and Hsu et al. 2024 (Liger).
     """
+    if weight.ndim != 2 or weight.shape[1:] != hidden.shape[-1:]:
+        raise ValueError(f"hidden has shape {tuple(hidden.shape)} and weight {tuple(weight.shape)}; "
+                         "give [..., D] and [vocabulary, D]")
+    _require_targets(hidden, weight.shape[0], targets)
+    if rows is not None and rows < 1:
+        raise ValueError(f"rows={rows}; give a whole number >= 1, or None")
+    if transformed():
+        return token_loss(F.linear(hidden, weight), targets)
     rows = rows_at_once(hidden.device, weight.shape[0]) if rows is None else rows
-    return _LinearCrossEntropy.apply(hidden.flatten(0, -2), weight, targets.flatten().long(), rows)
+    return _LinearCrossEntropy.apply(hidden.reshape(-1, hidden.shape[-1]), weight, targets.flatten().long(), rows)
+
+
+def _require_targets(inputs: Tensor, vocabulary: int, targets: Tensor) -> None:
+    """Raise ValueError, in one line, unless there is an id below `vocabulary`, or -100, for each of the inputs."""
+    if not inputs.is_floating_point():
+        raise ValueError(f"the loss got {inputs.dtype} for {tuple(inputs.shape)} logits or hidden states; "
+                         "give floating-point numbers")
+    if targets.dtype not in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+        raise ValueError(f"targets have dtype {targets.dtype}; give integer ids")
+    if targets.shape != inputs.shape[:-1] or targets.device != inputs.device:
+        raise ValueError(f"targets have shape {tuple(targets.shape)} and are on {targets.device}; give one id for each "
+                         f"of {tuple(inputs.shape[:-1])} positions, on {inputs.device}")
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
+        bad = targets[(targets != -100) & ((targets < 0) | (targets >= vocabulary))]
+        if bad.numel():
+            raise ValueError(f"targets hold id {bad[0].item()}; accepted: 0 to {vocabulary - 1}, and -100, "
+                             "which is left out")
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -66,22 +106,25 @@ class _LinearCrossEntropy(torch.autograd.Function):
         else:
             hidden_, weight_ = hidden, weight
         counted = targets != -100
-        share = 1 / counted.sum(dtype=wide)
+        known = (targets >= 0) & (targets < weight.shape[0])
+        share = (1 / counted.sum(dtype=wide)).masked_fill((counted & ~known).any(), float("nan"))
+        targets = targets.masked_fill(~known, 0)
+        slope_share = share.masked_fill(~counted.any(), 0)  # the mean of nothing is NaN, and its slope is zero
         total = torch.zeros((), dtype=wide, device=hidden.device)
         d_hidden = torch.empty_like(hidden) if of_hidden else None
-        d_weight = None
+        d_weight = torch.zeros_like(weight, dtype=wide) if of_weight and not len(hidden) else None
         for start in range(0, hidden.shape[0], rows):
             part = slice(start, start + rows)
-            losses, slope = _loss_and_slope(F.linear(hidden_[part], weight_), targets[part].clamp(min=0), wide)
+            losses, slope = _loss_and_slope(F.linear(hidden_[part], weight_), targets[part], wide)
             kept = counted[part, None]
             total = total + losses.masked_fill(~counted[part], 0).sum()
             if of_hidden:
-                d_hidden[part] = (slope @ weight_).to(wide).mul_(share).masked_fill_(~kept, 0)
+                d_hidden[part] = (slope @ weight_).to(wide).mul_(slope_share).masked_fill_(~kept, 0)
             if of_weight:  # the narrow factor first: it is the one that is copied to be transposed
                 added = ((hidden_[part] * kept).t().contiguous() @ slope).t()
                 d_weight = added.to(wide).contiguous() if d_weight is None else d_weight.add_(added)
         if d_weight is not None:
-            d_weight *= share
+            d_weight *= slope_share
         ctx.save_for_backward(d_hidden, d_weight)
         ctx.dtype = weight.dtype
         return total * share

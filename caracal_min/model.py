@@ -14,6 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .caches import Cache, advance_together
 from .config import CaracalConfig, find_preset, shown
 from .generation import Prompt, generate, stream
 from .language_model import LanguageModel
@@ -77,15 +78,24 @@ class Caracal(LanguageModel):
             raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
         return cls(replace(preset, **changes))
 
-    def logits(self, tokens: Tensor, caches: list | None = None, lengths: Sequence[int] | None = None) -> Tensor:
+    def logits(self, tokens: Tensor, caches: list[Cache] | None = None,
+               lengths: Sequence[int] | None = None) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued.
 
         With `lengths`, only the first lengths[i] ids of row i are read; logits beyond them mean nothing.
+        The caches advance together or not at all: after an error they are as they were.
         """
-        return self.unembed(self.hidden(tokens, caches, lengths))
+        if caches is None:
+            return self.unembed(self.hidden(tokens))
+        with advance_together(caches):
+            return self.unembed(self.hidden(tokens, caches, lengths))
 
-    def hidden(self, tokens: Tensor, caches: list | None = None, lengths: Sequence[int] | None = None) -> Tensor:
+    def hidden(self, tokens: Tensor, caches: list[Cache] | None = None,
+               lengths: Sequence[int] | None = None) -> Tensor:
         """Return the normed output of the last block, `[B, L, D]`.  Arguments as `logits`."""
+        if caches is not None and [len(c.lengths) for c in caches] != [len(tokens)] * len(self.blocks):
+            raise ValueError(f"{len(caches)} caches for {[len(c.lengths) for c in caches]} rows do not fit "
+                             f"{len(self.blocks)} blocks and {len(tokens)} rows; make them with new_caches")
         x = self.embedding(tokens)
         if self.positions is not None:
             starts = [0] if caches is None else self.seen(caches)
@@ -95,16 +105,21 @@ class Caracal(LanguageModel):
                                  f"{self.config.max_positions}; shorten the sequence or drop the encoding")
             steps = torch.arange(tokens.shape[1], device=tokens.device)
             x = x + self.positions(torch.tensor(starts, device=tokens.device)[:, None] + steps)
-        for i, block in enumerate(self.blocks):
-            # Decoding changes its shapes at every step: it never goes through a compiled block.
-            x = block(x) if caches is None else block.forward(x, caches[i], lengths)
-        return self.norm(x)
+        if caches is None:
+            for block in self.blocks:
+                x = block(x)
+            return self.norm(x)
+        with advance_together(caches):
+            for block, cache in zip(self.blocks, caches, strict=True):
+                # Decoding changes its shapes at every step: it never goes through a compiled block.
+                x = block.forward(x, cache, lengths)
+            return self.norm(x)
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again."""
         return F.linear(hidden, self.embedding.weight)
 
-    def new_caches(self, batch: int, capacity: int, convolution: str = "relaxed") -> list:
+    def new_caches(self, batch: int, capacity: int, convolution: str = "relaxed") -> list[Cache]:
         """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens.
 
         Args:
@@ -113,7 +128,7 @@ class Caracal(LanguageModel):
         return [block.mixer.new_cache(batch, capacity, convolution) for block in self.blocks]
 
     @staticmethod
-    def seen(caches: list) -> list[int]:
+    def seen(caches: list[Cache]) -> list[int]:
         """Return how many tokens each row of the caches holds."""
         return caches[0].lengths
 

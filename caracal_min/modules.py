@@ -23,10 +23,11 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .attention import sliding_window_attention
-from .caches import FourierCache, WindowCache
+from .caches import Cache, FourierCache, WindowCache, advance_together
 from .convolution import causal_conv_fft
 from .projections import Columns, HeadMix, ShortConv
 from .relaxed import DotProductConvolution, RelaxedConvolution
+from .spectral import transformed
 
 __all__ = ["Block", "Gate", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 
@@ -48,7 +49,8 @@ class MultiHeadFourier(nn.Module):
     Shape: `[B, L, D]` to `[B, L, D]`, any floating dtype; the convolution runs in at least float32.
 
     Raises:
-        ValueError: d_model not divisible by n_heads; unknown gate; an input that is not [B, L, d_model].
+        ValueError: d_model not divisible by n_heads; unknown gate; an input that is not [B, L, d_model], not of a
+            floating dtype, or not where the layer is.
 
     Source: Caracal, Section 3.2 and Algorithm 1.
     """
@@ -99,13 +101,13 @@ class MultiHeadFourier(nn.Module):
 
         With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
         """
-        _require_input(x, self.d_model)
+        _require_input(x, self.to_out.weight)
         if cache is None:
-            r = causal_conv_fft(*self.streams(x))
-        else:
+            return self.to_out(causal_conv_fft(*self.streams(x)).transpose(1, 2))
+        with advance_together([cache]):
             r = cache.mix(*self.streams(x, cache.conv_state), lengths)
             cache.advance_conv_state(x, lengths)
-        return self.to_out(r.transpose(1, 2))
+            return self.to_out(r.transpose(1, 2))
 
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
@@ -150,20 +152,24 @@ class SlidingWindowAttention(nn.Module):
 
         With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
         """
-        _require_input(x, self.d_model)
+        _require_input(x, self.to_out.weight)
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
-            y = sliding_window_attention(q, k, v, self.window_size, self.backend)
-        elif x.shape[1] == 1:
-            y = cache.step(q, k, v)
-        else:
-            y = cache.prefill(q, k, v, lengths, self.backend)
+            return self._out(sliding_window_attention(q, k, v, self.window_size, self.backend))
+        with advance_together([cache]):
+            one = x.shape[1] == 1
+            return self._out(cache.step(q, k, v) if one else cache.prefill(q, k, v, lengths, self.backend))
+
+    def _out(self, y: Tensor) -> Tensor:
         return self.to_out(y.transpose(1, 2).flatten(2))
 
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> WindowCache:
-        """Return an empty cache for `batch` sequences; its size is the window's, whatever the other arguments."""
-        shape = (batch, self.n_heads, self.window_size, self.d_model // self.n_heads)
-        return WindowCache(self.to_qkv.weight.new_zeros(shape), self.to_qkv.weight.new_zeros(shape))
+        """Return an empty cache for `batch` sequences of up to `capacity` tokens, no longer than the window."""
+        if min(batch, capacity) < 1:
+            raise ValueError(f"batch={batch}, capacity={capacity}; give whole numbers >= 1")
+        shape = (batch, self.n_heads, min(self.window_size, capacity), self.d_model // self.n_heads)
+        weight = self.to_qkv.weight
+        return WindowCache(weight.new_zeros(shape), weight.new_zeros(shape), self.window_size)
 
 
 class SwiGLU(nn.Module):
@@ -201,8 +207,7 @@ class Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(mixer.d_model)
         self.mlp = SwiGLU(mixer.d_model, hidden)
 
-    def forward(self, x: Tensor, cache: FourierCache | WindowCache | None = None,
-                lengths: Sequence[int] | None = None) -> Tensor:
+    def forward(self, x: Tensor, cache: Cache | None = None, lengths: Sequence[int] | None = None) -> Tensor:
         """Apply the block to `[B, L, D]`; a cache, and the lengths of its rows, go to the mixer."""
         x = x + self.mixer(self.mixer_norm(x), cache, lengths)
         return x + self.mlp(self.mlp_norm(x))
@@ -210,7 +215,8 @@ class Block(nn.Module):
 
 def _recomputed(f: Callable, *inputs) -> Tensor:
     """Apply f, which is cheap; of its inside nothing is kept for the backward pass, which computes it again."""
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # the compiler chooses by itself
+    # The compiler chooses by itself, and the transforms of torch.func have no place for it.
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling() and not transformed():
         return checkpoint(f, *inputs, use_reentrant=False, preserve_rng_state=False)
     return f(*inputs)
 
@@ -221,6 +227,9 @@ def _require_heads(d_model: int, n_heads: int) -> None:
                          "give positive numbers with d_model % n_heads == 0")
 
 
-def _require_input(x: Tensor, d_model: int) -> None:
-    if x.ndim != 3 or x.shape[-1] != d_model:
-        raise ValueError(f"the layer got shape {tuple(x.shape)}; it takes [batch, length, {d_model}]")
+def _require_input(x: Tensor, weight: Tensor) -> None:
+    width = weight.shape[0]
+    if x.ndim != 3 or x.shape[1] == 0 or x.shape[-1] != width:
+        raise ValueError(f"the layer got shape {tuple(x.shape)}; it takes [batch, length, {width}], length >= 1")
+    if not x.is_floating_point() or x.device != weight.device:
+        raise ValueError(f"the layer got {x.dtype} on {x.device}; it takes floating-point numbers on {weight.device}")

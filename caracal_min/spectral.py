@@ -11,6 +11,10 @@ Three things make it several times faster than the same five steps left to autog
 
 The backward of the backward is written with the operator again: it is its own derivative to every order.
 
+PyTorch lets an operator of one's own have a backward, but neither a forward-mode derivative nor a place among the
+transforms of `torch.func` (2.6 to 2.13).  There the same five steps are left to PyTorch, which differentiates and
+batches them in every way: slower, and right.  The bare operator refuses forward mode, which would give zeros.
+
 Padding with zeros or the right angle?  The same number of points, and on a CPU, block for block, the padded route
 took 1.1 to 1.3 times less at lengths from 512 to 8192 (`benchmark` prints the ratio).  It also takes any length,
 where the right angle needs one that the FFT likes.  So it is padded, on every device until one is measured that
@@ -24,8 +28,10 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-__all__ = ["BLOCK", "blocks", "causal_conv", "fast_length", "with_blocks_of"]
+__all__ = ["BLOCK", "blocks", "causal_conv", "causal_conv_backward", "fast_length", "transformed", "with_blocks_of",
+           "written_out"]
 
 # Numbers in one padded block of rows, by kind of device; a device that is not named takes all rows at once.  On two
 # CPU cores 2^19 to 2^20 was fastest at every length from 512 to 8192: smaller blocks wait for threads, larger ones
@@ -33,7 +39,6 @@ __all__ = ["BLOCK", "blocks", "causal_conv", "fast_length", "with_blocks_of"]
 BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 
 
-@torch.library.custom_op("caracal::causal_conv", mutates_args=())
 def causal_conv(v: Tensor, g: Tensor) -> Tensor:
     """Convolve causally, r_t = sum over j <= t of v_j g_{t-j}, with FFTs in at least float32.
 
@@ -41,10 +46,39 @@ def causal_conv(v: Tensor, g: Tensor) -> Tensor:
         v, g: streams of one shape `[..., L]`, L >= 1, and one floating dtype.
 
     Returns:
-        r, `[..., L]`, same dtype, laid out in memory as v.
+        r, `[..., L]`, same dtype, laid out in memory as v.  It can be differentiated to every order, backward and
+        forward, and mapped by `torch.vmap`.
 
     Source: Caracal, Section 3.2, Steps 3 and 4, with N >= 2L - 1 points.
     """
+    return written_out(v, g, fast_length(2 * v.shape[-1] - 1)) if transformed() else _causal_conv(v, g)
+
+
+def causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients (dv, dg) of `causal_conv` for the gradient dr of its result; all `[..., L]`."""
+    if transformed():
+        dr = dr.flip(-1)
+        return causal_conv(dr, g).flip(-1), causal_conv(dr, v).flip(-1)
+    return _causal_conv_backward(dr, v, g)
+
+
+def written_out(v: Tensor, g: Tensor, points: int) -> Tensor:
+    """Compute `causal_conv` in PyTorch's own operators, with a number of FFT points that is at least 2L - 1."""
+    if not v.numel():  # an empty batch, which the FFT libraries refuse
+        return v * g
+    arithmetic = torch.promote_types(v.dtype, torch.float32)
+    spectrum = torch.fft.rfft(v.to(arithmetic), n=points) * torch.fft.rfft(g.to(arithmetic), n=points)
+    return torch.fft.irfft(spectrum, n=points)[..., :v.shape[-1]].to(v.dtype)
+
+
+def transformed() -> bool:
+    """Whether a transform of torch.func, or forward-mode differentiation, is in force."""
+    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+
+
+@torch.library.custom_op("caracal::causal_conv", mutates_args=())
+def _causal_conv(v: Tensor, g: Tensor) -> Tensor:
+    _require_no_tangents()
     r = torch.empty_like(v)
     for v_, g_, r_ in blocks(v, g, r):
         r_.copy_(_truncated(_spectrum(v_).mul_(_spectrum(g_)), r_.shape[-1]))
@@ -52,14 +86,20 @@ def causal_conv(v: Tensor, g: Tensor) -> Tensor:
 
 
 @torch.library.custom_op("caracal::causal_conv_backward", mutates_args=())
-def causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients (dv, dg) of `causal_conv` for the gradient dr of its result; all `[..., L]`."""
+def _causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    _require_no_tangents()
     dv, dg = torch.empty_like(v), torch.empty_like(g)
     for dr_, v_, g_, dv_, dg_ in blocks(dr, v, g, dv, dg):
         reversed_ = _spectrum(dr_, flip=True)
         for other, gradient in ((g_, dv_), (v_, dg_)):
             gradient.copy_(_truncated(_spectrum(other).mul_(reversed_), gradient.shape[-1]).flip(-1))
     return dv, dg
+
+
+def _require_no_tangents() -> None:
+    if forward_ad._current_level >= 0:
+        raise RuntimeError("the operator caracal::causal_conv has no forward-mode derivative and would return zeros; "
+                           "call caracal_min.convolution.causal_conv_fft, which has one")
 
 
 def _spectrum(x: Tensor, flip: bool = False) -> Tensor:
@@ -78,6 +118,8 @@ def _truncated(spectrum: Tensor, length: int) -> Tensor:
 
 def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
     """Cut tensors of one shape `[..., C, L]` into blocks of rows, as views; results are written into the last ones."""
+    if not tensors[0].numel():
+        return
     length = tensors[0].shape[-1]
     flat = [x.reshape(-1, x.shape[-2] if x.ndim > 1 else 1, length) for x in tensors]
     batch, channels = flat[0].shape[:2]
@@ -120,13 +162,15 @@ def fast_length(minimum: int) -> int:
     return best
 
 
-@causal_conv.register_fake
+@_causal_conv.register_fake
 def _(v, g):
+    _require_no_tangents()
     return torch.empty_like(v)
 
 
-@causal_conv_backward.register_fake
+@_causal_conv_backward.register_fake
 def _(dr, v, g):
+    _require_no_tangents()
     return torch.empty_like(v), torch.empty_like(g)
 
 
@@ -144,5 +188,5 @@ def _backward_gradient(ctx, ddv, ddg):
     return causal_conv(ddv, g) + causal_conv(v, ddg), d_v, d_g
 
 
-causal_conv.register_autograd(_causal_conv_gradient, setup_context=_keep)
-causal_conv_backward.register_autograd(_backward_gradient, setup_context=_keep)
+_causal_conv.register_autograd(_causal_conv_gradient, setup_context=_keep)
+_causal_conv_backward.register_autograd(_backward_gradient, setup_context=_keep)

@@ -14,12 +14,11 @@ FIGURE = viz.schedule(L, 12)
 
 
 class Recorded(RelaxedConvolution):
-    """The package's decoder, which tells what a block writes."""
+    """The package's decoder, which tells what a block adds."""
 
     def added(self, n):
-        before = self.pending.clone()
-        self._add_block(slice(0, 1), n)
-        return (self.pending - before)[0].round().int()
+        added = self._added(slice(0, 1), n)[0].round().int()
+        return torch.nn.functional.pad(added, (n, self.capacity - n - added.shape[-1]))
 
 
 def enumerate_pairs(length):

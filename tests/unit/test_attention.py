@@ -136,6 +136,8 @@ def test_memory_does_not_grow_with_the_square_of_the_length():
         (dict(backend="magic"), ["magic", "auto, blocked, flex, flash"]),
         (dict(k=torch.randn(2, 3, 6, 8)), ["(2, 3, 6, 8)", "equal"]),
         (dict(v=torch.randn(2, 3, 5, 8).half()), ["float16", "one floating-point dtype"]),
+        (dict(v=torch.randn(2, 3, 5, 8, device="meta")), ["cpu, cpu, meta", "one device"]),
+        (dict(q=torch.ones(2, 3, 5, 8, dtype=torch.int64)), ["int64", "one floating-point dtype"]),
         (dict(q=torch.randn(3, 5, 8)), ["(3, 5, 8)", "[batch, heads, length, channels]"]),
     ],
 )
@@ -146,3 +148,9 @@ def test_bad_input_gets_one_clear_line(change, words):
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("length", [3, 11])
+def test_an_empty_batch_has_an_empty_result(length):
+    x = torch.zeros(0, 2, length, 4)
+    assert sliding_window_attention(x, x, x, 4).shape == x.shape

@@ -14,6 +14,7 @@ from caracal_min.convolution import (
     linear_conv,
     toeplitz,
 )
+from caracal_min.relaxed import RelaxedConvolution
 
 FAST = [causal_conv_fft, causal_conv_right_angle]
 ALL = [causal_conv_direct, *FAST]
@@ -186,3 +187,65 @@ def test_bad_input_gets_one_clear_line(conv, v, g, error, words):
 def test_too_few_points_are_refused():
     with pytest.raises(ValueError, match="n=3 .* length 4"):
         circular_conv(torch.ones(4), torch.ones(4), 3)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("stream", ["v", "g"])
+def test_what_nan_and_infinity_reach(bad, stream):
+    """As the head of the module says: everything by the fast routes, the past by the direct sum where it is in v."""
+    streams = dict(zip("vg", pair(20, (), ()), strict=True))
+    clean = causal_conv_direct(**streams)
+    streams[stream][12] = bad
+    for conv in FAST:
+        assert conv(**streams).isnan().all()
+    direct = causal_conv_direct(**streams)
+    assert not direct[12:].isfinite().any()
+    assert direct[:12].isnan().all() if stream == "v" else torch.equal(direct[:12], clean[:12])
+    online = RelaxedConvolution(1, 1, 20, torch.float64, base=4)
+    stepped = torch.cat([online.step(streams["v"][None, t:t + 1], streams["g"][None, t:t + 1])[0] for t in range(20)])
+    assert torch.allclose(stepped[:12], clean[:12], atol=1e-13) and not stepped[12:].isfinite().any()
+
+
+@pytest.mark.parametrize("conv", FAST)
+@pytest.mark.parametrize("dtype, least, most", [(torch.float32, 1, 1e3), (torch.float64, 1e-9, 1e-5)])
+def test_one_large_number_at_the_end_drowns_what_is_small_before_it(conv, dtype, least, most):
+    v, g = pair(500, (), (), dtype=dtype)
+    v *= 1e-15
+    v[-1] = 1e8
+    expected = causal_conv_direct(v, g)
+    assert expected[:-1].abs().max() < 1e-12
+    assert least < conv(v, g)[:-1].abs().max() < most
+    online = RelaxedConvolution(1, 1, 500, dtype)
+    stepped = torch.cat([online.step(v[None, t:t + 1], g[None, t:t + 1])[0] for t in range(500)])
+    assert torch.allclose(stepped[:-1], expected[:-1], rtol=0, atol=1e-18)
+
+
+@pytest.mark.parametrize("conv", FAST)
+@pytest.mark.parametrize("dtype, least, most", [(torch.float32, 1e-9, 1e-5), (torch.float64, 1e-18, 1e-14)])
+def test_future_gradients_are_rounding_and_not_zero(conv, dtype, least, most):
+    v, g = pair(97, (), (), dtype=dtype)
+    for jacobian in torch.autograd.functional.jacobian(conv, (v, g)):
+        assert least < jacobian.triu(1).abs().max() < most
+
+
+EMPTY = [((0, 3), (0, 3)), ((2, 0), (2, 0)), ((0, 1), (3,)), ((0,), ())]
+
+
+@pytest.mark.parametrize("leads", EMPTY)
+def test_an_empty_batch_has_an_empty_result(leads):
+    v, g = (torch.zeros(*lead, 7, requires_grad=True) for lead in leads)
+    lead = torch.broadcast_shapes(*leads)
+    for conv, length in ((causal_conv_direct, 7), (causal_conv_fft, 7), (causal_conv_right_angle, 7),
+                         (linear_conv, 13), (circular_conv, 7), (lambda v, g: circular_conv(v, g, 20), 20)):
+        r = conv(v, g)
+        assert r.shape == (*lead, length)
+        for x, gradient in zip((v, g), torch.autograd.grad(r.sum(), (v, g)), strict=True):
+            assert gradient.shape == x.shape and not gradient.any()
+    assert torch.func.vmap(causal_conv_fft)(torch.zeros(4, 0, 7), torch.zeros(4, 0, 7)).shape == (4, 0, 7)
+    assert toeplitz(v).shape == (*leads[0], 7, 7)
+
+
+@pytest.mark.parametrize("conv", [*ALL, linear_conv, circular_conv])
+def test_streams_on_two_devices_get_one_clear_line(conv):
+    with pytest.raises(ValueError, match="^v is on cpu and g on meta; move them to one device$"):
+        conv(torch.ones(4), torch.ones(4, device="meta"))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.generation import filter_logits
+from caracal_min.generation import draw, filter_logits
 
 
 def model(**changes) -> Caracal:
@@ -120,6 +120,16 @@ def test_filters():
     (dict(prompt=[[1], []]), ["prompt", "(0,)", "at least one id"]),
     (dict(prompt=[]), ["prompt", "at least one sequence"]),
     (dict(prompt=[[1.5]]), ["prompt", "ids"]),
+    (dict(prompt=[["a"]]), ["prompt", "other than whole numbers"]),
+    (dict(prompt="text"), ["prompt", "other than whole numbers"]),
+    (dict(prompt=[[2**70]]), ["prompt", "other than whole numbers"]),
+    (dict(prompt=torch.zeros(0, 3, dtype=torch.int64)), ["prompt", "(0, 3)", "at least one sequence"]),
+    (dict(prompt=torch.zeros(1, 3, dtype=torch.int64, device="meta")), ["prompt", "meta", "cpu"]),
+    (dict(prompt=torch.tensor([[True]])), ["prompt", "torch.bool"]),
+    (dict(temperature=1e-300), ["temperature=1e-300", "0.0 for greedy"]),
+    (dict(temperature=float("nan")), ["temperature=nan"]),
+    (dict(max_new_tokens=2.5), ["max_new_tokens=2.5", "whole number"]),
+    (dict(top_k=2.5), ["top_k=2.5", "whole number"]),
     (dict(convolution="magic"), ["magic", "relaxed, dot_product"]),
 ])
 def test_bad_options_get_one_clear_line(options, words):
@@ -128,3 +138,31 @@ def test_bad_options_get_one_clear_line(options, words):
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("sampling", [dict(temperature=0.0), dict(seed=0), dict(seed=0, top_k=3), dict(top_p=0.5)])
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["embedding.weight", "norm.weight", "blocks.3.mlp.to_out.weight"])
+def test_weights_that_are_not_finite_choose_no_token(sampling, bad, where):
+    m = model()
+    with torch.no_grad():
+        m.get_parameter(where)[0] = bad
+    with pytest.raises(ValueError, match="largest logit of row 0 is .*; the weights hold NaN or infinity") as caught:
+        m.generate([[0, 1], [2]], 3, **sampling)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row, largest", [([1.0, float("nan"), 2.0], "nan"), ([0.0, float("inf"), 1.0], "inf"),
+                                          ([-float("inf")] * 3, "-inf")])
+def test_a_draw_needs_a_largest_logit_and_allows_excluded_tokens(row, largest):
+    good = [-float("inf"), 0.5, -float("inf")]
+    for temperature in (0.0, 1.0):
+        assert draw(torch.tensor([good, good]), temperature).tolist() == [1, 1]
+        with pytest.raises(ValueError, match=f"logit of row 1 is {largest}, "):
+            draw(torch.tensor([good, row]), temperature)
+
+
+def test_the_most_likely_token_stays_at_any_p():
+    logits = torch.tensor([[0.0, 2.0, 1.0]])
+    for p in (1e-300, 1e-45, 1e-8):
+        assert filter_logits(logits, top_p=p).isfinite()[0].tolist() == [False, True, False]

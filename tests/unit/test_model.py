@@ -1,6 +1,8 @@
 """The model: shapes, counts, initialisation, variants, and the way to disk and back."""
 
+import copy
 import json
+import pickle
 import subprocess
 import sys
 
@@ -179,6 +181,11 @@ def test_unknown_folder(name):
     (lambda: small()(torch.tensor([3, 4])), ["(2,)", "[batch, length]"]),
     (lambda: small()(torch.tensor([[0.5]])), ["float32", "integer"]),
     (lambda: small()(torch.zeros(1, 0, dtype=torch.int64)), ["(1, 0)", "length >= 1"]),
+    (lambda: small()(torch.zeros(1, 2, dtype=torch.int64, device="meta")), ["meta", "tokens.to('cpu')"]),
+    (lambda: small()(torch.tensor([[1]]), torch.zeros(1, 1, dtype=torch.int64, device="meta")), ["targets is on meta"]),
+    (lambda: small().loss(torch.tensor([[1]]), torch.tensor([[-1]])), ["targets", "id -1"]),
+    (lambda: small().logits(torch.zeros(2, 3, dtype=torch.int64), small().new_caches(3, 9)), ["6 caches", "2 rows"]),
+    (lambda: small().logits(torch.zeros(3, 3, dtype=torch.int64), small().new_caches(3, 9)[:4]), ["4 caches", "6 b"]),
     (lambda: small()(torch.tensor([[1, 2]]), torch.tensor([[1]])), ["(1, 1)", "(1, 2)"]),
     (lambda: small()(torch.tensor([[1, 2]]), torch.tensor([[1, 99]])), ["targets", "id 99"]),
     (lambda: small(positional_encoding="learned", max_positions=4)(torch.zeros(1, 5, dtype=torch.int64)),
@@ -198,3 +205,66 @@ def test_loss_keeps_float64():
     loss = model(tokens[:, :-1], tokens[:, 1:])[1]
     by_hand = -model(tokens[:, :-1])[0].log_softmax(-1).gather(-1, tokens[:, 1:, None]).mean()
     assert loss.dtype == torch.float64 and abs(loss - by_hand) < 1e-12
+
+
+def test_tokens_that_are_no_tensor_are_refused():
+    with pytest.raises(TypeError, match="^tokens is a list; give a torch.Tensor of ids"):
+        small()([[1, 2]])
+
+
+def test_an_empty_batch_has_empty_logits_and_no_mean():
+    tokens = torch.zeros(0, 5, dtype=torch.int64)
+    model = small()
+    logits, loss = model(tokens, tokens)
+    assert logits.shape == (0, 5, 50) and loss.isnan() and model.loss(tokens, tokens).isnan()
+
+
+@pytest.mark.parametrize("what", ["no", "blocks", "model"])
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+@pytest.mark.parametrize("called", [False, True])
+def test_a_copy_of_a_compiled_model_has_its_own_weights(what, copied, called):
+    model, tokens = small(embedding_std=0.5), torch.randint(50, (2, 20), generator=torch.Generator().manual_seed(0))
+    graphs = []
+
+    def counted(graph, example_inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    with torch.compiler.set_stance("default", force_backend=counted):
+        torch.compiler.reset()
+        model.compile_for(what)
+        if called:
+            model.loss(tokens, tokens)
+        twin = copied(model)
+        with torch.no_grad():
+            for p in twin.parameters():
+                p += 0.3 * torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
+        graphs.clear()
+        torch.compiler.reset()
+        losses = [m.loss(tokens, tokens) for m in (model, twin)]
+        assert bool(graphs) == (what != "no")
+        for m, loss in zip((model, twin), losses, strict=True):
+            expected = m(tokens, tokens)[1]
+            assert torch.allclose(loss, expected, atol=1e-5)
+            gradients = torch.autograd.grad(loss, list(m.parameters()))
+            for a, b in zip(gradients, torch.autograd.grad(expected, list(m.parameters())), strict=True):
+                assert torch.allclose(a, b, atol=1e-4)
+        assert (losses[0] - losses[1]).abs() > 0.1
+    torch.compiler.reset()
+
+
+def test_a_copy_alone_is_compiled_for_the_same():
+    graphs, tokens = [], torch.randint(50, (2, 20))
+
+    def counted(graph, example_inputs):
+        graphs.append(graph)
+        return graph.forward
+
+    for what, kinds in (("no", 0), ("blocks", 3), ("model", 1)):
+        twin = copy.deepcopy(small().compile_for(what))
+        torch.compiler.reset()
+        graphs.clear()
+        with torch.compiler.set_stance("default", force_backend=counted):
+            twin.loss(tokens, tokens)
+        assert len(graphs) == kinds
+    torch.compiler.reset()

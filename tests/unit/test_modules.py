@@ -132,6 +132,18 @@ def test_bfloat16_stays_bfloat16_with_the_convolution_in_float32():
     (lambda: MultiHeadFourier(8, 4, gate="three"), ["three", "two_stage", "single_stage"]),
     (lambda: MultiHeadFourier(8, 4)(torch.randn(3, 8)), ["(3, 8)", "[batch, length, 8]"]),
     (lambda: SlidingWindowAttention(8, 4, 8)(torch.randn(1, 3, 9)), ["(1, 3, 9)", "[batch, length, 8]"]),
+    *((lambda layer=layer, x=x: layer(x), words)
+      for layer in (MultiHeadFourier(8, 4), SlidingWindowAttention(8, 4, 8), Block(MultiHeadFourier(8, 4), 16).mixer)
+      for x, words in [(torch.randn(2, 0, 8), ["(2, 0, 8)", "length >= 1"]),
+                       (torch.ones(2, 3, 8, dtype=torch.int64), ["torch.int64", "floating-point"]),
+                       (torch.randn(2, 3, 8, device="meta"), ["meta", "on cpu"])]),
+    *((lambda x=x, lengths=lengths: SlidingWindowAttention(8, 4, 8).forward(
+        x, SlidingWindowAttention(8, 4, 8).new_cache(2, 9), lengths), words)
+      for x, lengths, words in [(torch.randn(1, 1, 8), None, ["(1, 4, 1, 2)", "[2, 4, tokens, 2]"]),
+                                (torch.randn(3, 4, 8), None, ["(3, 4, 4, 2)"]),
+                                (torch.randn(2, 4, 8), [0, 4], ["lengths=[0, 4]", "1 to 4"]),
+                                (torch.randn(2, 4, 8), [5, 1], ["lengths=[5, 1]", "1 to 4"]),
+                                (torch.randn(2, 4, 8), [2], ["lengths=[2]", "2 rows"])]),
 ])
 def test_bad_input_gets_one_clear_line(build, words):
     with pytest.raises(ValueError) as caught:
@@ -139,3 +151,31 @@ def test_bad_input_gets_one_clear_line(build, words):
     for word in [*words]:
         assert word in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("layer", [MultiHeadFourier(8, 4), SlidingWindowAttention(8, 4, 3)])
+def test_an_empty_batch_has_an_empty_result(layer):
+    x = torch.zeros(0, 5, 8, requires_grad=True)
+    y = layer(x)
+    assert y.shape == x.shape and torch.autograd.grad(y.sum(), x)[0].shape == x.shape
+
+
+def test_derivatives_of_a_layer_under_torch_func():
+    """Gradients by sample, as with autograd one at a time, and a derivative along a direction, as by differences."""
+    layer = fourier()
+    x = torch.randn(3, 7, 16, dtype=torch.float64)
+    weights = dict(layer.named_parameters())
+
+    def loss(weights, x):
+        return torch.func.functional_call(layer, weights, (x[None],)).square().sum()
+
+    found = torch.func.vmap(torch.func.grad(loss), (None, 0))(weights, x)
+    for i in range(3):
+        expected = torch.autograd.grad(layer(x[i:i + 1]).square().sum(), list(weights.values()))
+        for a, b in zip(found.values(), expected, strict=True):
+            assert torch.allclose(a[i], b, atol=1e-10)
+    direction = torch.randn_like(x)
+    _, along = torch.func.jvp(layer, (x,), (direction,))
+    h = 1e-6
+    assert torch.allclose(along, (layer(x + h * direction) - layer(x - h * direction)) / (2 * h), atol=1e-7)
+    assert along.abs().max() > 0.1

@@ -160,6 +160,9 @@ def test_row_groups_are_runs_of_equal_rows():
     (lambda c: c.prefill(torch.ones(2, 3, 5), torch.ones(2, 3, 5), [1, 6]), ["[1, 6]", "1 to 5"]),
     (lambda c: c.prefill(torch.ones(2, 3, 5), torch.ones(2, 3, 5), [0, 5]), ["[0, 5]", "1 to 5"]),
     (lambda c: c.prefill(torch.ones(2, 3, 5), torch.ones(2, 3, 5), [5]), ["[5]", "2 rows"]),
+    (lambda c: c.step(torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3)), ["torch.int64", "floating-point"]),
+    (lambda c: c.step(torch.ones(2, 3), torch.ones(2, 3, device="meta")), ["meta", "on cpu"]),
+    (lambda c: c.prefill(torch.ones(2, 3, 5), torch.ones(2, 3, 5, dtype=torch.bool)), ["torch.bool"]),
     (lambda c: c.prefill(torch.ones(2, 3, 9), torch.ones(2, 3, 9)), ["9 tokens", "for 8", "longer"]),
     (lambda c: [c.step(torch.ones(2, 3), torch.ones(2, 3)) for _ in range(9)], ["9 tokens", "for 8"]),
 ])

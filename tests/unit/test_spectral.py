@@ -4,6 +4,9 @@ import warnings
 
 import pytest
 import torch
+from torch import func
+from torch.autograd import forward_ad, functional
+from torch.utils._pytree import tree_leaves
 
 from caracal_min import spectral
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft
@@ -123,3 +126,108 @@ def test_fast_length_is_the_smallest_smooth_number():
     for n in range(1, 2000):
         found = fast_length(n)
         assert found >= n and is_smooth(found) and not any(is_smooth(k) for k in range(n, found))
+
+
+def loss(conv, g):
+    """Nonlinear in v, which meets itself in both streams."""
+    return lambda v: conv(v, g.sin() * v).square().sum()
+
+
+def dual(conv, v, g, dv):
+    with forward_ad.dual_level():
+        return tuple(forward_ad.unpack_dual(conv(forward_ad.make_dual(v, dv), g)))
+
+
+def dual_over_backward(conv, v, g, dv):
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(v.clone().requires_grad_(), dv)
+        return torch.autograd.grad(forward_ad.unpack_dual(conv(x, x * g)).tangent.sum(), x)
+
+
+def dual_gradient(conv, v, g, dv):
+    """The graph is older than the level: only the gradient that comes back has a tangent."""
+    x = v.clone().requires_grad_()
+    r = conv(x, g)
+    with forward_ad.dual_level():
+        (back,) = torch.autograd.grad(r, x, forward_ad.make_dual(dv, g))
+        return tuple(forward_ad.unpack_dual(back))
+
+
+def batched_backward(conv, v, g, dv):
+    x = v.clone().requires_grad_()
+    return torch.autograd.grad(conv(x, g), x, torch.stack([v, g, dv]), is_grads_batched=True)
+
+
+TRANSFORMS = {
+    "jvp": lambda c, v, g, dv: func.jvp(c, (v, g), (dv, v)),
+    "jvp of the content alone": lambda c, v, g, dv: func.jvp(lambda x: c(x, g), (v,), (dv,)),
+    "linearize": lambda c, v, g, dv: func.linearize(loss(c, g), v)[1](dv),
+    "grad": lambda c, v, g, dv: func.grad(loss(c, g))(v),
+    "vmap": lambda c, v, g, dv: func.vmap(lambda x: c(x, g))(torch.stack([v, g, dv])),
+    "vmap over two dimensions": lambda c, v, g, dv: func.vmap(func.vmap(c, (None, 0)), (0, None))(
+        torch.stack([v, dv]), torch.stack([g, v, dv])),
+    "vmap along time": lambda c, v, g, dv: func.vmap(c, 1)(torch.stack([v, g]), torch.stack([dv, v])),
+    "jacrev": lambda c, v, g, dv: func.jacrev(c, (0, 1))(v, g),
+    "jacfwd": lambda c, v, g, dv: func.jacfwd(c, (0, 1))(v, g),
+    "hessian": lambda c, v, g, dv: func.hessian(loss(c, g))(v),
+    "jacrev of jacfwd": lambda c, v, g, dv: func.jacrev(func.jacfwd(loss(c, g)))(v),
+    "jacrev of jacrev": lambda c, v, g, dv: func.jacrev(func.jacrev(loss(c, g)))(v),
+    "third derivative": lambda c, v, g, dv: func.jacfwd(func.hessian(loss(c, g)))(v),
+    "gradients by sample": lambda c, v, g, dv: func.vmap(func.grad(loss(c, g)))(torch.stack([v, g, dv])),
+    "dual numbers": dual,
+    "dual numbers over the backward": dual_over_backward,
+    "dual numbers in the gradient": dual_gradient,
+    "a batch of gradients": batched_backward,
+    "vectorised jacobian": lambda c, v, g, dv: functional.jacobian(c, (v, g), vectorize=True),
+    "vectorised jacobian, forwards": lambda c, v, g, dv: functional.jacobian(
+        c, (v, g), vectorize=True, strategy="forward-mode"),
+}
+# Within torch.compile PyTorch cannot trace these; what it says then is its own.
+NOT_TRACED = ("dual", "a batch", "vectorised")
+
+
+def largest_difference(found, expected):
+    found, expected = tree_leaves(found), tree_leaves(expected)
+    assert len(found) == len(expected) and max(x.abs().max() for x in expected) > 0.1
+    return max((a - b).abs().max().item() for a, b in zip(found, expected, strict=True))
+
+
+@pytest.mark.parametrize("conv", [causal_conv, causal_conv_fft])
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_every_derivative_of_torch_func_and_of_forward_mode_is_that_of_the_sum(name, conv):
+    v, g, dv = (x[0] for x in (*pair(1, 5), pair(1, 5, seed=1)[0]))
+    expected = TRANSFORMS[name](causal_conv_direct, v, g, dv)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", "There is a performance drop")  # a fallback that loops over the batch
+        assert largest_difference(TRANSFORMS[name](conv, v, g, dv), expected) < 1e-12
+
+
+@pytest.mark.parametrize("name", [name for name in TRANSFORMS if not name.startswith(NOT_TRACED)])
+def test_compiled_transforms_and_transforms_of_what_is_compiled(name):
+    v, g, dv = (x[0] for x in (*pair(1, 5), pair(1, 5, seed=1)[0]))
+    expected = TRANSFORMS[name](causal_conv_direct, v, g, dv)
+    torch.compiler.reset()
+    inside = torch.compile(lambda *given: TRANSFORMS[name](causal_conv_fft, *given), backend="aot_eager")
+    assert largest_difference(inside(v, g, dv), expected) < 1e-12
+    torch.compiler.reset()
+    compiled = torch.compile(causal_conv_fft, backend="aot_eager")
+    compiled(v, g)  # the kernels of an ordinary call are not taken for a transformed one
+    if name != "linearize":  # refused by PyTorch
+        assert largest_difference(TRANSFORMS[name](compiled, v, g, dv), expected) < 1e-12
+
+
+def test_gradcheck_forwards_and_in_batches():
+    v, g = (x.requires_grad_() for x in pair(2, 5))
+    assert torch.autograd.gradcheck(causal_conv_fft, (v, g), check_forward_ad=True, check_batched_grad=True,
+                                    check_batched_forward_grad=True)
+    assert torch.autograd.gradgradcheck(causal_conv_fft, (v, g), check_fwd_over_rev=True)
+
+
+def test_the_bare_operator_refuses_forward_mode_and_does_not_return_zeros():
+    v, g = pair(5)
+    for call in (lambda: func.jvp(torch.ops.caracal.causal_conv, (v, g), (v, g)),
+                 lambda: dual(torch.ops.caracal.causal_conv, v, g, g),
+                 lambda: dual(lambda v, g: torch.ops.caracal.causal_conv_backward(v, v, g)[0], v, g, g)):
+        with pytest.raises(RuntimeError, match="would return zeros; call .*causal_conv_fft") as caught:
+            call()
+        assert "\n" not in str(caught.value)

@@ -23,11 +23,11 @@ def summed(config, tokens, bytes_each):
 
 
 def from_the_caches(config, tokens, bytes_each):
-    """Count the numbers in real caches, without the empty slots of a window."""
+    """Count the numbers in real caches."""
     numbers = 0
     for cache in Caracal(config).new_caches(1, tokens, "dot_product"):
         if hasattr(cache, "window"):
-            numbers += (cache.k.numel() + cache.v.numel()) * min(tokens, cache.window) // cache.window
+            numbers += cache.k.numel() + cache.v.numel()
         else:
             numbers += cache.convolution.streams.numel() + (0 if cache.conv_state is None else cache.conv_state.numel())
     return numbers * bytes_each
