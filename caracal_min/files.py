@@ -1,23 +1,72 @@
 """Files that are written whole or not at all, and their hashes."""
 
+import filecmp
 import hashlib
 import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
+from safetensors import SafetensorError
 
-__all__ = ["file_sha256", "write_atomically"]
+__all__ = ["file_sha256", "writing", "writing_folder"]
 
 
-def write_atomically(path: Path, data: bytes | np.ndarray) -> None:
-    """Write a file under a temporary name, bring it to the disk, name it: a kill leaves the old file or the new."""
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """Give a temporary path; the file that the body writes there becomes `path` when the body ends without an error.
+
+        with writing(folder / "numbers.bin") as partial:
+            partial.write_bytes(numbers)
+
+    The new file is on the disk before it takes the name, so a kill or a power cut leaves the old file or the new one.
+    An error removes what was written.  Folders above `path` are made if absent.
+
+    Raises:
+        OSError: the file cannot be written, in one line that names it.
+    """
     partial = path.with_name(path.name + ".partial")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with open(partial, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(partial, path)
+    with _named(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            yield partial
+            _sync(partial)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+        _sync(path.parent)
+
+
+@contextmanager
+def writing_folder(folder: Path, last: str) -> Iterator[Path]:
+    """Give an empty folder; the files that the body writes there move into `folder` when it ends without an error.
+
+    For files that mean something together only, such as weights and their configuration.  `last` names the one without
+    which readers take none of the others.  Where it changes, the old one goes first and the new one comes after all
+    others; so a kill leaves the old files, or the new ones, or, between two renamings, no file `last`, but never an old
+    one beside new others.  An error leaves the old files.  Other names stay as they are; `folder` is made if absent.
+
+    Raises:
+        OSError: a file cannot be written, in one line that names the folder.
+    """
+    partial = folder / ".partial"
+    with _named(folder):
+        shutil.rmtree(partial, ignore_errors=True)  # what a killed call has left
+        partial.mkdir(parents=True)
+        try:
+            yield partial
+            written = sorted(partial.iterdir(), key=lambda file: file.name == last)
+            for file in written:
+                _sync(file)
+            if (folder / last).exists() and not filecmp.cmp(partial / last, folder / last, shallow=False):
+                (folder / last).unlink()
+                _sync(folder)
+            for file in written:
+                os.replace(file, folder / file.name)
+                _sync(folder)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
 
 
 def file_sha256(path: Path) -> str:
@@ -27,3 +76,25 @@ def file_sha256(path: Path) -> str:
         while block := file.read(1 << 20):
             digest.update(block)
     return digest.hexdigest()
+
+
+@contextmanager
+def _named(path: Path) -> Iterator[None]:
+    """Turn what the disk and safetensors report into one line that names the file."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        raise OSError(f"{path} could not be written ({error}); what was there is unchanged: make room, or give "
+                      "another place") from error
+
+
+def _sync(path: Path) -> None:
+    """Bring a file, or the names in a folder, to the disk."""
+    folder = path.is_dir()
+    if folder and os.name == "nt":  # Windows opens no folders
+        return
+    opened = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

@@ -18,6 +18,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from .config import PRESETS, CaracalConfig
+from .files import writing_folder
 from .generation import Prompt, generate, stream
 from .language_model import LanguageModel
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
@@ -120,11 +121,17 @@ class Caracal(LanguageModel):
         return stream(self, prompt, max_new_tokens, **sampling)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent."""
-        folder = Path(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        save_file({k: t.contiguous() for k, t in self.state_dict().items()}, folder / _WEIGHTS, {"format": "pt"})
-        (folder / _CONFIG).write_text(json.dumps({"model_type": "caracal", **asdict(self.config)}, indent=2) + "\n")
+        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent.
+
+        A model that is there is replaced as `files.writing_folder` says: never half of it.
+
+        Raises:
+            OSError: they cannot be written, in one line; what was there is unchanged.
+        """
+        config = json.dumps({"model_type": "caracal", **asdict(self.config)}, indent=2)
+        with writing_folder(Path(folder), last=_CONFIG) as partial:
+            save_file({k: t.contiguous() for k, t in self.state_dict().items()}, partial / _WEIGHTS, {"format": "pt"})
+            (partial / _CONFIG).write_text(config + "\n")
 
     @classmethod
     def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None) -> "Caracal":

@@ -14,7 +14,7 @@ import sys
 import tarfile
 from pathlib import Path
 
-from caracal_min.files import write_atomically
+from caracal_min.files import writing
 from caracal_min.recorded.record import RecordError, code_sha256, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -52,7 +52,9 @@ def main() -> int:
     arguments = parser.parse_args()
     out = ROOT / "caracal_min" / "recorded" / f"{arguments.name}.json"
     try:
-        write_atomically(out, (json.dumps(admitted(arguments.record), indent=1) + "\n").encode())
+        record = admitted(arguments.record)
+        with writing(out) as partial:
+            partial.write_text(json.dumps(record, indent=1) + "\n")
     except (OSError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -14,10 +14,10 @@ Either way a `Corpus` has the tokens to train on and others to be measured on, a
 from .batches import Batches, sequential_windows
 from .corpus import Corpus, all_tokens, load_corpus
 from .documents import count_documents, documents, text_files
-from .shards import Manifest, ShardedTokens, verify
+from .shards import Manifest, ShardedTokens, ShardSettings, verify
 from .tokenizers import ByteTokenizer, GPT2Tokenizer, Tokenizer, make_tokenizer, tokenizer_for
 from .write_shards import TokenizeConfig, tokenize
 
-__all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "ShardedTokens", "TokenizeConfig",
-           "Tokenizer", "all_tokens", "count_documents", "documents", "load_corpus", "make_tokenizer",
+__all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "ShardSettings", "ShardedTokens",
+           "TokenizeConfig", "Tokenizer", "all_tokens", "count_documents", "documents", "load_corpus", "make_tokenizer",
            "sequential_windows", "text_files", "tokenize", "tokenizer_for", "verify"]

@@ -125,8 +125,9 @@ def _is_shards(source: str) -> bool:
 
 def _opened(folder: str, tokenizer: str) -> ShardedTokens:
     tokens = ShardedTokens(folder)
-    if tokens.manifest.tokenizer != tokenizer:
-        raise ValueError(f"{folder} was made with tokenizer={tokens.manifest.tokenizer!r}, now it is {tokenizer!r}; "
+    made_with = tokens.manifest.settings.tokenizer
+    if made_with != tokenizer:
+        raise ValueError(f"{folder} was made with tokenizer={made_with!r}, now it is {tokenizer!r}; "
                          "give the same, or tokenize again into another folder")
     return tokens
 
@@ -136,7 +137,7 @@ def _from_shards(folder: str, tokenizer: str, max_tokens: int | None,
     tokens = _opened(folder, tokenizer)
     if held_out is None:
         start = len(tokens) - len(tokens) // _HELD_OUT
-        ends = np.flatnonzero(tokens[start:] == tokens.manifest.end_of_text)
+        ends = np.flatnonzero(tokens[start:] == tokens.manifest.settings.end_of_text)
         if len(ends) < 2:
             raise ValueError(f"the last hundredth of {folder}, {len(tokens) - start:,} tokens, holds no whole "
                              "document; give more text, or a validation text")

@@ -12,14 +12,14 @@ a text and the end-of-text id after it.  Offset: tokens of the next document tha
 import hashlib
 import json
 from copy import copy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 import numpy as np
 
-from ..files import file_sha256, write_atomically
+from ..files import file_sha256, writing
 
-__all__ = ["DTYPE", "MANIFEST", "Manifest", "ShardedTokens", "check_sizes", "verify"]
+__all__ = ["DTYPE", "MANIFEST", "Manifest", "ShardSettings", "ShardedTokens", "check_sizes", "verify"]
 
 MANIFEST, DTYPE = "manifest.json", np.dtype("<u2")
 """Name of the file that lists the shards; what they hold."""
@@ -27,17 +27,39 @@ _MEND = "restore it, or delete the folder and run tokenize again"
 
 
 @dataclass(frozen=True)
+class ShardSettings:
+    """What shards are made from, and how: a call with equal settings goes on with a folder, another is refused."""
+
+    source: str
+    """Name of the source, without its folder."""
+    source_sha256: str | None
+    """Hash of its files; None: it is no file."""
+    tokenizer: str
+    """Name of the tokenizer."""
+    vocab_size: int
+    """Number of its ids."""
+    end_of_text: int
+    """Its id after each document."""
+    shard_tokens: int
+    """Tokens per shard."""
+    limit_documents: int | None
+    """Most documents that are read."""
+    limit_tokens: int | None
+    """Tokens after whose document reading stops."""
+
+    def require(self, wanted: "ShardSettings", folder: Path) -> None:
+        """Raise ValueError, naming the first setting of the folder that is not as wanted."""
+        for name, old in vars(self).items():
+            if old != getattr(wanted, name):
+                raise ValueError(f"{folder} was made with {name}={old!r}, now it is {getattr(wanted, name)!r}; "
+                                 "give another folder")
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What a folder of shards holds; equal manifests mean equal tokens."""
 
-    source: str
-    source_sha256: str | None
-    tokenizer: str
-    vocab_size: int
-    end_of_text: int
-    shard_tokens: int
-    limit_documents: int | None
-    limit_tokens: int | None
+    settings: ShardSettings
     complete: bool = False
     documents: int = 0
     tokens: int = 0
@@ -47,12 +69,18 @@ class Manifest:
     @property
     def digest(self) -> str:
         """SHA-256 over all fields, the hashes of the shards among them; the file holds it too."""
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(json.dumps(self._flat(), sort_keys=True).encode()).hexdigest()
 
     def save(self, folder: Path) -> None:
         """Write `manifest.json` atomically."""
-        text = json.dumps(asdict(self) | {"digest": self.digest}, indent=1)
-        write_atomically(folder / MANIFEST, f"{text}\n".encode())
+        text = json.dumps(self._flat() | {"digest": self.digest}, indent=1)
+        with writing(folder / MANIFEST) as partial:
+            partial.write_text(f"{text}\n")
+
+    def _flat(self) -> dict:
+        """Return what the file holds: the settings and the rest, side by side."""
+        rest = asdict(self)
+        return rest.pop("settings") | rest
 
     @classmethod
     def load(cls, folder: str | Path) -> "Manifest":
@@ -63,7 +91,8 @@ class Manifest:
         try:
             stored = json.loads(path.read_bytes())
             digest = stored.pop("digest")
-            manifest = cls(**stored | {"shards": tuple(stored["shards"])})
+            settings = ShardSettings(**{field.name: stored.pop(field.name) for field in fields(ShardSettings)})
+            manifest = cls(settings, **stored | {"shards": tuple(stored["shards"])})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise ValueError(f"{path} is not a readable manifest of shards ({error}); {_MEND}") from None
         if digest != manifest.digest:
@@ -137,7 +166,7 @@ class ShardedTokens:
         """Return `count` tokens from `start` on, int64 `[count]`.  IndexError: some lie outside the folder."""
         if start < 0 or count < 0 or start + count > len(self):
             raise IndexError(f"start={start}, count={count} leaves the {len(self):,} tokens of {self.folder}")
-        size, stop = self.manifest.shard_tokens, start + count
+        size, stop = self.manifest.settings.shard_tokens, start + count
         shards = range(start // size, -(-stop // size))  # those that hold a part of it
         parts = [self._shards[i][max(0, start - i * size):stop - i * size] for i in shards]
         return np.concatenate([np.empty(0, np.int64), *parts])

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ..files import file_sha256, write_atomically
+from ..files import file_sha256, writing
 from .documents import count_documents, documents, text_files
-from .shards import DTYPE, MANIFEST, Manifest, check_sizes
+from .shards import DTYPE, MANIFEST, Manifest, ShardSettings, check_sizes
 from .tokenizers import make_tokenizer
 
 __all__ = ["TokenizeConfig", "tokenize"]
@@ -75,12 +75,12 @@ def tokenize(source: str | Path, out: str | Path, tokenizer: str = "gpt2", shard
     encoder = make_tokenizer(tokenizer)
     if encoder.vocab_size > 65_536:
         raise ValueError(f"tokenizer {tokenizer!r} has {encoder.vocab_size:,} ids; a shard holds 65,536 at most")
-    wanted = (*_identity(source), encoder.name, encoder.vocab_size, encoder.end_of_text, shard_tokens, limit_documents,
-              limit_tokens)
-    manifest = check_sizes(folder, finished=False) if (folder / MANIFEST).exists() else Manifest(*wanted)
-    for (name, old), value in zip(vars(manifest).items(), wanted, strict=False):  # settings are its first fields
-        if old != value:
-            raise ValueError(f"{folder} was made with {name}={old!r}, now it is {value!r}; give another folder")
+    name, digest = _identity(source)
+    wanted = ShardSettings(source=name, source_sha256=digest, tokenizer=encoder.name, vocab_size=encoder.vocab_size,
+                           end_of_text=encoder.end_of_text, shard_tokens=shard_tokens,
+                           limit_documents=limit_documents, limit_tokens=limit_tokens)
+    manifest = check_sizes(folder, finished=False) if (folder / MANIFEST).exists() else Manifest(wanted)
+    manifest.settings.require(wanted, folder)
     if manifest.complete:
         print(f"{folder} is complete, {manifest.documents:,} documents, {manifest.tokens:,} tokens: nothing to do")
         return manifest
@@ -158,7 +158,8 @@ def _add(folder: Path, manifest: Manifest, ids: np.ndarray, whole: int, offset: 
     """Write one more shard, then the manifest that lists it."""
     shard = {"name": f"shard_{len(manifest.shards):05d}.bin", "tokens": len(ids), "documents": whole, "offset": offset,
              "sha256": hashlib.sha256(ids).hexdigest()}
-    write_atomically(folder / shard["name"], ids)
+    with writing(folder / shard["name"]) as partial:
+        partial.write_bytes(ids)
     manifest = replace(manifest, documents=whole, tokens=manifest.tokens + len(ids), shards=(*manifest.shards, shard))
     manifest.save(folder)
     return manifest

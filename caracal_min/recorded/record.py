@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from ..files import write_atomically
+from ..files import writing
 from ..version import __version__
 
 __all__ = ["RecordError", "code_sha256", "machine", "read_record", "seal", "write_record"]
@@ -47,6 +47,7 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
 
     Raises:
         RecordError: it does not fit the schema.
+        OSError: the file cannot be written.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     program = "caracal_min" if sys.argv[0].endswith("__main__.py") else Path(sys.argv[0]).name
@@ -55,7 +56,8 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
               "machine": machine(device), "data": data, "finished": now, "seconds": seconds, "results": dict(results)}
     record = seal(json.loads(json.dumps(record, default=str)))
     _validate(record, path)
-    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+    with writing(path) as partial:
+        partial.write_text(json.dumps(record, indent=1) + "\n")
     return record
 
 

@@ -7,7 +7,6 @@
 """
 
 import json
-import os
 from pathlib import Path
 
 import torch
@@ -15,6 +14,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch.optim import Optimizer
+
+from ..files import writing
 
 __all__ = ["load_checkpoint", "save_checkpoint"]
 
@@ -26,6 +27,9 @@ def save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
 
     Args:
         facts: JSON-like; `step` and the like, and `settings` (dict) and `corpus` (digest), compared when loading.
+
+    Raises:
+        OSError: it cannot be written, in one line.
     """
     tied = _tied(model)
     tensors = {f"model.{name}": t for name, t in model.state_dict().items() if name not in tied}
@@ -34,12 +38,9 @@ def save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     tensors["random.cpu"] = torch.get_rng_state()
     if torch.cuda.is_available():
         tensors["random.cuda"] = torch.cuda.get_rng_state()
-    partial = folder / (_FILE + ".partial")
-    save_file({k: t.contiguous() for k, t in tensors.items()}, partial,
-              {"format": _FORMAT, "facts": json.dumps(facts, sort_keys=True)})
-    with open(partial, "rb") as file:
-        os.fsync(file.fileno())
-    os.replace(partial, folder / _FILE)
+    with writing(folder / _FILE) as partial:
+        save_file({k: t.contiguous() for k, t in tensors.items()}, partial,
+                  {"format": _FORMAT, "facts": json.dumps(facts, sort_keys=True)})
 
 
 def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts: dict) -> dict:

@@ -32,6 +32,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import PRESETS, CaracalConfig
+from ..files import writing_folder
 from ..language_model import LanguageModel
 
 __all__ = ["BASELINES", "Baseline", "baseline"]
@@ -94,8 +95,15 @@ class Baseline(LanguageModel):
         return F.linear(hidden, self.embedding.weight)
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent."""
-        self.model.save_pretrained(folder)
+        """Write `config.json` and `model.safetensors` into `folder`, which is made if absent.
+
+        A model that is there is replaced as `files.writing_folder` says: never half of it.
+
+        Raises:
+            OSError: they cannot be written, in one line; what was there is unchanged.
+        """
+        with writing_folder(Path(folder), last="config.json") as partial:
+            self.model.save_pretrained(partial)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Baseline":

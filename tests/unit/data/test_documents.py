@@ -46,7 +46,7 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
     assert list(documents(str(folder))) == ["one", "two", "three", "four", "five"]
     assert count_documents(str(folder)) == 5
     first, second = (tokenize(folder, tmp_path / out, "byte", workers=1, progress=False) for out in ("x", "y"))
-    assert first.source == "texts" and first.tokens == 3 + 3 + 5 + 4 + 4 + 5 and vars(first) == vars(second)
+    assert first.settings.source == "texts" and first.tokens == 3 + 3 + 5 + 4 + 4 + 5 and vars(first) == vars(second)
     write_jsonl(folder / "b.jsonl", [{"text": "2"}, {"text": "3"}])
     with pytest.raises(ValueError, match="was made with source_sha256="):
         tokenize(folder, tmp_path / "x", "byte", workers=1, progress=False)

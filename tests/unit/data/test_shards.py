@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from caracal_min.data import Batches, documents, sequential_windows, write_shards
-from caracal_min.data.shards import Manifest, ShardedTokens, verify
+from caracal_min.data.shards import Manifest, ShardedTokens, ShardSettings, verify
 from caracal_min.data.write_shards import tokenize
 
 TEXTS = [("", "a", "tiny text", "é" * 40, "line\n" * 30, "x" * 500)[i % 6] + str(i) * (i % 4) for i in range(150)]
@@ -107,7 +107,8 @@ def test_counts_agree_with_finewebs_own_and_workers_change_nothing(shared_data, 
     with lzma.open(path, "rt", encoding="utf-8") as file:
         stated = [json.loads(line)["token_count"] for line in file]
     manifest = tokenize(path, tmp_path / "one", shard_tokens=50_000, workers=1, progress=False)
-    assert (manifest.tokenizer, manifest.vocab_size, manifest.end_of_text) == ("gpt2", 50_257, 50_256)
+    settings = manifest.settings
+    assert (settings.tokenizer, settings.vocab_size, settings.end_of_text) == ("gpt2", 50_257, 50_256)
     tokens = ShardedTokens(tmp_path / "one", check_hashes=True)[:]
     ends = np.flatnonzero(tokens == 50_256)
     counted = np.diff(ends, prepend=-1) - 1
@@ -128,7 +129,7 @@ def test_fineweb_streams_through_the_same_code(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets, "load_dataset", hub)
     manifest = tokenize("fineweb", tmp_path / "out", "byte", 1000, workers=1, limit_documents=100, progress=False)
     assert asked == [{"path": "HuggingFaceFW/fineweb", "name": "sample-10BT", "split": "train", "streaming": True}]
-    assert manifest.documents == 100 and "fineweb" in manifest.source
+    assert manifest.documents == 100 and "fineweb" in manifest.settings.source
     assert (ShardedTokens(tmp_path / "out")[:] == STREAM[:manifest.tokens]).all()
     monkeypatch.undo()
     local = tokenize(tmp_path / "000.parquet", tmp_path / "local", "byte", 1000, workers=1, progress=False)
@@ -188,6 +189,61 @@ def test_other_settings_are_refused(damaged, source, tmp_path):
             tokenize(*call, progress=False)
         assert "give another folder" in one_line(caught)
     assert contents(damaged) == before
+
+
+OLD = """{
+ "source": "texts.jsonl",
+ "source_sha256": "26cc03f4f38a24f513f38dc1803055ba20bcff3800bf749003b8fb59d7cfb71e",
+ "tokenizer": "byte",
+ "vocab_size": 256,
+ "end_of_text": 0,
+ "shard_tokens": 4,
+ "limit_documents": 9,
+ "limit_tokens": null,
+ "complete": true,
+ "documents": 2,
+ "tokens": 7,
+ "shards": [
+  {
+   "name": "shard_00000.bin",
+   "tokens": 4,
+   "documents": 1,
+   "offset": 0,
+   "sha256": "54f0a6ab7fb3d5cec5075b63ab8756fdb01634129601bf5103b3f3e424509cdc"
+  },
+  {
+   "name": "shard_00001.bin",
+   "tokens": 3,
+   "documents": 2,
+   "offset": 0,
+   "sha256": "c9f930f1d75f29693468d2bfd0c0795d9c7788f885f01d08bab30ea75777e956"
+  }
+ ],
+ "dtype": "<u2",
+ "digest": "0963859d7b96b279face5d8a01072ce641533c2eb55bd8bce58949a7abcedacb"
+}
+"""
+
+
+def test_a_folder_of_the_first_version_is_read_and_written_byte_for_byte(tmp_path):
+    """Its manifest was written when the settings were fields of it; the file is as flat as then."""
+    source, out = tmp_path / "texts.jsonl", tmp_path / "out"
+    source.write_text('{"text": "abc"}\n{"text": "de"}\n')
+    out.mkdir()
+    (out / "manifest.json").write_text(OLD)
+    (out / "shard_00000.bin").write_bytes(b"a\0b\0c\0\0\0")
+    (out / "shard_00001.bin").write_bytes(b"d\0e\0\0\0")
+    verify(out)
+    assert ShardedTokens(out)[:].tolist() == [*b"abc\0de\0"]
+    before, manifest = contents(out), Manifest.load(out)
+    assert manifest.settings.limit_documents == 9 and manifest.settings.limit_tokens is None
+    assert tokenize(source, out, "byte", 4, limit_documents=9, progress=False) == manifest
+    with pytest.raises(ValueError, match="limit_tokens=None, now it is 3"):
+        tokenize(source, out, "byte", 4, limit_documents=9, limit_tokens=3, progress=False)
+    manifest.save(out)
+    assert contents(out) == before
+    tokenize(source, tmp_path / "again", "byte", 4, limit_documents=9, progress=False)
+    assert contents(tmp_path / "again") == before
 
 
 def test_another_tokenizer_is_refused(damaged, source, gpt2):
@@ -371,7 +427,7 @@ def test_reads_outside_are_errors(whole):
 def counting(tmp_path_factory):
     """Shards whose tokens tell their place: token i is i, in 7 shards.  Read only."""
     folder = tmp_path_factory.mktemp("counting") / "shards"
-    manifest = Manifest("counting", None, "byte", 65_536, 0, 1500, None, None)
+    manifest = Manifest(ShardSettings("counting", None, "byte", 65_536, 0, 1500, None, None))
     for start in range(0, 10_001, 1500):
         manifest = write_shards._add(folder, manifest, np.arange(start, min(start + 1500, 10_001), dtype="<u2"), 1, 0)
     replace(manifest, complete=True).save(folder)

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from caracal_min import recorded
-from caracal_min.files import write_atomically
 from caracal_min.recorded.record import RecordError, code_sha256, read_record, seal, write_record
 
 CURVE = [{"step": 1, "tokens": 64, "loss": 5.5, "learning_rate": 1e-3, "grad_norm": 1.0, "seconds": 0.1}]
@@ -63,7 +62,7 @@ def test_a_record_edited_by_hand_is_refused(record, change):
 @pytest.mark.parametrize("commit, clean", [(None, None), ("0" * 40, False), (None, True), ("0" * 40, None)])
 def test_code_that_no_commit_holds_is_refused(record, commit, clean):
     edit(record, lambda r: r["code"].update(commit=commit, clean=clean))
-    write_atomically(record, json.dumps(seal(json.loads(record.read_text()))).encode())
+    record.write_text(json.dumps(seal(json.loads(record.read_text()))))
     read_record(record, require_commit=False)
     with pytest.raises(RecordError, match="made with code that no commit is known to hold; commit, and run it again"):
         read_record(record)

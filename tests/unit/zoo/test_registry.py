@@ -1,5 +1,8 @@
 """Every model that the paper names, by name; and what it costs."""
 
+import errno
+import os
+
 import pytest
 import torch
 
@@ -38,6 +41,22 @@ def test_saved_and_loaded_by_one_name(architecture, tmp_path):
     with torch.inference_mode():
         assert torch.equal(model(tokens)[0], loaded(tokens)[0])
     assert loaded.num_parameters() == model.num_parameters()
+
+
+@pytest.mark.parametrize("architecture", ["caracal", "llama"])
+def test_a_save_that_fails_leaves_the_model_that_was_there(architecture, tmp_path, monkeypatch):
+    make_model(architecture, "nano", vocab_size=300).save_pretrained(tmp_path)
+    before, sync = {path.name: path.read_bytes() for path in tmp_path.iterdir()}, os.fsync
+
+    def last_file_fails(opened):
+        if os.fstat(opened).st_size == len(before["config.json"]):  # the weights are written by now
+            raise OSError(errno.ENOSPC, "No space left on device")
+        sync(opened)
+
+    monkeypatch.setattr(os, "fsync", last_file_fails)
+    with pytest.raises(OSError, match=rf"^{tmp_path} could not be written \(.*No space left on device\); what was"):
+        make_model(architecture, "nano", vocab_size=301).save_pretrained(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 def test_learned_positions_cover_the_context():

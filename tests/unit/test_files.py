@@ -1,0 +1,234 @@
+"""Files written whole or not at all: errors, kills at every step, a full disk."""
+
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.files import file_sha256, writing, writing_folder
+from caracal_min.training.checkpoint import save_checkpoint
+
+SMALL = CaracalConfig(vocab_size=30, d_model=8, n_layers=3, n_heads=2, window_size=4)
+
+
+def contents(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_file_is_written_with_the_folders_above_it(tmp_path):
+    path = tmp_path / "a" / "b" / "file"
+    for data in (b"first", b"abc"):
+        with writing(path) as partial:
+            assert partial.parent == path.parent and partial != path
+            partial.write_bytes(data)
+        assert contents(tmp_path) == {"a/b/file": data}
+    assert file_sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_a_folder_keeps_what_is_not_written_again(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / "config").write_text("old")
+    with writing_folder(tmp_path, last="config") as partial:
+        assert list(partial.iterdir()) == []
+        for name in ("weights", "config", "also"):
+            (partial / name).write_text("new")
+        assert contents(tmp_path)["config"] == b"old"
+    assert contents(tmp_path) == {"notes.txt": b"mine", "weights": b"new", "config": b"new", "also": b"new"}
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, OSError("no more")])
+def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path, error):
+    (tmp_path / "file").write_text("old")
+    with pytest.raises(OSError if isinstance(error, OSError) else error), writing(tmp_path / "file") as partial:
+        partial.write_text("half of the n")
+        raise error
+    with pytest.raises(OSError if isinstance(error, OSError) else error), writing_folder(tmp_path, "file") as partial:
+        (partial / "file").write_text("new")
+        (partial / "other").write_text("half of the n")
+        raise error
+    assert contents(tmp_path) == {"file": b"old"} and [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_model_can_replace_the_files_that_it_was_read_from(tmp_path):
+    torch.manual_seed(0)
+    Caracal(SMALL).save_pretrained(tmp_path)
+    before = contents(tmp_path)
+    Caracal.from_pretrained(tmp_path).save_pretrained(tmp_path)
+    assert contents(tmp_path) == before
+
+
+KILLER = """
+import os, signal, sys
+from pathlib import Path
+import torch
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.files import writing
+
+def write_file(folder, word):
+    with writing(folder / "file") as partial:
+        with open(partial, "w") as file:
+            for _ in range(1000):
+                print(word, file=file)
+            file.flush()
+            os.fsync(file.fileno())
+            print(word, file=file)
+
+def write_model(folder, word, window=None):
+    torch.manual_seed(len(word))
+    Caracal(CaracalConfig(30, 8, 3, 2, window_size=window or len(word))).save_pretrained(folder)
+
+def write_weights(folder, word):
+    write_model(folder, word, 4)
+
+def counted(call, deadline):
+    def wrapper(*arguments, **options):
+        global steps
+        for at in ("before", "after"):
+            steps += 1
+            if steps == deadline:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = call(*arguments, **options) if at == "before" else result
+        return result
+    return wrapper
+
+write, steps = globals()[sys.argv[1]], 0
+write(Path(sys.argv[2]) / "old", "old")
+write(Path(sys.argv[2]) / "new", "the new")
+for deadline in range(1, 1000):
+    folder = Path(sys.argv[2]) / f"{deadline:03}"
+    write(folder, "old")
+    child = os.fork()
+    if not child:
+        os.fsync, os.replace, os.unlink = (counted(call, deadline) for call in (os.fsync, os.replace, os.unlink))
+        write(folder, "the new")
+        os._exit(0)
+    if os.waitpid(child, 0)[1] == 0:
+        break
+"""
+
+
+@pytest.mark.parametrize("kind, kept", [
+    ("write_file", ["old", "new"]),
+    ("write_weights", ["old", "new"]),  # a configuration that stays
+    ("write_model", ["old", "no configuration", "new"]),  # of the same shapes, so that nothing else would tell
+])
+def test_killed_at_any_step_the_old_or_the_new_is_there(tmp_path, kind, kept):
+    done = subprocess.run([sys.executable, "-c", KILLER, kind, tmp_path], capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    old, new, *killed = [contents(tmp_path / name) for name in ("old", "new", *sorted(
+        path.name for path in tmp_path.iterdir() if path.name.isdigit()))]
+    assert old.keys() == new.keys() and old != new and killed.pop() == new and len(killed) >= 6
+    seen = []
+    for files in killed:
+        visible = {name: data for name, data in files.items() if "partial" not in name}
+        config = visible.get("config.json")
+        state = ("old" if visible == old else "new" if visible == new else
+                 "no configuration" if config is None and kind == "write_model" else f"a mixture: {visible.keys()}")
+        seen += [state] if seen[-1:] != [state] else []
+    assert seen == kept
+
+
+def test_what_a_kill_leaves_is_cleared_away_by_the_next_call(tmp_path):
+    (tmp_path / "file.partial").write_text("half of a very long text")
+    (tmp_path / ".partial").mkdir()
+    (tmp_path / ".partial" / "foreign").write_text("half")
+    with writing(tmp_path / "file") as partial:
+        partial.write_text("new")
+    with writing_folder(tmp_path, "config") as partial:
+        (partial / "config").write_text("new")
+    assert contents(tmp_path) == {"file": b"new", "config": b"new"} and not (tmp_path / ".partial").exists()
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder that has room for 512 KiB: a disk of that size where one can be mounted, else a limit for every file."""
+    folder, limits = tmp_path / "disk", resource.getrlimit(resource.RLIMIT_FSIZE)
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", folder], capture_output=True)
+    if mounted.returncode:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, limits[1]))
+    yield folder
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    if not mounted.returncode:
+        subprocess.run(["umount", "-l", folder], check=True)
+
+
+def bytes_of(count):
+    def write(folder):
+        with writing(folder / "file") as partial:
+            partial.write_bytes(bytes(count))
+    return write
+
+
+def tensor_of(count):
+    def write(folder):
+        with writing(folder / "file") as partial:
+            save_file({"x": torch.zeros(count // 4)}, partial)
+    return write
+
+
+def model_of(width):
+    return lambda folder: Caracal(CaracalConfig(30, width, 3, 2, window_size=width)).save_pretrained(folder)
+
+
+def checkpoint_of(width):
+    model = torch.nn.Linear(width, width)
+    return lambda folder: save_checkpoint(folder, model, torch.optim.AdamW(model.parameters()), {"step": width})
+
+
+@pytest.mark.parametrize("write, small, large", [
+    (bytes_of, 1000, 2**20), (tensor_of, 1000, 2**20), (model_of, 8, 128), (checkpoint_of, 4, 1024)])
+def test_a_full_disk_leaves_the_old_file_and_gets_one_line(small_disk, write, small, large):
+    write(small)(small_disk)
+    before = contents(small_disk)
+    for _ in range(2):
+        with pytest.raises(OSError, match=rf"^{small_disk}.* could not be written \(.*(No space left|File too large).*"
+                                          r"\); what was there is unchanged: make room, or give another") as caught:
+            write(large)(small_disk)
+        assert "\n" not in str(caught.value)
+        assert contents(small_disk) == before and not (small_disk / ".partial").exists()
+    write(small)(small_disk)
+
+
+def test_a_place_that_cannot_be_written_gets_one_line(tmp_path):
+    (tmp_path / "file").write_text("old")
+    (tmp_path / "folder").mkdir()
+    for path, why in ((tmp_path / "file" / "below", "File exists: .*/file'"), (tmp_path / "folder", "Is a directory")):
+        with pytest.raises(OSError, match=rf"^{path} could not be written \(.*{why}.*\); what was there") as caught:
+            with writing(path) as partial:
+                partial.write_text("new")
+        assert "\n" not in str(caught.value)
+    with pytest.raises(OSError, match=r"file could not be written \(.*Not a directory.*\)"):
+        Caracal(SMALL).save_pretrained(tmp_path / "file")
+    assert contents(tmp_path) == {"file": b"old"}
+
+
+def test_the_bytes_are_on_the_disk_before_the_name_and_the_name_before_the_end(tmp_path, monkeypatch):
+    """What a power cut would show, which no test can make."""
+    steps, sync, replace = [], os.fsync, os.replace
+
+    def noted_sync(opened):
+        (path,) = (p for p in (tmp_path, *tmp_path.rglob("*")) if p.stat().st_ino == os.fstat(opened).st_ino)
+        steps.append(f"sync {path.relative_to(tmp_path)}")
+        sync(opened)
+
+    def noted_replace(old, new):
+        steps.append(f"name {new.relative_to(tmp_path)}")
+        replace(old, new)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    with writing(tmp_path / "file") as partial:
+        partial.write_text("new")
+    assert steps == ["sync file.partial", "name file", "sync ."]
+    steps.clear()
+    with writing_folder(tmp_path, "config") as partial:
+        for name in ("config", "weights"):
+            (partial / name).write_text("new")
+    assert sorted(steps[:2]) == ["sync .partial/config", "sync .partial/weights"]
+    assert steps[2:] == ["name weights", "sync .", "name config", "sync ."]
