@@ -104,9 +104,9 @@ def _make(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
         raise NotADirectoryError(f"{path} is a file, or lies in one; give the name of a folder") from None
-    except PermissionError:
-        raise PermissionError(f"{path} cannot be made, there is no permission; ask for it, or give another "
-                              "place") from None
+    except OSError as error:
+        raise type(error)(error.errno, f"{path} cannot be made ({error.strerror}); give another place, or ask for "
+                          "permission") from None
 
 
 def _take(file: IO) -> None:
