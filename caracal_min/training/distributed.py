@@ -184,15 +184,22 @@ class Group:
                 time.sleep(0.05)
 
     def _silent(self) -> str:
-        """Say which processes show no sign of life."""
-        try:
+        """Say which processes show no sign of life, as far as the store answers."""
+        still: list[str] = []
+
+        def look() -> None:
             ranks = [rank for rank in range(self.world_size) if rank != self.rank]
-            before = [self._store.add(f"pulse {rank}", 0) for rank in ranks]
-            time.sleep(3 * self._between)
-            still = [str(rank) for rank, pulse in zip(ranks, before, strict=True)
-                     if self._store.add(f"pulse {rank}", 0) == pulse]
-        except (RuntimeError, AttributeError):  # no store: it has ended with the process that held it
-            still = []
+            try:
+                before = [self._store.add(f"pulse {rank}", 0) for rank in ranks]
+                time.sleep(3 * self._between)
+                still.extend(str(rank) for rank, pulse in zip(ranks, before, strict=True)
+                             if self._store.add(f"pulse {rank}", 0) == pulse)
+            except (RuntimeError, AttributeError):  # there is no store: it has ended, or was not found
+                return
+
+        asking = threading.Thread(target=look, daemon=True)  # the store itself may be frozen
+        asking.start()
+        asking.join(3 * self._between + 10)
         who = f"process {', '.join(still)} of {self.world_size}" if still else "another process"
         return f"{who} does not answer, after waiting for up to {self._seconds / 60:g} minutes"
 

@@ -66,7 +66,7 @@ def test_the_last_two_are_kept(run, whole):
 
 
 def test_a_flipped_bit_anywhere_is_found_and_the_one_before_is_taken(run, whole, capsys):
-    """Fifty random bits, header and data, one after the other; the last one is resumed from and the curve is the same."""
+    """Fifty random bits of header and data, one after the other; after the last the run ends on the same curve."""
     data, draw = (run / NEWEST).read_bytes(), np.random.default_rng(0)
     header = 8 + int.from_bytes(data[:8], "little")
     places = [*draw.integers(0, header, 15), *draw.integers(header, len(data), 35)]

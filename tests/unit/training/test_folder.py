@@ -8,6 +8,7 @@ import sys
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -199,7 +200,7 @@ def test_a_log_takes_finite_numbers_only(tmp_path):
     with Trainer(config(tmp_path), corpus()) as trainer:
         with pytest.raises(ValueError, match="Out of range float"):
             trainer._log.add({"step": 1, "loss": float("nan")})
-        assert (tmp_path / "log.jsonl").read_bytes() == b"" and trainer.log == []
+        assert not (tmp_path / "log.jsonl").exists() and trainer.log == []
 
 
 @contextmanager
@@ -248,10 +249,10 @@ def test_a_disk_that_fills_up_at_the_end_leaves_a_run_that_can_be_ended(tmp_path
 
 
 def test_too_little_room_is_found_before_the_work(tmp_path, monkeypatch):
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: (10**9, 10**9, 10**7))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**7))
     with pytest.raises(OSError, match="10 MB free, the run needs 51 MB for two checkpoints"):
         Trainer(config(tmp_path), corpus())
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: (10**9, 10**9, 10**8))
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**8))
     Trainer(config(tmp_path), corpus()).close()
 
 
@@ -304,5 +305,5 @@ def test_a_run_that_diverges_ends_without_a_record(tmp_path):
         trainer.model.blocks[0].mixer.to_out.bias[0] = float("nan")
     with pytest.raises(DivergedError):
         trainer.run()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "log.jsonl"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock"]
     assert trainer.log == []
