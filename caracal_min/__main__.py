@@ -27,7 +27,7 @@ from .recorded.record import require_recordable, require_writable
 from .training.distributed import LostProcessError, find_device
 from .training.folder import RunInUseError
 from .training.recipe import TrainConfig
-from .training.settings import require_kinds, require_range
+from .training.settings import require_kinds, require_range, require_text
 from .training.trainer import DivergedError, Trainer
 from .version import __version__
 from .zoo.registry import check_kind
@@ -61,7 +61,7 @@ class SampleConfig:
 
     def __post_init__(self):
         require_kinds(self)
-        _require_text(self, "model", "prompt")
+        require_text(self, ("model", "prompt"))
         require_range(self, ("max_new_tokens", "seed"), low=0)
         if self.temperature != 0:  # smaller ones overflow as divisors of logits, which are of type float32
             require_range(self, ("temperature",), low=1e-6)
@@ -84,7 +84,7 @@ class ExportConfig:
 
     def __post_init__(self):
         require_kinds(self)
-        _require_text(self, "model")
+        require_text(self, ("model",))
         require_range(self, ("length", "batch"), low=1)
         if self.out.suffix not in (".onnx", ".pt2"):
             raise ValueError(f"out={self.out}; give a name that ends in .onnx or .pt2")
@@ -102,13 +102,7 @@ class InfoConfig:
     def __post_init__(self):
         require_kinds(self)
         check_kind("caracal", self.preset, "default")
-        _require_text(self, "model")
-
-
-def _require_text(config: Any, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) == "":
-            raise ValueError(f"{name} is empty; give at least one character")
+        require_text(self, ("model",))
 
 
 def run_tokenize(config: TokenizeConfig) -> None:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from ..precision import Precision
 from ..zoo.registry import check_kind
-from .settings import require_kinds, require_range
+from .settings import require_kinds, require_range, require_text
 
 __all__ = ["TrainConfig", "learning_rate"]
 
@@ -93,9 +93,7 @@ class TrainConfig:
         check_kind(self.architecture, self.preset, self.variant)
         if self.tokenizer not in ("gpt2", "byte"):
             raise ValueError(f"tokenizer={self.tokenizer!r}; accepted: gpt2, byte")
-        for name in ("data", "validation"):
-            if getattr(self, name) == "":
-                raise ValueError(f"{name} is empty; give a source of text")
+        require_text(self, ("data", "validation"))
         require_range(self, _POSITIVE, low=1)
         if self.batch_size % self.micro_batch_size:
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of micro_batch_size="

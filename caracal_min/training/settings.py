@@ -2,6 +2,7 @@
 
     require_kinds(config)                       every field holds what its annotation says; numbers are finite
     require_range(config, ("a", "b"), low=1)    some fields lie in a range; None lies in all
+    require_text(config, ("a", "b"))            some texts are not empty
 """
 
 import math
@@ -11,7 +12,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-__all__ = ["require_kinds", "require_range"]
+__all__ = ["require_kinds", "require_range", "require_text"]
 
 _LARGEST = 2**63 - 1
 _FITS = {
@@ -47,6 +48,13 @@ def require_kinds(config: Any) -> None:
         for item in each:
             if not fits(item):
                 raise ValueError(f"{name}={item!r}; give {accepted}")
+
+
+def require_text(config: Any, names: Iterable[str]) -> None:
+    """Raise ValueError, in one line, if one of some texts is empty; None is none."""
+    for name in names:
+        if getattr(config, name) == "":
+            raise ValueError(f"{name} is empty; give at least one character")
 
 
 def require_range(config: Any, names: Iterable[str], low: float = -math.inf, high: float = math.inf,

@@ -135,8 +135,8 @@ def places(tmp_path_factory):
     (folder / "folder.onnx").mkdir()
     torch.manual_seed(0)
     Caracal.from_preset("nano").save_pretrained(folder / "model")
-    return {"text": folder / "text.jsonl", "file": folder / "file", "folder": folder / "folder", "new": folder / "new",
-            "model": folder / "model", "missing": folder / "missing.jsonl", "long": "a" * 300}
+    return {"text": folder / "text.jsonl", "file": folder / "file", "folder": folder / "folder.onnx",
+            "new": folder / "new", "model": folder / "model", "missing": folder / "missing.jsonl", "long": "a" * 300}
 
 
 def refused(arguments, capfd):
