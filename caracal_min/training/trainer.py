@@ -137,6 +137,8 @@ class Trainer:
         before, started = self.seconds, time.perf_counter()
         with self.group.waiting(), self._bar(end) as bar:
             while self.step < end and not self.finished and not self.stop_requested:
+                if self._folder is not None:
+                    self._folder.require_held()
                 entry = self._train_step()
                 seconds, stop = self.group.max(before + time.perf_counter() - started, self.stop_requested)
                 self.seconds, self.stop_requested = seconds, bool(stop)
@@ -162,7 +164,7 @@ class Trainer:
 
         Raises:
             DivergedError: something in it is not finite; the earlier checkpoints are untouched.
-            OSError: it cannot be written, or a later run of this process has taken the folder over.
+            OSError: it cannot be written, or the folder is no longer this run's.
         """
         self._require_finite()
         if self._folder is not None and self.group.is_main:

@@ -92,9 +92,11 @@ def test_within_a_process_the_later_run_has_the_folder(tmp_path):
     first = Trainer(config(tmp_path), corpus())
     first.run(until=4)
     second = Trainer(config(tmp_path), corpus())
+    before = files(tmp_path)
     with pytest.raises(RunInUseError, match="taken over by a later run of this process"):
         first.run()
     first.close()
+    assert files(tmp_path) == before
     with pytest.raises(subprocess.CalledProcessError):  # still held, by the second
         subprocess.run([sys.executable, "-c", HOLD, str(tmp_path)], check=True, capture_output=True)
     second.run()
