@@ -58,8 +58,8 @@ class RunFolder:
     def require_held(self) -> None:
         """Raise RunInUseError once it was closed, or another `RunFolder` of this process has taken the folder over."""
         if self._is_main and self._file is None:
-            raise RunInUseError(f"{self.path} was closed, or taken over by a later run of this process; go on with that "
-                                "one, or build the run again")
+            raise RunInUseError(f"{self.path} was closed, or taken over by a later run of this process; "
+                                "build the run again")
 
     def require_space(self, parameters: int) -> None:
         """Raise OSError unless the disk has room for three checkpoints (one in the making) and a model in float32."""
