@@ -7,25 +7,15 @@ ran.  The commit with this hash is looked for, newest first, and written into th
 """
 
 import argparse
-import io
 import json
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 from caracal_min.files import writing
-from caracal_min.recorded.record import RecordError, code_sha256, read_record, seal
+from caracal_min.recorded.record import RecordError, code_sha256, files_of, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
-
-
-def files_of(commit: str, root: Path = ROOT) -> dict[str, bytes]:
-    """Return the files of the package as a commit has them, names relative to the package."""
-    done = subprocess.run(["git", "-C", str(root), "archive", commit, "caracal_min"], capture_output=True, check=True)
-    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        return {member.name.removeprefix("caracal_min/"): archive.extractfile(member).read()
-                for member in archive if member.isfile()}
 
 
 def commit_of(sha256: str, root: Path = ROOT) -> str | None:
@@ -36,12 +26,21 @@ def commit_of(sha256: str, root: Path = ROOT) -> str | None:
 
 
 def admitted(path: Path, root: Path = ROOT) -> dict:
-    """Return the record with the commit that holds its code.  Raises RecordError if there is none."""
+    """Return the record with the commits that hold its code, that of each process.  RecordError: there is none."""
     record = read_record(path, require_commit=False)
-    commit = commit_of(record["code"]["sha256"], root)
+    named = record | {"code": _named(path, record["code"], root)}
+    if "parts" in record:
+        named["parts"] = [part | {"code": _named(path, part["code"], root)} for part in record["parts"]]
+    return seal(named)
+
+
+def _named(path: Path, code: dict | None, root: Path) -> dict:
+    if code is None:
+        raise RecordError(f"{path}: a process of an earlier version took part, and its code is not known; run it again")
+    commit = commit_of(code["sha256"], root)
     if commit is None:
         raise RecordError(f"{path}: no commit holds the code that made it; commit first, and run it again")
-    return seal(record | {"code": record["code"] | {"commit": commit, "clean": True}})
+    return code | {"commit": commit, "clean": True}
 
 
 def main() -> int:

@@ -38,6 +38,7 @@ def describe(record: dict) -> str:
     what = {"train": f"{config.get('architecture')} {config.get('preset')}, {config.get('variant')}, trained",
             "evaluate": f"{config.get('model')}, evaluated", "benchmark": "benchmark"}[record["kind"]]
     where = machine["processor"] if machine["device"] == "cpu" else machine["device"]
-    commit = record["code"]["commit"] or "unknown"
+    codes = [part["code"] or {"commit": None} for part in record.get("parts", [record])]
+    commits = ", ".join(dict.fromkeys((code["commit"] or "unknown")[:7] for code in codes))
     return (f"recorded, not rerun: {what} in {record['seconds'] / 60:.1f} minutes on {where}, torch "
-            f"{machine['versions']['torch']}, {record['finished'][:10]}, commit {commit[:7]}")
+            f"{machine['versions']['torch']}, {record['finished'][:10]}, commit {commits}")

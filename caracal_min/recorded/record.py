@@ -3,27 +3,36 @@
 `train`, `evaluate` and `benchmark` write them; nothing in one is typed in by hand.  Three things make that checkable:
 
     digest        SHA-256 over everything else: an edited record is refused
-    code.sha256   over the files of the package that ran; `code_sha256` of a commit is compared with it
-    schema        `schema.json`, against which every record is validated as it is written
+    code.sha256   over the files of the package that ran; it is compared with those of the commit that is named
+    schema        `schema.json`, against which every record is validated as it is written and as it is read
+
+A digest finds accidents, not forgers: whoever edits a record can compute it anew.  What a forger cannot do is make the
+run come out so when somebody repeats it.
 """
 
 import hashlib
+import io
 import json
+import os
 import platform
 import re
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
+from typing import NoReturn
 
 import torch
 
 from ..files import writing
 from ..version import __version__
 
-__all__ = ["RecordError", "code_sha256", "machine", "read_record", "seal", "write_record"]
+__all__ = ["RecordError", "code", "code_sha256", "files_of", "machine", "read_record", "require_recordable",
+           "require_writable", "seal", "write_record"]
 
 FORMAT = "caracal-record-1"
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -35,8 +44,39 @@ class RecordError(ValueError):
     """A record that was edited, is incomplete, or was made with code that no commit holds."""
 
 
+def require_writable(path: Path) -> None:
+    """Find out before the work whether a file can be written.
+
+    Raises:
+        OSError: `path` is a folder, what should be its folder is a file, or there is no permission; in one line.
+    """
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; give the name of a file")
+    folder = path.parent
+    while not os.path.lexists(folder):
+        folder = folder.parent
+    if not folder.is_dir():
+        raise NotADirectoryError(f"{path} cannot be written, {folder} is no folder; give another place")
+    present = path if path.exists() else folder
+    if not os.access(present, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+        raise PermissionError(f"{path} cannot be written, there is no permission to write {present}; "
+                              "ask for it, or give another place")
+
+
+def require_recordable(path: Path) -> None:
+    """Find out before a run whether its record can be written at its end, and take down the code as it is now.
+
+    Raises:
+        ImportError: jsonschema is not installed.
+        OSError: the file could not be written.
+    """
+    _schema_validator()
+    require_writable(path)
+    code()
+
+
 def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data: Mapping | None, seconds: float,
-                 device: torch.device) -> dict:
+                 device: torch.device, parts: Sequence[Mapping] = ()) -> dict:
     """Write the record of a run that has just ended, atomically, and return it.
 
     Args:
@@ -44,17 +84,23 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
         config, results, data: what the schema says; anything JSON can hold, paths included.
         seconds: wall time of the run.
         device: what it ran on.
+        parts: of a run that several processes carried out one after the other, with which code and where.
 
     Raises:
-        RecordError: it does not fit the schema.
+        RecordError: it does not fit the schema, or holds a number that is not finite.
         OSError: the file cannot be written.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     program = "caracal_min" if sys.argv[0].endswith("__main__.py") else Path(sys.argv[0]).name
     record = {"format": FORMAT, "kind": kind, "command": [program, *sys.argv[1:]], "config": dict(config),
-              "code": {"version": __version__, "sha256": code_sha256(_files()), **_checkout()},
-              "machine": machine(device), "data": data, "finished": now, "seconds": seconds, "results": dict(results)}
-    record = seal(json.loads(json.dumps(record, default=str)))
+              "code": code(), "machine": machine(device), "data": data, "finished": now, "seconds": seconds,
+              "results": dict(results)}
+    if parts:
+        record["parts"] = list(parts)
+    try:
+        record = seal(json.loads(json.dumps(record, default=str, allow_nan=False)))
+    except ValueError:
+        raise RecordError(f"{path}: the run has results that are not finite numbers; it is not recorded") from None
     _validate(record, path)
     with writing(path) as partial:
         partial.write_text(json.dumps(record, indent=1) + "\n")
@@ -65,24 +111,28 @@ def read_record(path: Path, require_commit: bool = True) -> dict:
     """Return a record that is as it was written.
 
     Args:
-        require_commit: refuse one that was made with code that is no commit's.
+        require_commit: refuse one that was made with code that is no commit's.  Where the package lies in a checkout
+            that has the commit, its files are compared with the hash of the code that ran.
 
     Raises:
         FileNotFoundError, RecordError: there is none; it is no record, was edited, or its code is not known.
+        ImportError: jsonschema is not installed.
     """
     if not path.is_file():
         raise FileNotFoundError(f"no record {path}; check the path")
     try:
-        record = json.loads(path.read_bytes())
-        stated, kind, code = record["digest"], record["format"], record["code"]
+        record = json.loads(path.read_bytes(), parse_constant=_no_number)
+        stated, kind = record["digest"], record["format"]
     except (ValueError, TypeError, KeyError) as error:
         raise RecordError(f"{path} is not a record of a run ({type(error).__name__}: {error})") from None
     if kind != FORMAT:
         raise RecordError(f"{path} has format {kind!r}, this version reads {FORMAT!r}")
     if stated != seal(record)["digest"]:
         raise RecordError(f"{path} was edited, it does not match its own digest; run it again")
-    if require_commit and not (code["commit"] and code["clean"]):
-        raise RecordError(f"{path} was made with code that no commit is known to hold; commit, and run it again")
+    _validate(record, path)
+    if require_commit:
+        for ran in (record["code"], *(part["code"] for part in record.get("parts", ()))):
+            _require_commit(path, ran)
     return record
 
 
@@ -99,6 +149,27 @@ def code_sha256(files: Mapping[str, bytes]) -> str:
         if name.endswith(_CODE) and (not re.fullmatch(r"recorded/.*\.json", name) or name == _SCHEMA):
             digest.update(f"{name} {hashlib.sha256(files[name]).hexdigest()}\n".encode())
     return digest.hexdigest()
+
+
+def files_of(commit: str, root: Path = _PACKAGE.parent) -> dict[str, bytes]:
+    """Return the files of the package as a commit of the checkout at `root` has them, names relative to the package.
+
+    Raises:
+        subprocess.CalledProcessError: there is no such commit.
+    """
+    done = subprocess.run(["git", "-C", str(root), "archive", commit, "caracal_min"], capture_output=True, check=True)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        return {member.name.removeprefix("caracal_min/"): archive.extractfile(member).read()
+                for member in archive if member.isfile()}
+
+
+@cache
+def code() -> dict:
+    """Return which code runs: version, hash of the files, commit, and whether they are as committed.
+
+    It is read from the files once, so call it when a run begins: they may change before it ends.
+    """
+    return {"version": __version__, "sha256": code_sha256(_files()), **_checkout()}
 
 
 def machine(device: torch.device) -> dict:
@@ -153,11 +224,33 @@ def _driver() -> str | None:
     return done.stdout.splitlines()[0].strip() if done.returncode == 0 and done.stdout else None
 
 
-def _validate(record: dict, path: Path) -> None:
+def _require_commit(path: Path, ran: Mapping | None) -> None:
+    """Raise RecordError unless some code is that of a commit, as far as this can be seen from here."""
+    if ran is None or not (ran["commit"] and ran["clean"]):
+        raise RecordError(f"{path} was made with code that no commit is known to hold; commit, and run it again")
+    try:
+        files = files_of(ran["commit"])
+    except (OSError, subprocess.CalledProcessError):  # no git, no checkout, or a shallow one
+        return
+    if code_sha256(files) != ran["sha256"]:
+        raise RecordError(f"{path} names commit {ran['commit'][:7]}, which does not hold the code that made it; "
+                          "run it again")
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _schema_validator():
     try:
         import jsonschema
     except ImportError:
-        raise ImportError("writing a record needs jsonschema: pip install 'caracal-min[train]'") from None
+        raise ImportError("records need jsonschema: pip install 'caracal-min[train]'") from None
+    return jsonschema
+
+
+def _validate(record: dict, path: Path) -> None:
+    jsonschema = _schema_validator()
     schema = json.loads((resources.files(__package__) / "schema.json").read_text())
     try:
         jsonschema.validate(record, schema)

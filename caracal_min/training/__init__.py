@@ -3,11 +3,14 @@
 A run is a `TrainConfig` (the paper's recipe, unless changed); a `Trainer` carries it out.  In a folder it survives a
 kill: the same configuration goes on from the last checkpoint, on the same curve, on one process or on several.
 
-    recipe        the settings, and the learning rate that follows from them
+    settings      checks of a dataclass of settings
+    recipe        the settings of a run, and the learning rate that follows from them
     trainer       the loop
     distributed   several processes that train one model
+    folder        where a run lives: one process at a time works there
     checkpoint    the state of a run in one file, without pickle
     run_log       one line for every step
+    parts         which code took part in a run, and where
     flops         operations per token, for the utilisation of a device
 """
 

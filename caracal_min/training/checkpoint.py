@@ -3,71 +3,245 @@
     model.<name>               weights
     optimizer.<i>.<name>       AdamW's moments and step count of parameter i
     random.cpu, random.cuda    states of torch's generators
-    metadata                   JSON: step, settings, digest of the corpus
+    log                        the run's log up to here, bytes of JSON lines
+    metadata                   JSON: step, settings, digest of the corpus, the processes that took part; SHA-256 of all
+
+The last two are kept.  Nothing in a file is used before all of it is checked: its hash, the names, shapes and types of
+its tensors against those of the model and the optimiser, their values.  A file that fails is passed over for the one
+before it.  The hash finds accidents, not forgers.
 """
 
+import hashlib
 import json
+import math
+import os
 from pathlib import Path
 
+import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from ..files import writing
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["Checkpoints", "DamagedError", "not_finite"]
 
-_FILE, _FORMAT = "checkpoint.safetensors", "caracal-checkpoint-1"
+_NEWEST, _PREVIOUS, _FORMAT = "checkpoint.safetensors", "checkpoint.previous.safetensors", "caracal-checkpoint-1"
+_UNKNOWN_PART = {"from_step": 0, "started": None, "code": None, "machines": []}  # versions before parts were kept
+_RANDOM = ("random.cpu", "random.cuda")
 
 
-def save_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts: dict) -> None:
-    """Write the state of a run; a kill at any moment leaves the previous checkpoint or this one, whole.
+class DamagedError(ValueError):
+    """A checkpoint that is not as it was written, or not of this model."""
+
+
+class Checkpoints:
+    """The last two checkpoints of a run, `checkpoint.safetensors` and `checkpoint.previous.safetensors`.
 
     Args:
-        facts: JSON-like; `step` and the like, and `settings` (dict) and `corpus` (digest), compared when loading.
+        folder: of the run, which exists.
 
-    Raises:
-        OSError: it cannot be written, in one line.
+    Attributes:
+        note: one line for the user if the newest was damaged and the one before it was taken, else "".
     """
+
+    def __init__(self, folder: Path):
+        self.folder, self.note = folder, ""
+        self._newest_is_whole = True
+
+    def save(self, model: nn.Module, optimizer: Optimizer, facts: dict, log: bytes = b"") -> None:
+        """Write the state of a run; a kill at any moment leaves the checkpoint before it or this one, whole.
+
+        Args:
+            facts: JSON-like; `step` and the like, and `settings` (dict) and `corpus` (digest), compared when loading.
+            log: the run's log up to this step.
+
+        Raises:
+            OSError: it cannot be written, in one line.
+        """
+        tensors = {name: t.detach().cpu().contiguous() for name, t in _state(model, optimizer).items()}
+        tensors["random.cpu"] = torch.get_rng_state()
+        if torch.cuda.is_available():
+            tensors["random.cuda"] = torch.cuda.get_rng_state()
+        tensors["log"] = torch.from_numpy(np.frombuffer(log, np.uint8).copy())
+        text = json.dumps(facts, sort_keys=True, allow_nan=False)
+        newest = self.folder / _NEWEST
+        with writing(newest) as partial:
+            save_file(tensors, partial, {"format": _FORMAT, "facts": text, "sha256": _sha256(text, tensors)})
+            with open(partial, "rb+") as file:  # on the disk, before the one before it moves
+                os.fsync(file.fileno())
+            if newest.exists() and self._newest_is_whole:
+                os.replace(newest, self.folder / _PREVIOUS)
+        self._newest_is_whole = True
+
+    def load(self, model: nn.Module, optimizer: Optimizer, facts: dict, defaults: dict) -> tuple[dict, bytes | None]:
+        """Restore a run from the newest checkpoint that is whole.
+
+        Args:
+            facts: what `save` would be given now.
+            defaults: the value of each setting that a checkpoint of an earlier version does not know.
+
+        Returns:
+            the facts of the checkpoint and its log, None if it is of a version that kept none; the facts given and an
+            empty log if there is no checkpoint.
+
+        Raises:
+            DamagedError: there is a checkpoint, but none that is whole.
+            ValueError: it belongs to a run with other settings or another corpus.
+            OSError: it cannot be read.
+        """
+        damage: list[DamagedError] = []
+        for path in (self.folder / _NEWEST, self.folder / _PREVIOUS):
+            if not path.exists():
+                continue
+            try:
+                stored, tensors = _read(path)
+                _require_same(path, stored, json.loads(json.dumps(facts)), defaults)
+                log = tensors.pop("log").numpy().tobytes() if "log" in tensors else None
+                _require_state(path, tensors, stored, facts, model, optimizer)
+            except DamagedError as error:
+                damage.append(error)
+                continue
+            _apply(tensors, model, optimizer)
+            self._newest_is_whole = not damage
+            if damage:
+                self.note = f"{damage[0]}; the run goes on from the checkpoint before it, step {stored['step']}"
+            return stored, log
+        if damage:
+            raise DamagedError(f"{damage[0]}; restore it, or start anew in another folder")
+        return facts, b""
+
+
+def not_finite(model: nn.Module, optimizer: Optimizer) -> str | None:
+    """Return the name of a weight or moment that holds infinities or NaN; None if all are finite."""
+    return _first_not_finite(_state(model, optimizer))
+
+
+def _state(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
+    """Return weights and optimiser state under their names in the file."""
     tied = _tied(model)
     tensors = {f"model.{name}": t for name, t in model.state_dict().items() if name not in tied}
     for i, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{name}": t for name, t in state.items()}
-    tensors["random.cpu"] = torch.get_rng_state()
-    if torch.cuda.is_available():
-        tensors["random.cuda"] = torch.cuda.get_rng_state()
-    with writing(folder / _FILE) as partial:
-        save_file({k: t.contiguous() for k, t in tensors.items()}, partial,
-                  {"format": _FORMAT, "facts": json.dumps(facts, sort_keys=True)})
+    return tensors
 
 
-def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts: dict) -> dict:
-    """Restore a run from its folder, if it holds a checkpoint, and return its facts (else those given).
+def _tied(model: nn.Module) -> set[str]:
+    """Return the other names of parameters that have two, as a baseline's output matrix and embedding have."""
+    every, once = (dict(model.named_parameters(remove_duplicate=flag)) for flag in (False, True))
+    return every.keys() - once.keys()
 
-    Raises:
-        ValueError: the file is corrupt, or belongs to a run with other settings or another corpus.
-    """
-    path = folder / _FILE
-    if not path.exists():
-        return facts
+
+def _first_not_finite(tensors: dict[str, Tensor]) -> str | None:
+    return next((name for name, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()), None)
+
+
+def _sha256(facts: str, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(facts.encode())
+    for name in sorted(tensors):
+        t = tensors[name]
+        digest.update(f"\n{name} {t.dtype} {tuple(t.shape)}\n".encode())
+        digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy())
+    return digest.hexdigest()
+
+
+def _read(path: Path) -> tuple[dict, dict[str, Tensor]]:
+    """Return facts and tensors of a file whose hash is right, on the CPU."""
+    path.open("rb").close()  # no permission is no damage
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a readable checkpoint ({error}); delete it to start the run anew") from None
-    if metadata.get("format") != _FORMAT:
-        raise ValueError(f"{path} is no checkpoint of this version (format {metadata.get('format')!r}, expected "
-                         f"{_FORMAT!r}); choose another folder")
-    stored = json.loads(metadata["facts"])
-    _require_same(path, stored, json.loads(json.dumps(facts)))
+    except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        raise DamagedError(f"{path} is not a readable checkpoint ({' '.join(str(error).split())})") from None
+    if metadata.get("format") != _FORMAT or not {"facts"} <= metadata.keys() <= {"format", "facts", "sha256"}:
+        raise DamagedError(f"{path} is no checkpoint of this version (format {metadata.get('format')!r}, expected "
+                           f"{_FORMAT!r})")
+    if "sha256" in metadata and _sha256(metadata["facts"], tensors) != metadata["sha256"]:
+        raise DamagedError(f"{path} is damaged: its contents do not match their hash")
+    try:
+        stored = json.loads(metadata["facts"])
+        for name, kind in (("step", int), ("seconds", (int, float)), ("settings", dict), ("corpus", str),
+                           ("scaler", dict)):
+            if not isinstance(stored[name], kind) or isinstance(stored[name], bool):
+                raise ValueError(f"{name} is {stored[name]!r}")
+        if stored["step"] < 0 or not 0 <= stored["seconds"] < math.inf:
+            raise ValueError(f"step {stored['step']} after {stored['seconds']} seconds")
+        if ("sha256" in metadata) != ("parts" in stored) or ("sha256" in metadata) != ("log" in tensors):
+            raise ValueError("a hash, a log and the processes that took part belong together")
+    except (ValueError, TypeError, KeyError) as error:
+        raise DamagedError(f"{path} is damaged: what it says of the run is not whole ({error})") from None
+    stored.setdefault("parts", [_UNKNOWN_PART])
+    return stored, tensors
 
-    weights = {k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")}
-    missing, foreign = model.load_state_dict(weights, strict=False)
-    if foreign or set(missing) != _tied(model):
-        raise ValueError(f"{path} does not hold the weights of this model; choose another folder")
+
+def _require_same(path: Path, stored: dict, now: dict, defaults: dict) -> None:
+    """Raise ValueError if settings that both know, or that one knows and the other leaves at its default, differ."""
+    before, after = stored["settings"], now["settings"]
+    for name in sorted(after):
+        old = before.get(name, defaults.get(name, after[name]))
+        if old != after[name]:
+            raise ValueError(f"{path.parent} holds a run with {name}={old!r}, now {after[name]!r}; "
+                             "resume with the same settings, or choose another folder")
+    if stored["corpus"] != now["corpus"]:
+        raise ValueError(f"{path.parent} holds a run on other data than {after.get('data')!r} gives now (its hash "
+                         "differs); resume with the same data, or choose another folder")
+
+
+def _require_state(path: Path, tensors: dict[str, Tensor], stored: dict, now: dict, model: nn.Module,
+                   optimizer: Optimizer) -> None:
+    """Raise DamagedError unless the tensors are those of this model and optimiser, and their values can be."""
+    expected = {name: t for name, t in _state(model, optimizer).items() if name.startswith("model.")}
+    moments = {}
+    for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
+        moments[f"optimizer.{i}.step"] = torch.zeros((), dtype=torch.float32)
+        moments[f"optimizer.{i}.exp_avg"] = moments[f"optimizer.{i}.exp_avg_sq"] = parameter
+    skipped = bool(stored["scaler"])  # a scaled step that overflows is left out, and at first there are no moments
+    if stored["step"] > 0 and not (skipped and not tensors.keys() & moments.keys()):
+        expected |= moments
+    wrong = None
+    if missing := expected.keys() - tensors.keys():
+        wrong = f"{min(missing)} is missing"
+    elif foreign := tensors.keys() - expected.keys() - set(_RANDOM):
+        wrong = f"{min(foreign)} is none of its parts"
+    elif "random.cpu" not in tensors:
+        wrong = "random.cpu is missing"
+    elif stored["scaler"].keys() != now["scaler"].keys():
+        wrong = "the state of the loss scale is not whole"
+    else:
+        for name, t in expected.items():
+            if (tensors[name].shape, tensors[name].dtype) != (t.shape, t.dtype):
+                wrong = (f"{name} has shape {tuple(tensors[name].shape)} and {tensors[name].dtype}, expected "
+                         f"{tuple(t.shape)} and {t.dtype}")
+                break
+    wrong = wrong or _wrong_values(tensors, stored["step"], skipped)
+    if wrong:
+        raise DamagedError(f"{path} does not hold the state of this run: {wrong}")
+
+
+def _wrong_values(tensors: dict[str, Tensor], step: int, skipped: bool) -> str | None:
+    if name := _first_not_finite(tensors):
+        return f"{name} holds infinities or NaN"
+    for name, t in tensors.items():
+        if name.endswith(".exp_avg_sq") and (t < 0).any():
+            return f"{name} is negative"
+        if name.startswith("optimizer.") and name.endswith(".step"):
+            if not (1 <= t.item() <= step if skipped else t.item() == step):
+                return f"{name} counts {t.item():g} steps of {step}"
+    try:
+        torch.Generator().set_state(tensors["random.cpu"])
+        if "random.cuda" in tensors and torch.cuda.is_available():
+            torch.Generator("cuda").set_state(tensors["random.cuda"])
+    except (RuntimeError, TypeError) as error:
+        return f"the state of the random numbers is none ({' '.join(str(error).split())})"
+    return None
+
+
+def _apply(tensors: dict[str, Tensor], model: nn.Module, optimizer: Optimizer) -> None:
+    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")},
+                          strict=False)  # names were compared; those of tied weights are not in the file
     state: dict[int, dict] = {}
     for name, tensor in tensors.items():
         if name.startswith("optimizer."):
@@ -77,21 +251,3 @@ def load_checkpoint(folder: Path, model: nn.Module, optimizer: Optimizer, facts:
     torch.set_rng_state(tensors["random.cpu"])
     if "random.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["random.cuda"])
-    return stored
-
-
-def _tied(model: nn.Module) -> set[str]:
-    """Return the other names of parameters that have two, as a baseline's output matrix and embedding have."""
-    every, once = (dict(model.named_parameters(remove_duplicate=flag)) for flag in (False, True))
-    return every.keys() - once.keys()
-
-
-def _require_same(path: Path, stored: dict, now: dict) -> None:
-    before, after = stored["settings"], now["settings"]
-    for name in sorted(before.keys() | after.keys()):
-        if before.get(name) != after.get(name):
-            raise ValueError(f"{path.parent} holds a run with {name}={before.get(name)!r}, now {after.get(name)!r}; "
-                             "resume with the same settings, or choose another folder")
-    if stored["corpus"] != now["corpus"]:
-        raise ValueError(f"{path.parent} holds a run on other data than {after.get('data')!r} gives now (its hash "
-                         "differs); resume with the same data, or choose another folder")

@@ -1,14 +1,19 @@
 """What a training run is: `TrainConfig`, and the learning rate that follows from it."""
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Literal
 
-from ..precision import Precision, resolve_precision
+from ..precision import Precision
 from ..zoo.registry import check_kind
+from .settings import require_kinds, require_range, require_text
 
 __all__ = ["TrainConfig", "learning_rate"]
+
+_FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout"}
+_POSITIVE = ("tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every", "eval_windows",
+             "checkpoint_every")
 
 
 @dataclass(frozen=True)
@@ -78,30 +83,26 @@ class TrainConfig:
     """Operations per second that the device could do, for the utilisation; None: known for common GPUs."""
     tensorboard: bool = False
     """Write curves for TensorBoard, beside log.jsonl."""
+    timeout: float = 10.0
+    """Minutes that several processes wait for one of them that no longer answers."""
     progress: bool = True
     """Show a progress bar."""
 
     def __post_init__(self):
+        require_kinds(self)
         check_kind(self.architecture, self.preset, self.variant)
-        for name in ("tokens", "context", "batch_size", "micro_batch_size", "eval_every", "eval_windows",
-                     "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
-        resolve_precision(self.precision, "cpu")
-        if self.compile not in ("no", "blocks", "model"):
-            raise ValueError(f"compile={self.compile!r}; accepted: no, blocks, model")
+        if self.tokenizer not in ("gpt2", "byte"):
+            raise ValueError(f"tokenizer={self.tokenizer!r}; accepted: gpt2, byte")
+        require_text(self, ("data", "validation"))
+        require_range(self, _POSITIVE, low=1)
         if self.batch_size % self.micro_batch_size:
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of micro_batch_size="
                              f"{self.micro_batch_size}; change one of them")
-        for name in ("learning_rate", "clip", "minutes", "peak_flops"):
-            value = getattr(self, name)
-            if value is not None and not value > 0:
-                raise ValueError(f"{name}={value}; give a number > 0")
-        for name in ("warmup", "final_fraction", "beta1", "beta2"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name}={getattr(self, name)}; give a number from 0 to 1")
-        if self.weight_decay < 0:
-            raise ValueError(f"weight_decay={self.weight_decay}; give a number >= 0")
+        require_range(self, ("learning_rate", "clip", "minutes", "peak_flops"), above=0)
+        require_range(self, ("timeout",), above=0, high=1e6)
+        require_range(self, ("warmup", "final_fraction"), low=0, high=1)
+        require_range(self, ("beta1", "beta2"), low=0, below=1)
+        require_range(self, ("weight_decay", "seed"), low=0)
         if self.prompt and self.architecture != "caracal":
             raise ValueError(f"prompt={self.prompt!r} with architecture={self.architecture!r}; "
                              "samples while training are drawn from caracal only")
@@ -118,6 +119,16 @@ class TrainConfig:
             recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, corpus_tokens=10_000_000, context=256,
                            precision="float32", batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
         return replace(cls(), **(recipe | changes))
+
+    @property
+    def decisive(self) -> dict:
+        """The settings that decide the curve: a run goes on only under the same."""
+        return {name: value for name, value in vars(self).items() if name not in _FREE}
+
+    @classmethod
+    def defaults(cls) -> dict:
+        """The value of each setting that has been left out, as in the checkpoint of an earlier version."""
+        return {field.name: field.default for field in fields(cls)}
 
     @property
     def steps(self) -> int:

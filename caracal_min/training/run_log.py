@@ -1,9 +1,15 @@
 """The log of a run: JSON lines, and curves for TensorBoard if wanted."""
 
 import json
+import math
 from pathlib import Path
+from typing import NoReturn
+
+from ..files import writing
 
 __all__ = ["RunLog"]
+
+_NUMBERS = ("loss", "learning_rate", "seconds")
 
 
 class RunLog:
@@ -11,28 +17,52 @@ class RunLog:
 
     Args:
         folder: of the run; None keeps the log in memory.
-        steps: entries to keep of an earlier log; later ones belong to steps that a kill undid.
+        steps: entries of an earlier log that hold; later ones belong to steps that a kill undid.
+        kept: these entries as their checkpoint keeps them, bytes of lines; where the file differs it is written anew
+            from them.  None: the checkpoint keeps none (an earlier version wrote it), so the file itself must hold.
         tensorboard: write `tensorboard/` beside it: every number of an entry but its step.
 
+    Attributes:
+        entries: the dictionaries.
+        note: one line for the user if the file had to be written anew, else "".
+
     Raises:
+        ValueError: the file does not hold `steps` whole entries, and no checkpoint keeps them.
         ImportError: TensorBoard is wanted and not installed.
+        OSError: the file cannot be written.
     """
 
-    def __init__(self, folder: Path | None, steps: int = 0, tensorboard: bool = False):
+    def __init__(self, folder: Path | None, steps: int = 0, kept: bytes | None = None, tensorboard: bool = False):
         self.path = None if folder is None else folder / "log.jsonl"
         self.entries: list[dict] = []
+        self.note = ""
+        self._lines = bytearray()
         if self.path is not None:
-            lines = self.path.read_text().splitlines()[:steps] if self.path.exists() else []
-            self.entries = [json.loads(line) for line in lines]
-            self.path.write_text("".join(line + "\n" for line in lines))
+            self._open(steps, kept)
         self._board = _writer(folder, steps) if tensorboard and folder is not None else None
 
+    @property
+    def lines(self) -> bytes:
+        """The file's bytes, as a checkpoint keeps them."""
+        return bytes(self._lines)
+
     def add(self, entry: dict) -> None:
-        """Append an entry, which has `step`, to all of them."""
+        """Append an entry, which has `step`, to all of them.
+
+        Raises:
+            ValueError: a number in it is not finite.
+            OSError: the file cannot be written.
+        """
+        line = (json.dumps(entry, allow_nan=False) + "\n").encode()
         self.entries.append(entry)
         if self.path is not None:
-            with open(self.path, "a") as file:
-                file.write(json.dumps(entry) + "\n")
+            self._lines += line
+            try:
+                with open(self.path, "ab") as file:
+                    file.write(line)
+            except OSError as error:
+                raise OSError(f"{self.path} could not be written ({error}); the last checkpoint is unchanged: make "
+                              "room, and start the same command again") from error
         if self._board is not None:
             for name, value in entry.items():
                 if name == "sample":
@@ -50,6 +80,41 @@ class RunLog:
         """Bring everything to the disk."""
         if self._board is not None:
             self._board.close()
+
+    def _open(self, steps: int, kept: bytes | None) -> None:
+        """Take over the entries of the steps that hold, and leave no others in the file."""
+        there = self.path.read_bytes() if self.path.exists() else b""
+        lines = b"".join(there.splitlines(keepends=True)[:steps]) if kept is None else kept
+        self.entries = _entries(self.path, lines, steps)
+        self._lines += lines
+        if there != lines:
+            if not there.startswith(lines):
+                self.note = f"{self.path} did not hold the {steps} steps of the checkpoint; written anew from it"
+            with writing(self.path) as partial:
+                partial.write_bytes(lines)
+
+
+def _entries(path: Path, lines: bytes, steps: int) -> list[dict]:
+    """Read the entries of steps 1, 2, ..., each whole, or raise ValueError."""
+    entries = []
+    for number, line in enumerate(lines.splitlines(), 1):
+        try:
+            entry = json.loads(line, parse_constant=_no_number)
+            whole = entry["step"] == number and all(math.isfinite(entry[name]) for name in _NUMBERS)
+        except (ValueError, TypeError, KeyError):
+            whole = False
+        if not whole:
+            raise ValueError(f"{path} is damaged in line {number}, which is not the entry of step {number}; "
+                             "restore it, or choose another folder")
+        entries.append(entry)
+    if len(entries) != steps:
+        raise ValueError(f"{path} holds {len(entries)} of the {steps} steps of the checkpoint beside it; "
+                         "restore it, or choose another folder")
+    return entries
+
+
+def _no_number(text: str) -> NoReturn:
+    raise ValueError(text)
 
 
 def _writer(folder: Path, steps: int):

@@ -1,13 +1,15 @@
 """The training loop: AdamW, warm-up and cosine, clipping, accumulation, and a run that survives a kill.
 
-A run is a `TrainConfig`.  With `out` set it lives in a folder:
+A run is a `TrainConfig`.  With `out` set it lives in a folder, in which one process at a time works:
 
-    checkpoint.safetensors   weights, optimiser state, random state, step (see `checkpoint`)
-    log.jsonl                one line per step: step, tokens, loss, learning_rate, grad_norm, ...
-    tensorboard/             the same as curves, if wanted
-    shards/                  the corpus as token shards, if it is neither the embedded one nor shards already
-    model/                   config.json and model.safetensors, written at the end
-    record.json              what was run, where, on what, and its curve, written at the end (see `record`)
+    checkpoint.safetensors            weights, optimiser state, random state, step, log (see `checkpoint`)
+    checkpoint.previous.safetensors   the one before it
+    log.jsonl                         one line per step: step, tokens, loss, learning_rate, grad_norm, ...
+    tensorboard/                      the same as curves, if wanted
+    shards/                           the corpus as token shards, if it is neither the embedded one nor shards already
+    model/                            config.json and model.safetensors, written at the end
+    record.json                       what was run, where, on what, and its curve, written once, at the end (`record`)
+    lock                              held by the process that works here
 
 Starting the same configuration again continues from the checkpoint and follows the same curve.  Started by `torchrun`,
 several processes share each batch and follow the curve of one.
@@ -17,7 +19,6 @@ import math
 import time
 
 import torch
-from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 
 from ..allocator import keep_freed_memory
@@ -30,24 +31,25 @@ from ..language_model import LanguageModel
 from ..precision import autocast, resolve_precision
 from ..recorded.record import write_record
 from ..zoo.registry import make_model
-from .checkpoint import load_checkpoint, save_checkpoint
+from .checkpoint import not_finite
 from .distributed import Group
 from .flops import flops_per_token, peak_flops
+from .folder import RunFolder
+from .parts import part_from
 from .recipe import TrainConfig, learning_rate
 from .run_log import RunLog
 
 __all__ = ["DivergedError", "Trainer"]
 
-_MAY_CHANGE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size"}
 _SAMPLE = 64  # tokens drawn to see the model learn
 
 
 class DivergedError(RuntimeError):
-    """The loss or the gradient is not finite; the last good checkpoint is untouched."""
+    """A loss, a gradient, a weight or a moment is not finite; the last good checkpoints are untouched."""
 
 
 class Trainer:
-    """A run in progress: build it, `run` it, in parts if you like.
+    """A run in progress: build it, `run` it, in parts if you like, and close it, or use it in a `with` statement.
 
     Args:
         config: the run.
@@ -59,12 +61,23 @@ class Trainer:
         seconds: time spent in `run`, that of an earlier process included.
 
     Raises:
-        ValueError: the folder holds a run with other settings or other data; a batch that the processes cannot share.
+        ValueError: the folder holds a run with other settings or other data, or one that is damaged; a batch that the
+            processes cannot share; a device that is not here.
+        OSError: the folder cannot be written, has no room for the run, or another process works in it.
+        LostProcessError: another process of the group does not answer.
     """
 
     def __init__(self, config: TrainConfig, corpus: Corpus | None = None):
-        self.config, self.group = config, Group(config.device)
-        self.device = self.group.device
+        self.config, self.group = config, Group(config.device, config.timeout)
+        self._folder: RunFolder | None = None
+        try:
+            self._build(corpus)
+        except BaseException:
+            self.close()
+            raise
+
+    def _build(self, corpus: Corpus | None) -> None:
+        config, self.device = self.config, self.group.device
         self.precision = resolve_precision(config.precision, self.device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -72,6 +85,8 @@ class Trainer:
         if config.batch_size % together:
             raise ValueError(f"batch_size={config.batch_size} is not a multiple of micro_batch_size x processes = "
                              f"{together}; change one of them")
+        if config.out is not None:
+            self._folder = RunFolder(config.out, self.group.is_main)
         self.corpus = self._load_corpus() if corpus is None else corpus
         torch.manual_seed(config.seed)
         self.model: LanguageModel = make_model(config.architecture, config.preset, config.variant,
@@ -85,8 +100,9 @@ class Trainer:
         self.batches = Batches(self.corpus.train, config.context, config.batch_size // self.group.world_size,
                                config.seed, self.group.rank, self.group.world_size)
         self.step, self.seconds, self.stop_requested = 0, 0.0, False
-        self._resume()
-        self._loss = self.group.wrap(_Loss(self.model.compile_for(config.compile)))
+        with self.group.waiting():
+            self._resume()
+            self._loss = self.group.loss_of(self.model.compile_for(config.compile))
         self._flops = flops_per_token(self.model, config.context)
         self._peak = config.peak_flops or peak_flops(self.device)
 
@@ -109,13 +125,19 @@ class Trainer:
         validation_loss (after the update); on steps 1, 2, 4, ... a sample, if the run has a prompt.  Losses are in
         nats per token.
 
+        A run that has ended before is left as it is.
+
         Raises:
-            DivergedError: a loss or gradient that is not finite; no checkpoint is written over the last good one.
+            DivergedError: a loss, gradient, weight or moment that is not finite; nothing of it is kept.
+            LostProcessError: another process of the group does not answer.
+            OSError: a file cannot be written.
         """
         end = self.config.steps if until is None else min(until, self.config.steps)
         before, started = self.seconds, time.perf_counter()
-        with self._bar(end) as bar:
+        with self.group.waiting(), self._bar(end) as bar:
             while self.step < end and not self.finished and not self.stop_requested:
+                if self._folder is not None:
+                    self._folder.require_held()
                 entry = self._train_step()
                 seconds, stop = self.group.max(before + time.perf_counter() - started, self.stop_requested)
                 self.seconds, self.stop_requested = seconds, bool(stop)
@@ -130,16 +152,35 @@ class Trainer:
                 bar.update((self.step if self.config.minutes is None else min(round(self.seconds), bar.total)) - bar.n)
         if self.stop_requested and not self.finished:
             self.checkpoint()
-        if self.finished and self.config.out is not None and self.group.is_main:
+        if self.finished and self._folder is not None and self.group.is_main and not self._folder.complete:
             self._log.close()
-            self.model.save_pretrained(self.config.out / "model")
+            self.model.save_pretrained(self._folder.model)
             self._write_record()
         return self.log
 
     def checkpoint(self) -> None:
-        """Write the state of the run into its folder, atomically; without a folder do nothing."""
-        if self.config.out is not None and self.group.is_main:
-            save_checkpoint(self.config.out, self.model, self.optimizer, self._facts())
+        """Write the state of the run into its folder, atomically; without a folder only look at it.
+
+        Raises:
+            DivergedError: something in it is not finite; the earlier checkpoints are untouched.
+            OSError: it cannot be written, or the folder is no longer this run's.
+        """
+        self._require_finite()
+        if self._folder is not None and self.group.is_main:
+            self._folder.require_held()
+            self._folder.checkpoints.save(self.model, self.optimizer, self._facts(), self._log.lines)
+
+    def close(self) -> None:
+        """Free the folder for other processes and leave the group."""
+        if self._folder is not None:
+            self._folder.close()
+        self.group.close()
+
+    def __enter__(self) -> "Trainer":
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
 
     def _train_step(self) -> dict:
         started = time.perf_counter()
@@ -163,7 +204,7 @@ class Trainer:
         # A scaled gradient may overflow: the scaler then skips the step and halves the scale, down to no scale at all.
         overflow = self.scaler.is_enabled() and scale > 1 and not math.isfinite(norm)
         if not (math.isfinite(loss) and (math.isfinite(norm) or overflow)):
-            raise DivergedError(self._diverged(loss, norm, rate))
+            raise DivergedError(self._diverged(f"loss {loss} and gradient norm {norm}", self.step + 1))
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -190,33 +231,36 @@ class Trainer:
         """Add the held-out loss and a sample to the entry of a step that asks for them."""
         if self.finished or self.step % self.config.eval_every == 0:
             with autocast(self.device, self.precision):
-                entry["validation_loss"] = held_out_loss(self.model, self.corpus.validation, self.config.context,
-                                                         self.config.eval_windows)
+                loss = held_out_loss(self.model, self.corpus.validation, self.config.context, self.config.eval_windows)
+            if not math.isfinite(loss):
+                raise DivergedError(self._diverged(f"validation loss {loss}", self.step))
+            entry["validation_loss"] = loss
         if self.config.prompt and self.group.is_main and (self.finished or self.step.bit_count() == 1):
+            self._require_finite()
             tokenizer = make_tokenizer(self.corpus.tokenizer)
             prompt = torch.tensor([tokenizer.encode(self.config.prompt)], device=self.device)
             drawn = self.model.generate(prompt, _SAMPLE, temperature=0.8, seed=self.config.seed)
             entry["sample"] = tokenizer.decode(drawn[0].tolist())
 
-    def _diverged(self, loss: float, norm: float, rate: float) -> str:
-        out = self.config.out
+    def _require_finite(self) -> None:
+        if name := not_finite(self.model, self.optimizer):
+            raise DivergedError(self._diverged(f"{name} is not finite", self.step))
+
+    def _diverged(self, what: str, step: int) -> str:
+        out, rate = self.config.out, learning_rate(step - 1, self.config, self.seconds)
         kept = "no checkpoint was asked for (set out)" if out is None else f"the last good checkpoint is in {out}"
-        return (f"loss {loss} and gradient norm {norm} at step {self.step + 1} with learning rate {rate:.2e}; {kept}; "
+        return (f"{what} at step {step} with learning rate {rate:.2e}; {kept}; "
                 "start again with a lower learning_rate or a longer warmup")
 
     def _load_corpus(self) -> Corpus:
         config = self.config
         shards = None if config.out is None or config.data == "embedded" else config.out / "shards"
-        options = dict(max_tokens=config.corpus_tokens or config.tokens, validation=config.validation, shards=shards)
-        if self.group.is_main:
-            corpus = load_corpus(config.data, config.tokenizer, progress=config.progress, **options)
-        self.group.barrier()
-        if not self.group.is_main:
-            corpus = load_corpus(config.data, config.tokenizer, progress=False, **options)
-        return corpus
+        return self.group.main_first(lambda: load_corpus(
+            config.data, config.tokenizer, max_tokens=config.corpus_tokens or config.tokens,
+            validation=config.validation, shards=shards, progress=config.progress and self.group.is_main))
 
     def _write_record(self) -> None:
-        corpus, weights = self.corpus, self.config.out / "model" / "model.safetensors"
+        corpus, weights = self.corpus, self._folder.model / "model.safetensors"
         data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "sha256": corpus.digest}
@@ -225,31 +269,30 @@ class Trainer:
                    "precision": str(self.precision).removeprefix("torch."), "flops_per_token": self._flops,
                    "peak_flops": self._peak, "curve": self._log.curve(),
                    "model_sha256": file_sha256(weights)}
-        write_record(self.config.out / "record.json", "train", vars(self.config), results, data, self.seconds,
-                     self.device)
+        write_record(self._folder.record, "train", vars(self.config), results, data, self.seconds, self.device,
+                     self._parts)
 
     def _facts(self) -> dict:
         """What must be equal for a run to go on, and where it stands."""
-        settings = {name: value for name, value in vars(self.config).items() if name not in _MAY_CHANGE}
-        settings["precision"] = str(self.precision).removeprefix("torch.")
+        settings = self.config.decisive | {"precision": str(self.precision).removeprefix("torch.")}
         return {"step": self.step, "seconds": self.seconds, "settings": settings, "corpus": self.corpus.digest,
-                "scaler": self.scaler.state_dict()}
+                "scaler": self.scaler.state_dict(), "parts": self._parts}
 
     def _resume(self) -> None:
-        if self.config.out is not None:
-            self.config.out.mkdir(parents=True, exist_ok=True)
-            stored = load_checkpoint(self.config.out, self.model, self.optimizer, self._facts())
-            self.step, self.seconds = stored["step"], stored["seconds"]
+        self._parts, kept, notes = [], b"", []
+        if self._folder is not None:
+            self._folder.require_space(self.model.num_parameters())
+            stored, kept = self._folder.checkpoints.load(self.model, self.optimizer, self._facts(),
+                                                         self.config.defaults())
+            self.step, self.seconds, self._parts = stored["step"], stored["seconds"], stored["parts"]
             self.scaler.load_state_dict(stored["scaler"])
-        self._log = RunLog(self.config.out if self.group.is_main else None, self.step, self.config.tensorboard)
-
-
-class _Loss(nn.Module):
-    """The loss as a module, for what wraps modules: DistributedDataParallel."""
-
-    def __init__(self, model: LanguageModel):
-        super().__init__()
-        self.model = model
-
-    def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        return self.model.loss(tokens, targets)
+            notes.append(self._folder.checkpoints.note)
+            if self._folder.complete and not self.finished:
+                raise ValueError(f"{self.config.out} holds the record of a finished run, but no checkpoint of its end; "
+                                 "its model is as it was: choose another folder to train anew")
+        self._log = RunLog(self.config.out if self.group.is_main else None, self.step, kept,
+                           self.config.tensorboard and not self.finished)
+        for note in filter(None, (*notes, self._log.note)):
+            if self.group.is_main:
+                print(note)
+        self._parts = [*self._parts, part_from(self.step, self.group)]

@@ -11,7 +11,17 @@ import pytest
 import torch
 
 from caracal_min import recorded
-from caracal_min.recorded.record import RecordError, code_sha256, read_record, seal, write_record
+from caracal_min.recorded.record import (
+    RecordError,
+    code,
+    code_sha256,
+    files_of,
+    machine,
+    read_record,
+    require_recordable,
+    seal,
+    write_record,
+)
 
 CURVE = [{"step": 1, "tokens": 64, "loss": 5.5, "learning_rate": 1e-3, "grad_norm": 1.0, "seconds": 0.1}]
 RESULTS = {"parameters": 10, "steps": 1, "tokens": 64, "curve": CURVE, "model_sha256": "0" * 64}
@@ -92,6 +102,85 @@ def test_the_schema_is_enforced_when_writing(tmp_path, change, place):
     with pytest.raises(RecordError, match=place) as caught:
         write(tmp_path / "record.json", **change)
     assert "\n" not in str(caught.value) and not (tmp_path / "record.json").exists()
+
+
+PART = {"from_step": 0, "started": "2026-01-01T00:00:00Z", "code": None, "machines": []}
+
+
+def test_a_record_names_the_processes_that_took_part(tmp_path):
+    path, now = tmp_path / "record.json", {"code": code(), "machines": [machine(torch.device("cpu"))]}
+    write_record(path, "train", {"a": 1}, RESULTS, DATA, 1.0, torch.device("cpu"), [PART, PART | now])
+    assert [part["code"] for part in read_record(path, require_commit=False)["parts"]] == [None, code()]
+    for wrong in ({"code": {}}, {"machines": None}, {"from_step": -1}, {"started": "today"}, {"more": 1}):
+        with pytest.raises(RecordError, match="at parts/0"):
+            write_record(path, "train", {"a": 1}, RESULTS, DATA, 1.0, torch.device("cpu"), [PART | wrong])
+
+
+def sealed(path, change):
+    edit(path, change)
+    path.write_text(json.dumps(seal(json.loads(path.read_text()))))
+
+
+@pytest.mark.parametrize("part", [PART, PART | {"code": {"version": "1", "sha256": "0" * 64, "commit": None,
+                                                           "clean": None}}])
+def test_code_of_any_process_must_be_that_of_a_commit(record, part):
+    sealed(record, lambda r: r.update(parts=[part]) or r["code"].update(commit="0" * 40, clean=True))
+    with pytest.raises(RecordError, match="no commit is known to hold"):
+        read_record(record)
+    read_record(record, require_commit=False)
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "-Infinity"])
+def test_numbers_that_are_none_are_neither_written_nor_read(record, tmp_path, text):
+    curve = [CURVE[0] | {"validation_loss": float(text.replace("inity", ""))}]
+    with pytest.raises(RecordError, match="results that are not finite numbers") as caught:
+        write(tmp_path / "other.json", results=RESULTS | {"curve": curve})
+    assert "\n" not in str(caught.value) and not (tmp_path / "other.json").exists()
+    record.write_text(record.read_text().replace("5.5", text))
+    with pytest.raises(RecordError, match=f"not a record of a run .*{text} is no number"):
+        read_record(record, require_commit=False)
+
+
+def test_the_schema_is_enforced_when_reading(record):
+    sealed(record, lambda r: r["results"].pop("curve"))
+    with pytest.raises(RecordError, match="at results: 'curve' is a required property"):
+        read_record(record, require_commit=False)
+
+
+def test_a_commit_that_does_not_hold_the_code_is_refused(record, root):
+    commit = git(root, "rev-parse", "HEAD")
+    true = code_sha256(files_of(commit))
+    sealed(record, lambda r: r["code"].update(commit=commit, clean=True, sha256=true))
+    read_record(record)
+    sealed(record, lambda r: r["code"].update(sha256="0" * 64))
+    with pytest.raises(RecordError, match=f"names commit {commit[:7]}, which does not hold the code that made it"):
+        read_record(record)
+
+
+def test_the_code_is_that_of_the_beginning_of_the_run(checkout, tmp_path):
+    """A file of the package that changes while a run goes on is not what ran."""
+    body = ("require_recordable(Path({0!r})); Path({1!r}).write_text('# later work')\n"
+            "write_record(Path({0!r}), 'train', {{'a': 1}}, {2!r}, {3!r}, 1.0, torch.device('cpu'))")
+    path = tmp_path / "record.json"
+    text = ("import sys, torch\nfrom pathlib import Path\n"
+            "from caracal_min.recorded.record import require_recordable, write_record\n"
+            + body.format(str(path), str(checkout / "caracal_min" / "relaxed.py"), RESULTS, DATA))
+    subprocess.run([sys.executable, "-c", text], cwd=checkout, check=True,
+                   env=os.environ | {"PYTHONPATH": str(checkout)})
+    stored = json.loads(path.read_text())["code"]
+    assert stored["clean"] is True and stored["sha256"] == code_sha256(files_of("HEAD", checkout))
+
+
+def test_what_a_record_needs_is_looked_for_before_the_run(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    require_recordable(tmp_path / "new" / "folder" / "record.json")
+    assert not (tmp_path / "new").exists()
+    for path, kind in ((tmp_path, IsADirectoryError), (tmp_path / "file" / "x.json", NotADirectoryError)):
+        with pytest.raises(kind, match=str(tmp_path)):
+            require_recordable(path)
+    monkeypatch.setitem(sys.modules, "jsonschema", None)
+    with pytest.raises(ImportError, match="records need jsonschema"):
+        require_recordable(tmp_path / "record.json")
 
 
 def git(folder, *arguments):

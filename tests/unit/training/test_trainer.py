@@ -11,33 +11,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from small_run import config, corpus, losses
 
 from caracal_min import Caracal
-from caracal_min.data import Corpus
 from caracal_min.training import DivergedError, TrainConfig, Trainer, learning_rate
-
-
-def corpus(seed=0, length=6000):
-    """A text with structure to learn: words drawn from a few, as bytes."""
-    draw = np.random.default_rng(seed)
-    words = [b"causal ", b"fourier ", b"window ", b"gate ", b"token "]
-    text = b"".join(words[i] for i in draw.integers(0, 5, length // 6))
-    ids = np.frombuffer(text, dtype=np.uint8).astype(np.uint16)
-    return Corpus("test", "byte", ids[:-800], ids[-800:])
-
-
-def config(out=None, steps=12, **changes):
-    defaults = dict(out=out, tokens=steps * 4 * 32, context=32, batch_size=4, micro_batch_size=4, eval_every=5,
-                    checkpoint_every=4, eval_windows=8, progress=False, device="cpu")
-    return TrainConfig.for_preset(changes.pop("preset", "nano"), **{**defaults, **changes})
 
 
 def without_times(entry):
     return {key: value for key, value in entry.items() if key not in ("seconds", "tokens_per_second", "mfu")}
-
-
-def losses(log):
-    return [entry["loss"] for entry in log]
 
 
 def test_schedule():
@@ -176,18 +157,6 @@ def test_other_settings_or_data_are_refused(tmp_path):
         Trainer(config(tmp_path), corpus(seed=1))
 
 
-def test_corrupt_checkpoint_is_named(tmp_path):
-    Trainer(config(tmp_path), corpus()).run(until=4)
-    path = tmp_path / "checkpoint.safetensors"
-    path.write_bytes(path.read_bytes()[:5000])
-    with pytest.raises(ValueError, match="not a readable checkpoint"):
-        Trainer(config(tmp_path), corpus())
-    Caracal.from_preset("nano").save_pretrained(tmp_path / "m")
-    (tmp_path / "m" / "model.safetensors").rename(path)
-    with pytest.raises(ValueError, match="no checkpoint of this version"):
-        Trainer(config(tmp_path), corpus())
-
-
 @pytest.mark.parametrize("changes, words", [
     (dict(preset="huge"), ["huge", "nano, tiny"]),
     (dict(batch_size=10, micro_batch_size=4), ["batch_size=10", "micro_batch_size=4"]),
@@ -195,6 +164,19 @@ def test_corrupt_checkpoint_is_named(tmp_path):
     (dict(learning_rate=0.0), ["learning_rate=0.0"]),
     (dict(warmup=1.5), ["warmup=1.5"]),
     (dict(weight_decay=-1.0), ["weight_decay=-1.0"]),
+    (dict(seed=-1), ["seed=-1", ">= 0"]),
+    (dict(seed=True), ["seed=True", "whole number"]),
+    (dict(minutes=float("inf")), ["minutes=inf", "finite"]),
+    (dict(learning_rate=float("nan")), ["learning_rate=nan", "finite"]),
+    (dict(context=32.0), ["context=32.0", "whole number"]),
+    (dict(tokens=2**63), ["tokens=9223372036854775808", "whole number"]),
+    (dict(beta1=1.0), ["beta1=1.0", "< 1"]),
+    (dict(tokenizer="klingon"), ["tokenizer='klingon'", "gpt2, byte"]),
+    (dict(data=""), ["data is empty"]),
+    (dict(out="runs/a"), ["out='runs/a'", "Path"]),
+    (dict(compile="yes"), ["compile='yes'", "no, blocks, model"]),
+    (dict(timeout=0.0), ["timeout=0.0", "> 0"]),
+    (dict(corpus_tokens=0), ["corpus_tokens=0"]),
 ])
 def test_bad_settings_get_one_clear_line(changes, words):
     with pytest.raises(ValueError) as caught:

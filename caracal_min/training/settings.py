@@ -1,0 +1,68 @@
+"""Checks of a dataclass of settings, whether its values came from a command line or from a program.
+
+    require_kinds(config)                       every field holds what its annotation says; numbers are finite
+    require_range(config, ("a", "b"), low=1)    some fields lie in a range; None lies in all
+    require_text(config, ("a", "b"))            some texts are not empty
+"""
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+__all__ = ["require_kinds", "require_range", "require_text"]
+
+_LARGEST = 2**63 - 1
+_FITS = {
+    int: (lambda v: isinstance(v, Integral) and not isinstance(v, bool) and abs(v) <= _LARGEST,
+          f"a whole number of at most {_LARGEST}"),
+    float: (lambda v: isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v), "a finite number"),
+    bool: (lambda v: isinstance(v, bool), "True or False"),
+    str: (lambda v: isinstance(v, str) and "\0" not in v, "a text without NUL"),
+    Path: (lambda v: isinstance(v, Path) and "\0" not in str(v), "a pathlib.Path without NUL"),
+}
+
+
+def require_kinds(config: Any) -> None:
+    """Raise ValueError, in one line, at the first field that does not hold what its annotation says.
+
+    Annotations are int, float, bool, str, Path, a Literal of texts, tuples of one of these, or one of these or None.
+    Numbers must be finite, whole ones smaller than 2^63.
+    """
+    for name, hint in get_type_hints(type(config)).items():
+        value, kinds = getattr(config, name), (hint,)
+        if get_origin(hint) in (Union, UnionType):
+            kinds = get_args(hint)
+        if value is None and NoneType in kinds:
+            continue
+        kind = next(k for k in kinds if k is not NoneType)
+        each = value if get_origin(kind) is tuple else (value,)
+        kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
+        if get_origin(kind) is Literal:
+            if value not in get_args(kind):
+                raise ValueError(f"{name}={value!r}; accepted: {', '.join(get_args(kind))}")
+            continue
+        fits, accepted = _FITS[kind]
+        for item in each:
+            if not fits(item):
+                raise ValueError(f"{name}={item!r}; give {accepted}")
+
+
+def require_text(config: Any, names: Iterable[str]) -> None:
+    """Raise ValueError, in one line, if one of some texts is empty; None is none."""
+    for name in names:
+        if getattr(config, name) == "":
+            raise ValueError(f"{name} is empty; give at least one character")
+
+
+def require_range(config: Any, names: Iterable[str], low: float = -math.inf, high: float = math.inf,
+                  above: float = -math.inf, below: float = math.inf) -> None:
+    """Raise ValueError, in one line, unless low <= field <= high and above < field < below; None is in every range."""
+    words = [f"{sign} {bound:g}" for sign, bound in ((">=", low), (">", above), ("<=", high), ("<", below))
+             if math.isfinite(bound)]
+    for name in names:
+        value = getattr(config, name)
+        if value is not None and not (low <= value <= high and above < value < below):
+            raise ValueError(f"{name}={value!r}; give a number {' and '.join(words)}")
