@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.files import file_sha256, writing, writing_folder
-from caracal_min.training.checkpoint import save_checkpoint
+from caracal_min.training.checkpoint import Checkpoints
 
 SMALL = CaracalConfig(vocab_size=30, d_model=8, n_layers=3, n_heads=2, window_size=4)
 
@@ -178,7 +178,7 @@ def model_of(width):
 
 def checkpoint_of(width):
     model = torch.nn.Linear(width, width)
-    return lambda folder: save_checkpoint(folder, model, torch.optim.AdamW(model.parameters()), {"step": width})
+    return lambda folder: Checkpoints(folder).save(model, torch.optim.AdamW(model.parameters()), {"step": width})
 
 
 @pytest.mark.parametrize("write, small, large", [
