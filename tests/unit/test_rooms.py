@@ -18,7 +18,8 @@ ORDER = ["version", "files", "allocator", "precision",
          "spectral", "convolution", "attention", "relaxed",
          "projections", "caches", "modules",
          "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
-         "zoo", "data", "recorded", "evaluation", "benchmark", "training", "experiments", "__main__", "viz", "exercises"]
+         "zoo", "data", "recorded", "evaluation", "benchmark", "training", "experiments", "__main__",
+         "viz", "exercises"]
 # What may import only these, although more stands before it.
 ONLY = {"data": {"files"}, "recorded": {"files", "version"}, "minimal": set()}
 

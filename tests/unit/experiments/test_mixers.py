@@ -6,6 +6,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from caracal_min.experiments.linear_recurrences import gated_delta_rule, linear_attention
 from caracal_min.experiments.mixers import (
     MIXERS,
     Attention,
@@ -13,8 +14,6 @@ from caracal_min.experiments.mixers import (
     LinearAttention,
     StaticConvolution,
     decaying_kernel,
-    gated_delta_rule,
-    linear_attention,
     make_mixer,
     rotated,
 )
