@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-import torch
 
 from ..data.batches import sequential_windows
 from ..data.corpus import all_tokens, load_corpus
@@ -90,7 +89,8 @@ def run_surgery(config: SurgeryConfig) -> dict:
         print(f"{outcome.operation:<28}{outcome.loss:>9.4f}{outcome.change:>+10.4f} ± {outcome.error:.4f}")
     fitting = [m for m in _MULTIPLES if m * config.context < len(tokens)]
     few = max(1, config.windows // fitting[-1])
-    lengths = {name: loss_by_length(model, tokens, config.context, cut, fitting, few, config.batch_size * config.context)
+    at_once = config.batch_size * config.context
+    lengths = {name: loss_by_length(model, tokens, config.context, cut, fitting, few, at_once)
                for name, cut in (("whole", False), ("gate cut at the context", True))}
     for name, losses in lengths.items():
         print(f"{name}: " + ", ".join(f"{length}: {loss:.4f}" for length, loss in losses.items()))
