@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -170,3 +171,12 @@ def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, what):
     with pytest.raises(ValueError, match=what) as caught:
         small(tmp_path, **changes)
     assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_has_the_options():
+    tyro = pytest.importorskip("tyro")
+    given = "--tasks recall mirror --contenders fourier --learning-rates 1e-3 2e-3 --seeds 1 --processes 2 --out there"
+    config = tyro.cli(LearnConfig, args=given.split())
+    assert config == LearnConfig(tasks=("recall", "mirror"), contenders=("fourier",), learning_rates=(1e-3, 2e-3),
+                                 seeds=1, processes=2, out=Path("there"))
+    assert len(list(config.cells())) == 4
