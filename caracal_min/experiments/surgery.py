@@ -255,15 +255,16 @@ def _gates(model: Caracal, change: Callable[[MultiHeadFourier, Tensor], Tensor])
 
 
 def _gate_hooks(layer: MultiHeadFourier, change: Callable) -> Iterable:
-    shape = {}
+    batch = 0
 
     def note(_, given: tuple) -> None:
+        nonlocal batch
         if any(argument is not None for argument in given[1:]):
             raise ValueError("surgery is on the parallel pass; a cache would take lags for positions, give whole texts")
-        shape["rows"] = given[0].shape[:2]
+        batch = len(given[0])
 
     def changed(_, given: tuple, g: Tensor) -> Tensor:
-        return change(layer, g.unflatten(1, shape["rows"])).flatten(1)
+        return change(layer, g.unflatten(1, (batch, -1))).flatten(1)
 
     last = layer.to_gate if layer.gate_mix is None else layer.gate_mix
     return layer.register_forward_pre_hook(note), last.register_forward_hook(changed)

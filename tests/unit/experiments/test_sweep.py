@@ -107,6 +107,7 @@ def test_a_sweep_goes_on_where_it_was_stopped(tmp_path):
     assert [part["from_step"] for part in record["parts"]] == [0, 3]
     whole = run_learn(small(tmp_path / "b"), shown.append)
     assert without_time(runs_of(record)) == without_time(runs_of(whole))
+    assert len(runs_of(tmp_path / "a")) == 8
 
 
 def test_a_finished_sweep_runs_nothing_again_and_grows(tmp_path, monkeypatch):
