@@ -175,11 +175,11 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
 
 @torch.inference_mode()
 def measure(model: Learner, texts: Batch, batch_size: int = 64) -> tuple[float | None, float]:
-    """Return loss, in nats per answer (None: not finite), and accuracy on some texts."""
+    """Return loss, in nats per answer (None: not finite), and accuracy on some texts, rounded to five places."""
     loss = right = count = 0
     for ids, targets in zip(texts.ids.split(batch_size), texts.targets.split(batch_size), strict=True):
         logits, asked = model(Batch(ids, targets))
         loss += F.cross_entropy(logits, asked, reduction="sum").item()
         right += (logits.argmax(-1) == asked).sum().item()
         count += len(asked)
-    return loss / count if math.isfinite(loss) else None, right / count
+    return round(loss / count, 5) if math.isfinite(loss) else None, round(right / count, 5)

@@ -94,8 +94,8 @@ class StaticConvolution(Mixer):
 class GatedConvolution(Mixer):
     """Hyena of order 2: y = to_out(q * (h conv (k * v))), products channel by channel, h one kernel per channel.
 
-    q, k and v pass a short convolution of 3 taps, as published.  The kernel is a parameter, where Hyena computes it
-    from the lag by a small network.
+    q, k and v pass a short convolution of 3 taps, and one long convolution stands between two products: so the
+    published code has it.  The kernel is a parameter, where Hyena computes it from the lag by a small network.
 
     Args:
         length: taps of the kernel; beyond them it is zero.

@@ -87,15 +87,17 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
     folder = RunFolder(config.out)
     try:
         lines = _Lines(config.out / "runs.jsonl")
+        sizes = {name: str(make_task(name)) for name in config.tasks}
         for process in lines.of("process"):
-            if process["lesson"] != config.decisive:
-                other = next(k for k, v in config.decisive.items() if process["lesson"].get(k) != v)
-                raise ValueError(f"{lines.path} holds runs with {other}={process['lesson'].get(other)!r}, and this is "
-                                 f"{other}={config.decisive[other]!r}; give another folder")
+            for ours, theirs in ((config.decisive, process["lesson"]), (sizes, process["tasks"])):
+                for name in sorted(ours.keys() & theirs.keys()):
+                    if ours[name] != theirs[name]:
+                        raise ValueError(f"{lines.path} holds runs with {name}={theirs[name]!r}, and this is "
+                                         f"{name}={ours[name]!r}; give another folder")
         done = {_cell(run) for run in lines.of("run")}
         left = [cell for cell in config.cells() if cell not in done]
         if left:
-            lines.add("process", {"lesson": config.decisive, "part": {
+            lines.add("process", {"lesson": config.decisive, "tasks": sizes, "part": {
                 "from_step": len(done), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "code": code(),
                 "machines": [machine(torch.device("cpu"))]}})
             show(f"{len(left)} runs, {len(done)} done before")
@@ -105,7 +107,8 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
                  f"{run['seed']}  accuracy {run['accuracy']:.3f}  {run['seconds']:.0f} s")
         cells = set(config.cells())
         runs = sorted((run for run in lines.of("run") if _cell(run) in cells), key=_cell)
-        results = {"runs": runs, "chance": {name: make_task(name).chance for name in config.tasks}}
+        chance = {name: make_task(name).chance for name in config.tasks}
+        results = {"runs": runs, "chance": chance, "tasks": sizes}
         return write_record(folder.record, "learn", asdict(config), results, None,
                             max(sum(run["seconds"] for run in runs), 1e-3), torch.device("cpu"),
                             [process["part"] for process in lines.of("process")])

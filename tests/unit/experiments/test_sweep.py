@@ -135,6 +135,10 @@ def test_a_folder_of_other_lessons_or_damaged_lines_is_refused(tmp_path):
     run_learn(small(tmp_path, seeds=1), lambda line: None)
     with pytest.raises(ValueError, match="holds runs with steps=4, and this is steps=5; give another folder"):
         run_learn(small(tmp_path, steps=5))
+    lines = tmp_path / "runs.jsonl"
+    lines.write_text(lines.read_text().replace("keys=32", "keys=16"))
+    with pytest.raises(ValueError, match="holds runs with recall='Recall\\(pairs=4, keys=16"):
+        run_learn(small(tmp_path))
     (tmp_path / "runs.jsonl").write_text('{"run": {"task": "recall"}}\n')
     with pytest.raises(ValueError, match="is damaged in line 1"):
         run_learn(small(tmp_path))
