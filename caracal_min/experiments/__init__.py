@@ -1,0 +1,11 @@
+"""Controlled comparisons: other mixers in the same model, on tasks that tell them apart, and surgery on trained models.
+
+    mixers              the rivals of the Fourier layer
+    linear_recurrences  what two of them compute
+    task                what a synthetic task is
+    tasks, mad          the tasks
+    learner             a small model around any mixers, and how it learns a task
+    sweep               all contenders on all tasks, rates and seeds: run, resumed, recorded, read
+    surgery             a trained model with a part taken out
+    command             the commands `learn` and `surgery`
+"""

@@ -1,0 +1,115 @@
+"""The commands `learn`, whose options are `sweep.LearnConfig`, and `surgery`."""
+
+import hashlib
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..data.batches import sequential_windows
+from ..data.corpus import all_tokens, load_corpus
+from ..data.tokenizers import tokenizer_for
+from ..files import file_sha256
+from ..recorded.record import require_recordable, write_record
+from ..training.distributed import find_device
+from ..training.settings import require_kinds, require_range, require_text
+from .surgery import load_trained, loss_by_length, model_folder, surgery
+from .sweep import LearnConfig, comparison, run_learn
+
+__all__ = ["SurgeryConfig", "run_learn_command", "run_surgery"]
+
+_MULTIPLES = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class SurgeryConfig:
+    """Take parts out of a trained Caracal, and see what the loss owes to them; and its growth with the length.
+
+    Raises:
+        ValueError: a field out of range, in one line.
+    """
+
+    model: str
+    """Folder of a run that `train` wrote, or of a model."""
+    data: str = "embedded"
+    """Text to measure on: as in `train`."""
+    split: Literal["held_out", "all"] = "held_out"
+    """The documents of `data` that `train` holds out, or all of them, for a file that was never trained on."""
+    corpus_tokens: int | None = 10_000_000
+    """Tokens that the run read from `data`, on which it depends what was held out; None: all."""
+    context: int = 256
+    """Tokens per window: the length of training."""
+    windows: int = 128
+    """Most windows, spread evenly over the text; and most windows of the longest length."""
+    lags: tuple[int, ...] = (0, 1, 2, 4, 8, 16, 32, 64, 128)
+    """Up to which the gate is kept."""
+    batch_size: int = 16
+    """Windows per forward pass."""
+    out: Path | None = None
+    """Record to write, a JSON file."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, ..."""
+
+    def __post_init__(self):
+        require_kinds(self)
+        require_text(self, ("model", "data"))
+        require_range(self, ("corpus_tokens", "context"), low=1)
+        require_range(self, ("windows", "batch_size"), low=2)
+        if not self.lags or min(self.lags) < 0:
+            raise ValueError(f"lags={self.lags!r}; give at least one, each >= 0")
+
+
+def run_learn_command(config: LearnConfig) -> None:
+    """Run a sweep, or go on with it; print each run, and at the end accuracies at the best rate, and their range."""
+    rows = comparison(run_learn(config)["results"]["runs"])
+    print(f"{'task':<16}{'contender':<24}{'rate':>8}{'accuracy':>10}  over seeds")
+    for row in rows:
+        print(f"{row['task']:<16}{row['contender']:<24}{row['learning_rate']:>8g}{row['mean']:>10.3f}  "
+              f"{row['low']:.3f} to {row['high']:.3f}{', best rate at the edge' if row['edge'] else ''}")
+    print(f"record = {config.out / 'record.json'}")
+
+
+def run_surgery(config: SurgeryConfig) -> dict:
+    """Print the losses under every operation and by length, write a record to `config.out`, and return its results.
+
+    Raises:
+        ValueError, FileNotFoundError, ImportError: as `Caracal.from_pretrained` and `data.load_corpus`.
+    """
+    device = find_device(config.device)
+    if config.out is not None:
+        require_recordable(config.out)
+    started = time.monotonic()
+    model = load_trained(config.model).to(device)
+    tokens, tokenizer = _tokens(config, model.config.vocab_size)
+    windows = sequential_windows(tokens, config.context, config.windows)
+    outcomes = surgery(model, windows, config.lags, batch_size=config.batch_size)
+    for outcome in outcomes:
+        print(f"{outcome.operation:<28}{outcome.loss:>9.4f}{outcome.change:>+10.4f} ± {outcome.error:.4f}")
+    fitting = [m for m in _MULTIPLES if m * config.context < len(tokens)]
+    few = max(1, config.windows // fitting[-1])
+    at_once = config.batch_size * config.context
+    lengths = {name: loss_by_length(model, tokens, config.context, cut, fitting, few, at_once)
+               for name, cut in (("whole", False), ("gate cut at the context", True))}
+    for name, losses in lengths.items():
+        print(f"{name}: " + ", ".join(f"{length}: {loss:.4f}" for length, loss in losses.items()))
+    results = {"model_sha256": file_sha256(model_folder(config.model) / "model.safetensors"),
+               "model": asdict(model.config), "rows": [asdict(outcome) for outcome in outcomes],
+               "loss_by_length": lengths}
+    if config.out is not None:
+        data = {"source": config.data, "split": config.split, "tokenizer": tokenizer, "tokens": len(tokens),
+                "sha256": hashlib.sha256(np.asarray(tokens[:]).tobytes()).hexdigest()}
+        write_record(config.out, "surgery", asdict(config), results, data, time.monotonic() - started, device)
+        print(f"record = {config.out}")
+    return results
+
+
+def _tokens(config: SurgeryConfig, vocab_size: int) -> tuple[np.ndarray, str]:
+    """Return the tokens to measure on, as many as 16 times the windows need, and the name of the tokenizer."""
+    tokenizer = tokenizer_for(vocab_size).name
+    if config.split == "all":
+        tokens = all_tokens(config.data, tokenizer)
+    else:
+        tokens = load_corpus(config.data, tokenizer, config.corpus_tokens).validation
+    return tokens[:_MULTIPLES[-1] * config.windows * config.context + 1], tokenizer

@@ -1,0 +1,185 @@
+"""A small model around any mixers, and how it learns a task: the same for all contenders but for the mixers.
+
+    ids [B, L] -> embedding -> blocks (mixer, SwiGLU; pre-norm) -> norm -> logits at the positions that are asked
+
+`CONTENDERS` says which mixers stand in the two blocks; `learn` trains one of them once.
+"""
+
+import math
+import time
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+
+from ..modules import Block
+from ..training.settings import require_kinds, require_range
+from .mixers import make_mixer
+from .task import IGNORED, Batch, Task
+
+__all__ = ["CONTENDERS", "Learner", "Lesson", "learn", "make_contender"]
+
+CONTENDERS: dict[str, tuple[tuple[str, str], int]] = {
+    "fourier": (("fourier", "fourier"), 0),
+    "fourier-window": (("fourier", "window"), 12),
+    "fourier-short-window": (("fourier", "window"), 4),
+    "window": (("window", "window"), 12),
+    "attention": (("attention", "attention"), 0),
+    "attention-no-positions": (("attention-no-positions", "attention-no-positions"), 0),
+    "static": (("static", "static"), 0),
+    "gated-static": (("gated-static", "gated-static"), 0),
+    "fourier-no-pc": (("fourier-no-pc", "fourier-no-pc"), 0),
+    "fourier-single-stage": (("fourier-single-stage", "fourier-single-stage"), 0),
+    "fourier-query": (("fourier-query", "fourier-query"), 0),
+    "linear-attention": (("linear-attention", "linear-attention"), 0),
+    "delta-rule": (("delta-rule", "delta-rule"), 0),
+}
+"""Contenders by name: the mixers of the two blocks (`mixers.MIXERS`), and the keys that a window layer sees."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """How a contender learns, whichever it is: the size of the model, and of its training.
+
+    Raises:
+        ValueError: a field out of range, in one line.
+    """
+
+    d_model: int = 64
+    """Width of the model."""
+    n_heads: int = 4
+    """Heads of every mixer."""
+    hidden: int = 128
+    """Channels of the SwiGLU."""
+    init_std: float = 0.1
+    """Standard deviation of the initial embedding and of linear maps; convolutions are drawn as PyTorch does."""
+    steps: int = 1500
+    """Most steps of AdamW; the rate rises over the first 5 %, stays, and falls to 0 over the last 20 %."""
+    batch_size: int = 64
+    """Fresh texts a step."""
+    points: int = 15
+    """Times that the accuracy is measured, evenly spaced up to the end.  A run that makes no mistake ends there."""
+    texts: int = 1024
+    """Held-out texts to measure on, the same for all contenders and seeds."""
+
+    def __post_init__(self):
+        require_kinds(self)
+        require_range(self, ("d_model", "n_heads", "hidden", "steps", "batch_size", "points", "texts"), low=1)
+        require_range(self, ("init_std",), above=0)
+        if self.d_model % self.n_heads:
+            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
+                             "choose a width that is a multiple of the heads")
+
+
+class Learner(nn.Module):
+    """Blocks of mixers between an embedding and an output layer.
+
+    Args:
+        task: what it is to learn; decides ids and whether all answers are read from the last state.
+        mixers: one for each block, e.g. from `mixers.make_mixer`; all of one width.
+        hidden: channels of the SwiGLU.
+        init_std: of the initial embedding and linear maps.
+    """
+
+    def __init__(self, task: Task, mixers: list[nn.Module], hidden: int, init_std: float = 0.1):
+        super().__init__()
+        width = mixers[0].d_model
+        self.embedding = nn.Embedding(task.vocab_size, width)
+        self.blocks = nn.ModuleList(Block(mixer, hidden) for mixer in mixers)
+        self.norm = nn.LayerNorm(width)
+        # MAD's reader: an MLP of the last state and of the place whose symbol is to be read.
+        self.places = nn.Embedding(task.length, width) if task.from_last else None
+        self.read = nn.Sequential(nn.Linear(2 * width, 2 * width), nn.SiLU(),
+                                  nn.Linear(2 * width, width)) if task.from_last else None
+        self.to_logits = nn.Linear(width, task.vocab_size, bias=False)
+        for module in self.modules():
+            if isinstance(module, nn.Linear | nn.Embedding):
+                nn.init.normal_(module.weight, std=init_std)
+                if getattr(module, "bias", None) is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return the logits `[n, vocab_size]` of the n positions that are asked, and their targets, `[n]`."""
+        x = self.embedding(batch.ids)
+        for block in self.blocks:
+            x = block(x)
+        x = self.norm(x)
+        if self.read is not None:
+            place = self.places.weight.expand(len(x), -1, -1)
+            x = self.read(torch.cat([x[:, -1:].expand_as(place), place], dim=-1))
+        asked = batch.targets != IGNORED
+        return self.to_logits(x[asked]), batch.targets[asked]
+
+
+def make_contender(name: str, task: Task, lesson: Lesson, seed: int = 0) -> Learner:
+    """Build a freshly initialised contender; the seed decides the weights.
+
+    Raises:
+        ValueError: there is no such contender, in one line.
+    """
+    if name not in CONTENDERS:
+        raise ValueError(f"unknown contender {name!r}; accepted: {', '.join(CONTENDERS)}")
+    mixers, window = CONTENDERS[name]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        built = [make_mixer(mixer, lesson.d_model, lesson.n_heads, task.length, window or 1) for mixer in mixers]
+        return Learner(task, built, lesson.hidden, lesson.init_std)
+
+
+def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: Lesson | None = None) -> dict:
+    """Train a contender once on fresh texts, and return what it learned.
+
+    The seed decides the weights and the texts; held-out texts are the same for all.
+
+    Args:
+        contender: a key of `CONTENDERS`.
+        learning_rate: the peak.
+        lesson: size of the model and of its training; None: the defaults.
+
+    Returns:
+        `accuracy` on held-out texts and `loss`, in nats per answer, at the end; `curve`, a list of
+        [step, loss, accuracy]; `parameters`; `seconds`.  A run ends early when it makes no mistake on the held-out
+        texts, and when it diverges, with a loss of None.
+
+    Raises:
+        ValueError: there is no such contender, in one line.
+    """
+    lesson = lesson or Lesson()
+    started = time.perf_counter()
+    model = make_contender(contender, task, lesson, seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    texts = Generator().manual_seed(1_000_003 * seed + 1)
+    held_out, curve = task.draw(lesson.texts, Generator().manual_seed(0)), []
+    rise, fall = math.ceil(0.05 * lesson.steps), math.ceil(0.2 * lesson.steps)
+    measured = {math.ceil(lesson.steps * (i + 1) / lesson.points) for i in range(lesson.points)}
+    for step in range(1, lesson.steps + 1):
+        optimizer.param_groups[0]["lr"] = learning_rate * min(step / rise, 1, (lesson.steps + 1 - step) / fall)
+        loss = F.cross_entropy(*model(task.draw(lesson.batch_size, texts)))
+        optimizer.zero_grad()
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if not torch.isfinite(norm):
+            curve.append([step, None, 0.0])
+            break
+        optimizer.step()
+        if step in measured:
+            curve.append([step, *measure(model, held_out, lesson.batch_size)])
+            if curve[-1][2] == 1.0:
+                break
+    _, loss, accuracy = curve[-1]
+    parameters = sum(p.numel() for p in model.parameters())
+    return {"accuracy": accuracy, "loss": loss, "curve": curve, "parameters": parameters,
+            "seconds": time.perf_counter() - started}
+
+
+@torch.inference_mode()
+def measure(model: Learner, texts: Batch, batch_size: int = 64) -> tuple[float | None, float]:
+    """Return loss, in nats per answer (None: not finite), and accuracy on some texts, rounded to five places."""
+    loss = right = count = 0
+    for ids, targets in zip(texts.ids.split(batch_size), texts.targets.split(batch_size), strict=True):
+        logits, asked = model(Batch(ids, targets))
+        loss += F.cross_entropy(logits, asked, reduction="sum").item()
+        right += (logits.argmax(-1) == asked).sum().item()
+        count += len(asked)
+    return round(loss / count, 5) if math.isfinite(loss) else None, round(right / count, 5)

@@ -1,0 +1,187 @@
+"""Learning and the sweep: repeatable, resumed without loss, recorded, and read with its spread."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from caracal_min.experiments import sweep
+from caracal_min.experiments.command import run_learn_command
+from caracal_min.experiments.learner import CONTENDERS, Lesson, learn, make_contender
+from caracal_min.experiments.mad import Memorise
+from caracal_min.experiments.sweep import LearnConfig, comparison, learning_curves, run_learn, runs_of
+from caracal_min.experiments.task import IGNORED
+from caracal_min.experiments.tasks import TASKS, make_task
+from caracal_min.recorded import describe
+from caracal_min.recorded.record import read_record
+
+SMALL = Lesson(d_model=8, n_heads=2, hidden=8, steps=4, batch_size=4, points=2, texts=10)
+
+
+def small(folder, **changes):
+    given = dict(vars(SMALL), out=folder, contenders=("static", "window"), tasks=("recall",),
+                 learning_rates=(1e-3, 1e-2), seeds=2)
+    return LearnConfig(**(given | changes))
+
+
+def without_time(runs):
+    return [{k: v for k, v in run.items() if k != "seconds"} for run in runs]
+
+
+@pytest.fixture(autouse=True)
+def needs_schema():
+    pytest.importorskip("jsonschema")
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_every_contender_answers_what_is_asked_in_every_task(name):
+    for task in TASKS.values():
+        batch = task.draw(3, torch.Generator().manual_seed(0))
+        logits, asked = make_contender(name, task, SMALL)(batch)
+        assert logits.shape == ((batch.targets != IGNORED).sum(), task.vocab_size)
+        assert torch.equal(asked, batch.targets[batch.targets != IGNORED])
+
+
+def test_contenders_differ_in_their_mixers_alone():
+    models = {name: make_contender(name, make_task("recall"), SMALL) for name in CONTENDERS}
+    outside = {name: sorted((k, v.shape) for k, v in model.named_parameters() if ".mixer." not in k)
+               for name, model in models.items()}
+    assert all(shapes == outside["fourier"] for shapes in outside.values())
+
+
+def test_a_run_is_repeatable_and_the_seed_changes_it():
+    task = make_task("recall")
+    first, again, other = (learn("fourier", task, 1e-2, seed, SMALL) for seed in (0, 0, 1))
+    assert without_time([first]) == without_time([again]) != without_time([other])
+    assert [point[0] for point in first["curve"]] == [2, 4] and first["curve"][-1][1:] == [first["loss"],
+                                                                                           first["accuracy"]]
+
+
+def test_a_contender_learns():
+    run = learn("static", Memorise(4, 4), 3e-2, 0, replace(SMALL, steps=400, batch_size=16, points=40))
+    assert run["accuracy"] == 1.0 and run["curve"][0][1] > 2 * run["loss"]
+    assert run["curve"][-1][0] < 400 and [a for _, _, a in run["curve"]].index(1.0) == len(run["curve"]) - 1
+
+
+def test_a_run_that_diverges_ends_and_says_so():
+    run = learn("window", make_task("recall"), 1e30, 0, replace(SMALL, steps=40))
+    assert run["loss"] is None and run["curve"][-1][0] <= 40
+    json.dumps(run, allow_nan=False)
+
+
+def test_a_sweep_is_recorded(tmp_path, capsys):
+    run_learn_command(small(tmp_path))
+    record = read_record(tmp_path / "record.json", require_commit=False)
+    runs = runs_of(record)
+    assert len(runs) == 8 and runs == sorted(runs_of(tmp_path), key=lambda r: (r["task"], r["contender"],
+                                                                               r["learning_rate"], r["seed"]))
+    assert record["results"]["chance"] == {"recall": 0.25} and len(record["parts"]) == 1
+    assert describe(record).startswith("recorded, not rerun: mixers on synthetic tasks")
+    assert "over seeds" in capsys.readouterr().out
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_sweep_goes_on_where_it_was_stopped(tmp_path):
+    shown = []
+
+    def stop_after_three(line):
+        shown.append(line)
+        if len(shown) == 4:  # the first line says how many there are
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_learn(small(tmp_path / "a"), stop_after_three)
+    lines = tmp_path / "a" / "runs.jsonl"
+    assert len(runs_of(tmp_path / "a")) == 3 and not (tmp_path / "a" / "record.json").exists()
+    with open(lines, "a") as file:
+        file.write('{"run": {"task": "rec')  # killed while it wrote
+    assert len(runs_of(tmp_path / "a")) == 3
+    shown.clear()
+    record = run_learn(small(tmp_path / "a"), shown.append)
+    assert shown[0] == "5 runs, 3 done before" and len(shown) == 6
+    assert [part["from_step"] for part in record["parts"]] == [0, 3]
+    whole = run_learn(small(tmp_path / "b"), shown.append)
+    assert without_time(runs_of(record)) == without_time(runs_of(whole))
+    assert len(runs_of(tmp_path / "a")) == 8
+
+
+def test_a_finished_sweep_runs_nothing_again_and_grows(tmp_path, monkeypatch):
+    run_learn(small(tmp_path, seeds=1), lambda line: None)
+    larger = run_learn(small(tmp_path, seeds=2), lambda line: None)
+    assert len(runs_of(larger)) == 8
+    monkeypatch.setattr(sweep, "learn", None)
+    assert runs_of(run_learn(small(tmp_path), lambda line: None)) == runs_of(larger)
+    assert len(runs_of(run_learn(small(tmp_path, contenders=("window",)), lambda line: None))) == 4
+
+
+def test_several_processes_find_the_same(tmp_path):
+    config = small(tmp_path / "two", processes=2, learning_rates=(1e-2,))
+    two = run_learn(config, lambda line: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        one = run_learn(replace(config, out=tmp_path / "one", processes=1), lambda line: None)
+    finally:
+        torch.set_num_threads(threads)
+    assert without_time(runs_of(two)) == without_time(runs_of(one))
+
+
+def test_a_folder_of_other_lessons_or_damaged_lines_is_refused(tmp_path):
+    run_learn(small(tmp_path, seeds=1), lambda line: None)
+    with pytest.raises(ValueError, match="holds runs with steps=4, and this is steps=5; give another folder"):
+        run_learn(small(tmp_path, steps=5))
+    lines = tmp_path / "runs.jsonl"
+    lines.write_text(lines.read_text().replace("keys=32", "keys=16"))
+    with pytest.raises(ValueError, match="holds runs with recall='Recall\\(pairs=4, keys=16"):
+        run_learn(small(tmp_path))
+    (tmp_path / "runs.jsonl").write_text('{"run": {"task": "recall"}}\n')
+    with pytest.raises(ValueError, match="is damaged in line 1"):
+        run_learn(small(tmp_path))
+
+
+def made(contender, rate, accuracies, task="recall"):
+    return [{"task": task, "contender": contender, "learning_rate": rate, "seed": seed, "accuracy": a,
+             "curve": [[1, 2.0, 0.0], [2, 1.0, a]]} for seed, a in enumerate(accuracies)]
+
+
+def test_a_comparison_takes_the_best_rate_by_its_mean_and_shows_the_spread():
+    runs = [*made("fourier", 1e-3, [0.2, 0.3]), *made("fourier", 3e-3, [0.5, 0.7]), *made("fourier", 1e-2, [0.9, 0.1]),
+            *made("static", 1e-3, [0.4, 0.4]), *made("static", 3e-3, [0.3, 0.3])]
+    fourier, static = comparison(runs)
+    assert fourier == {"task": "recall", "contender": "fourier", "learning_rate": 3e-3, "mean": pytest.approx(0.6),
+                       "low": 0.5, "high": 0.7, "seeds": 2, "edge": False}
+    assert static["learning_rate"] == 1e-3 and static["edge"]
+    assert learning_curves(runs, "recall", "fourier") == [[[1, 2.0, 0.0], [2, 1.0, a]] for a in (0.5, 0.7)]
+    assert len(learning_curves(runs, "recall", "fourier", 1e-2)) == 2
+    with pytest.raises(ValueError, match="no run of fourier on mirror"):
+        learning_curves(runs, "mirror", "fourier")
+
+
+@pytest.mark.parametrize("changes, what", [
+    (dict(contenders=("mamba",)), "unknown contender 'mamba'; accepted: fourier,"),
+    (dict(tasks=("sorting",)), "unknown task 'sorting'"),
+    (dict(tasks=()), "tasks=\\(\\); give at least one"),
+    (dict(learning_rates=(1e-3, 1e-3)), "each once"),
+    (dict(learning_rates=(0.0,)), "give numbers > 0"),
+    (dict(seeds=0), "seeds=0"),
+    (dict(steps=0), "steps=0"),
+    (dict(d_model=9), "d_model=9 is not divisible by n_heads=2"),
+])
+def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, what):
+    with pytest.raises(ValueError, match=what) as caught:
+        small(tmp_path, **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_has_the_options():
+    tyro = pytest.importorskip("tyro")
+    given = "--tasks recall mirror --contenders fourier --learning-rates 1e-3 2e-3 --seeds 1 --processes 2 --out there"
+    config = tyro.cli(LearnConfig, args=given.split())
+    assert config == LearnConfig(tasks=("recall", "mirror"), contenders=("fourier",), learning_rates=(1e-3, 2e-3),
+                                 seeds=1, processes=2, out=Path("there"))
+    assert len(list(config.cells())) == 4

@@ -1,0 +1,189 @@
+"""The tasks: an oracle solves each, a shortcut does not, and the generator alone decides the batch."""
+
+import pytest
+import torch
+
+from caracal_min.experiments.mad import Compression, Memorise, SelectiveCopy
+from caracal_min.experiments.task import IGNORED
+from caracal_min.experiments.tasks import TASKS, Induction, Mirror, Recall, make_task
+
+SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(), "induction": Induction(),
+         "copy": SelectiveCopy(14, 8, 48), "compression": Compression(), "memorise": Memorise(9, 12)}
+
+
+def drawn(task, batch=200, seed=0):
+    return task.draw(batch, torch.Generator().manual_seed(seed))
+
+
+def recall_oracle(task, ids, where):
+    value = {int(ids[2 * i]): int(ids[2 * i + 1]) for i in range(task.pairs)}
+    return [value[int(ids[t])] for t in where]
+
+
+def mirror_oracle(task, ids, where):
+    text = ids[:where[0]].tolist()
+    return [task.symbols + int(text == text[::-1])]
+
+
+def induction_oracle(task, ids, where):
+    text = ids.tolist()
+    return [text[text.index(task.symbols) + 1]]
+
+
+def copy_oracle(task, ids, where):
+    return [x for x in ids.tolist() if x < task.symbols]
+
+
+def compression_oracle(task, ids, where):
+    return [int(ids[t]) for t in where]
+
+
+ORACLES = {"recall": recall_oracle, "zoology": recall_oracle, "mirror": mirror_oracle, "induction": induction_oracle,
+           "copy": copy_oracle, "compression": compression_oracle}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_batches_have_their_shapes_and_follow_the_generator(name):
+    task = SMALL[name]
+    batch, again, other = drawn(task), drawn(task), drawn(task, seed=1)
+    assert batch.ids.shape == batch.targets.shape == (200, task.length)
+    assert batch.ids.dtype == batch.targets.dtype == torch.int64
+    assert 0 <= batch.ids.min() and batch.ids.max() < task.vocab_size
+    asked = batch.targets[batch.targets != IGNORED]
+    assert 0 <= asked.min() and asked.max() < task.vocab_size and (batch.targets != IGNORED).any(1).all()
+    assert torch.equal(batch.ids, again.ids) and torch.equal(batch.targets, again.targets)
+    assert not torch.equal(batch.ids, other.ids) and 0 < task.chance < 1
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_an_oracle_solves_it(name):
+    task = SMALL[name]
+    for ids, targets in zip(*drawn(task), strict=True):
+        where = (targets != IGNORED).nonzero().flatten().tolist()
+        assert ORACLES[name](task, ids, where) == targets[where].tolist()
+
+
+def test_memorising_is_one_table_for_all_texts():
+    task = Memorise(9, 12)
+    seen = {}
+    for seed in range(3):
+        ids, targets = drawn(task, seed=seed)
+        assert (targets[:, ::2] == IGNORED).all() and (ids[:, 1::2] == 18).all()
+        for key, value in zip(ids[:, ::2].flatten().tolist(), targets[:, 1::2].flatten().tolist(), strict=True):
+            assert seen.setdefault(key, value) == value
+    assert sorted(seen.values()) == list(range(9, 18))
+
+
+def accuracy(answers, targets):
+    asked = targets != IGNORED
+    return (answers[asked] == targets[asked]).float().mean().item()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_counting_targets_is_at_chance(name):
+    """The most frequent answer to anything, whatever the text."""
+    task = SMALL[name]
+    _, targets = drawn(task, 4000)
+    common = targets[targets != IGNORED].mode().values
+    assert accuracy(torch.full_like(targets, common), targets) < 1.3 * task.chance + 0.02
+
+
+def test_recall_by_a_bag_of_values_is_at_chance():
+    task = Recall()
+    ids, targets = drawn(task, 4000)
+    for place in range(task.pairs):  # always the value of one pair
+        assert accuracy(ids[:, 2 * place + 1, None].expand_as(ids), targets) == pytest.approx(task.chance, abs=0.02)
+    for lag in range(1, task.length):  # what stands at a fixed distance: a static kernel of one tap
+        answers = torch.cat([torch.full((4000, lag), IGNORED - 1), ids[:, :-lag]], dim=1)
+        assert accuracy(answers, targets) < task.chance + 0.02
+
+
+def test_zoology_asks_early_more_often_than_late_and_never_twice():
+    ids, targets = drawn(Recall(4, 20, 20, tokens=40), 2000)
+    asked = targets != IGNORED
+    assert (asked.sum(1) == 4).all() and not asked[:, :8].any() and not asked[:, 9::2].any()
+    assert asked[:, 8].sum() > 2 * asked[:, 20].sum() > asked[:, 38].sum() > 0
+    assert all(len(set(row.tolist())) == 4 for row in targets[asked].view(-1, 4))
+
+
+def statistic(ids, half, kernel):
+    """Sum of kernel[k] e(x_k) over the text, one entry per symbol, in absolute value."""
+    onehot = torch.nn.functional.one_hot(ids[:, :2 * half], 12).double()
+    return torch.einsum("k,bks->bs", kernel[:2 * half], onehot).abs().amax(1)
+
+
+def of_half(batch, half):
+    asked = batch.targets != IGNORED
+    rows = asked[:, 2 * half]
+    return batch.ids[rows], batch.targets[rows, 2 * half] == 9
+
+
+ALTERNATING = (-1.0) ** torch.arange(40).double()
+
+
+def test_the_alternating_kernel_finds_a_wrong_symbol_and_no_swap():
+    """Every palindrome has an alternating sum of 0; so has every text with a swap at an even distance."""
+    swap, symbol = drawn(Mirror(), 4000), drawn(Mirror(wrong="symbol"), 4000)
+    for half in range(4, 17):
+        ids, right = of_half(swap, half)
+        assert statistic(ids, half, ALTERNATING).max() == 0 and 0.4 < right.float().mean() < 0.6
+        ids, right = of_half(symbol, half)
+        assert torch.equal(statistic(ids, half, ALTERNATING) == 0, right)
+
+
+def test_one_static_kernel_solves_one_length_and_not_the_next():
+    batch = drawn(Mirror(), 8000)
+    kernel = torch.arange(40).double() - 7.5  # antisymmetric about the middle of 16 symbols
+    ids, right = of_half(batch, 8)
+    assert torch.equal(statistic(ids, 8, kernel) == 0, right)
+    ids, right = of_half(batch, 9)
+    said = statistic(ids, 9, kernel) == 0
+    assert (said == right).float().mean() < 0.6
+
+
+def test_right_and_wrong_mirrors_have_the_same_symbols_at_each_place():
+    """A linear classifier on symbols by place, trained and tested at one length, is at chance."""
+    ids, right = of_half(drawn(Mirror(shortest=6, longest=6), 8000), 6)
+    x = torch.nn.functional.one_hot(ids[:, :12], 8).flatten(1).double()
+    y = 2 * right.double()[:, None] - 1
+    w = torch.linalg.lstsq(torch.cat([x[:4000], torch.ones(4000, 1)], 1), y[:4000]).solution
+    said = torch.cat([x[4000:], torch.ones(4000, 1)], 1) @ w > 0
+    assert (said == (y[4000:] > 0)).float().mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_swap_changes_two_symbols_an_even_distance_apart():
+    ids, targets = drawn(Mirror(), 2000)
+    for row, asked in zip(ids, targets, strict=True):
+        n = (asked != IGNORED).nonzero().item()
+        u, w = row[:n // 2], row[n // 2:n].flip(0)
+        wrong = (u != w).nonzero().flatten().tolist()
+        assert asked[n] == 9 if not wrong else asked[n] == 8 and len(wrong) == 2 and (wrong[1] - wrong[0]) % 2 == 0
+        assert row[n] == 10 and (row[n + 1:] == 11).all()
+
+
+def test_half_lengths_and_places_are_spread():
+    _, targets = drawn(Mirror(), 4000)
+    halves = (targets != IGNORED).nonzero()[:, 1] // 2
+    assert halves.bincount(minlength=17)[4:].min() > 200 and halves.min() == 4 and halves.max() == 16
+
+
+@pytest.mark.parametrize("make, what", [
+    (lambda: Recall(5, 4, 32), "pairs=5 do not fit 4 keys"),
+    (lambda: Recall(4, 32, 32, tokens=15), "tokens=15; give an even number >= 16"),
+    (lambda: Mirror(shortest=2), "3 <= shortest"),
+    (lambda: Mirror(wrong="no"), "wrong='no'; accepted: swap, symbol"),
+    (lambda: Induction(1), "symbols=1"),
+    (lambda: SelectiveCopy(14, 8, 16), "tokens=16"),
+    (lambda: Compression(tokens=1), "tokens=1"),
+    (lambda: Memorise(tokens=3), "tokens=3"),
+    (lambda: make_task("sorting"), "unknown task 'sorting'; accepted: recall,"),
+])
+def test_sizes_that_make_no_task_are_refused(make, what):
+    with pytest.raises(ValueError, match=what) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_named_tasks_draw(name):
+    assert drawn(make_task(name), 2).ids.shape == (2, make_task(name).length)
