@@ -1,4 +1,4 @@
-"""The command line: `python -m caracal_min tokenize | train | sample | evaluate | benchmark | export | info`.
+"""The command line: `python -m caracal_min tokenize | train | sample | evaluate | benchmark | race | export | info`.
 
 Here a command line is read and an error becomes an exit status; what there is to do stands in `commands`.  Options are
 generated from the dataclass of each command; `--help` after a command lists them.
@@ -93,8 +93,8 @@ def _parse(arguments: list[str]) -> Any:
     try:
         with redirect_stderr(said):
             return tyro.cli(Union[kinds], prog="python -m caracal_min", args=arguments,  # noqa: UP007
-                            description="Tokenize, train, sample, evaluate, measure, export and describe Caracal "
-                                        "models.", config=(tyro.conf.OmitArgPrefixes,))
+                            description="Tokenize, train, sample, evaluate, measure, compare, export and describe "
+                                        "Caracal models.", config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as ended:
         if not ended.code:
             return None

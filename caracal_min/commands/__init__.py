@@ -7,6 +7,7 @@ and `evaluation` do, its command has no module here.
     tokenize    text to shards
     train       a run, stopped cleanly by signals
     sample      a trained model continues a prompt
+    race        whole models against each other
     export      a trained model as a file for other runtimes
     info        what a preset or a trained model is made of
     table       all of them

@@ -7,6 +7,7 @@ from ..training.recipe import TrainConfig
 from .command import Command, on_device_with_record
 from .export import ExportConfig, prepare_export, run_export
 from .info import InfoConfig, run_info
+from .race import RaceConfig, prepare_race, run_race
 from .sample import SampleConfig, run_sample
 from .tokenize import prepare_tokenize, run_tokenize
 from .train import recipe_of, run_train
@@ -19,6 +20,7 @@ COMMANDS = (
     Command("sample", SampleConfig, run_sample),
     Command("evaluate", EvaluateConfig, run_evaluate, on_device_with_record),
     Command("benchmark", BenchmarkConfig, run_benchmark, on_device_with_record),
+    Command("race", RaceConfig, run_race, prepare_race),
     Command("export", ExportConfig, run_export, prepare_export),
     Command("info", InfoConfig, run_info, for_preset=InfoConfig),
 )

@@ -1,6 +1,7 @@
 """Records of runs: one JSON file that says what was run, with which code, where, on what, and what came out.
 
-`train`, `evaluate` and `benchmark` write them; nothing in one is typed in by hand.  Three things make that checkable:
+`train`, `evaluate`, `benchmark` and `race` write them; nothing in one is typed in by hand.  Three things make that
+checkable:
 
     digest        SHA-256 over everything else: an edited record is refused
     code.sha256   over the files of the package that ran; it is compared with those of the commit that is named
@@ -80,7 +81,7 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
     """Write the record of a run that has just ended, atomically, and return it.
 
     Args:
-        kind: train, evaluate or benchmark.
+        kind: train, evaluate, benchmark or race.
         config, results, data: what the schema says; anything JSON can hold, paths included.
         seconds: wall time of the run.
         device: what it ran on.
