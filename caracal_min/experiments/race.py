@@ -21,6 +21,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ..allocator import keep_freed_memory
 from ..benchmark.measure import in_precision, in_turns
 from ..data.corpus import Corpus, load_corpus
 from ..files import writing
@@ -56,6 +57,8 @@ def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[s
     """
     config = replace(config, device=str(find_device(config.device)))
     folder = RunFolder(config.out)
+    if config.device == "cpu":
+        keep_freed_memory()
     try:
         if corpus is None:
             corpus = load_corpus(config.data, config.tokenizer, max_tokens=config.tokens + config.tokens // 4,
@@ -95,24 +98,43 @@ class _Race:
         for name in self.config.contenders:
             if name not in self.state["times"]:
                 self._take_part()
-                reference, own = in_turns([self._step(REFERENCE), self._step(name, fitting[name][0])], _TURNS)
-                self.state["times"][name] = {"seconds_per_step": own / 1e3, "times_caracal": own / reference}
+                self.state["times"][name] = self._time(name, fitting[name][0])
                 self._write_state()
         lineup = []
         for name in self.config.contenders:
             time = self.state["times"][name]
             out = time["times_caracal"] > self.config.slowest
-            self.show(f"{name}: {fitting[name][1]:,} parameters, {time['seconds_per_step']:.3f} s a step, "
+            part = "" if time["sequences"] == self.config.batch_size else f" for {time['sequences']} sequences alone"
+            self.show(f"{name}: {fitting[name][1]:,} parameters, {time['seconds_per_step']:.3f} s a step{part}, "
                       f"{time['times_caracal']:.2f} times Caracal's" + (": left out" if out else ""))
             lineup += [] if out else [name]
+        if not lineup:
+            raise ValueError(f"slowest={self.config.slowest:g} leaves out all contenders; give a larger number, or "
+                             "more contenders")
         return lineup
 
-    def _step(self, name: str, number: int | None = None) -> Callable[[], None]:
+    def _time(self, name: str, number: int) -> dict:
+        """Time a step, in turns with one of Caracal: first of few sequences, which may take too long already.
+
+        A scan over tokens in Python is slow, and keeps so much for its backward pass that a batch may not fit.
+        """
+        whole, reference = self.config.batch_size, self._step(REFERENCE, self.config.size.mlp_width)
+        if name == REFERENCE:
+            return {"seconds_per_step": in_turns([reference], _TURNS)[0] / 1e3, "times_caracal": 1.0,
+                    "sequences": whole}
+        for sequences in sorted({max(1, whole // 16), max(1, whole // 4), whole}):
+            unit, own = in_turns([reference, self._step(name, number, sequences)], _TURNS)
+            time = {"seconds_per_step": own / 1e3, "times_caracal": own / unit, "sequences": sequences}
+            if time["times_caracal"] > self.config.slowest:
+                break
+        return time
+
+    def _step(self, name: str, number: int, sequences: int | None = None) -> Callable[[], None]:
         size, config = self.config.size, self.config
-        number = size.mlp_width if number is None else number
         model = CONTENDERS[name].build(size, config.context, number).to(config.device)
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-        tokens = torch.randint(size.vocab_size, (config.batch_size, config.context), device=config.device)
+        shape = (sequences or config.batch_size, config.context)
+        tokens = torch.randint(size.vocab_size, shape, device=config.device)
         return partial(_train_step, in_precision(model.loss, torch.device(config.device).type, config.precision),
                        optimizer, tokens)
 

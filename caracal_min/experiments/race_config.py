@@ -63,7 +63,7 @@ class RaceConfig:
     checkpoint_every: int = 50
     """Steps between checkpoints."""
     slowest: float = 4.0
-    """Contenders whose step takes more than this many steps of Caracal are left out, with the time."""
+    """Contenders whose step takes longer than this many steps of Caracal are left out, with the time."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
     precision: Precision = "auto"

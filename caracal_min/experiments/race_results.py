@@ -29,7 +29,7 @@ def standings(runs: Sequence[dict]) -> list[dict]:
     """Return a row for each contender that ran, the lowest loss first.
 
     Args:
-        runs: results of runs, as in a record.  The seed that ran at most rates is that of the sweep.
+        runs: results of runs, as in a record, in the order in which they were run: the first is one of the sweep.
 
     Returns:
         contender; sweep, pairs of learning rate and held-out loss (None: diverged) with the first seed;
@@ -96,6 +96,6 @@ def race_table(record: dict) -> str:
         lines.append("* at the edge of the rates that were tried: a better one may lie beyond")
     for row in results["contenders"]:
         if row["left_out"]:
-            lines.append(f"{row['contender']:<16}{row['parameters']:>12,}  left out: {row['seconds_per_step']:.2f} s a "
-                         f"step, {row['times_caracal']:.1f} times Caracal's")
+            lines.append(f"{row['contender']:<16}{row['parameters']:>12,}  left out: {row['seconds_per_step']:.2f} s "
+                         f"for a batch of {row['sequences']}, {row['times_caracal']:.1f} times a step of Caracal")
     return "\n".join(lines)

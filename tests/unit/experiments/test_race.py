@@ -45,7 +45,8 @@ def timeless(value):
     """A record without clock times and what follows from them, and without who wrote it when and where."""
     if isinstance(value, dict):
         return {key: timeless(item) for key, item in value.items()
-                if "second" not in key and key not in ("times_caracal", "digest", "finished", "parts", "out")}
+                if "second" not in key and key not in {"times_caracal", "sequences", "digest", "finished", "parts",
+                                                       "out"}}
     return [timeless(item) for item in value] if isinstance(value, list) else value
 
 
@@ -177,7 +178,13 @@ def test_a_contender_that_is_too_slow_is_left_out_with_its_time(tmp_path, monkey
     assert sleeper["left_out"] and sleeper["seconds_per_step"] > 0.4 and sleeper["times_caracal"] > 1.2
     assert not caracal["left_out"] and caracal["times_caracal"] < sleeper["times_caracal"]
     assert [run["contender"] for run in record["results"]["runs"]] == ["caracal"]
-    assert f"left out: {sleeper['seconds_per_step']:.2f} s a step" in said[-2]
+    assert sleeper["sequences"] == 1 and caracal["sequences"] == 2  # one sequence was slow enough
+    assert f"left out: {sleeper['seconds_per_step']:.2f} s for a batch of 1," in said[-2]
+
+
+def test_a_race_without_runners_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="slowest=1e-09 leaves out all contenders; give a larger number"):
+        run_race(config(tmp_path, contenders=("static",), slowest=1e-9), corpus(), quiet)
 
 
 def test_a_best_rate_at_the_edge_is_marked():
