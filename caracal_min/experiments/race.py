@@ -96,14 +96,15 @@ class _Race:
     def _lineup(self, fitting: dict) -> list[str]:
         """Time a step of each contender beside one of Caracal, and return those that are fast enough."""
         for name in self.config.contenders:
-            if name not in self.state["times"]:
+            known = self.state["times"].get(name)
+            if known is None or known["sequences"] < self.config.batch_size and not self._too_slow(known):
                 self._take_part()
                 self.state["times"][name] = self._time(name, fitting[name][0])
                 self._write_state()
         lineup = []
         for name in self.config.contenders:
             time = self.state["times"][name]
-            out = time["times_caracal"] > self.config.slowest
+            out = self._too_slow(time)
             part = "" if time["sequences"] == self.config.batch_size else f" for {time['sequences']} sequences alone"
             self.show(f"{name}: {fitting[name][1]:,} parameters, {time['seconds_per_step']:.3f} s a step{part}, "
                       f"{time['times_caracal']:.2f} times Caracal's" + (": left out" if out else ""))
@@ -125,9 +126,12 @@ class _Race:
         for sequences in sorted({max(1, whole // 16), max(1, whole // 4), whole}):
             unit, own = in_turns([reference, self._step(name, number, sequences)], _TURNS)
             time = {"seconds_per_step": own / 1e3, "times_caracal": own / unit, "sequences": sequences}
-            if time["times_caracal"] > self.config.slowest:
+            if self._too_slow(time):
                 break
         return time
+
+    def _too_slow(self, time: dict) -> bool:
+        return time["times_caracal"] > self.config.slowest
 
     def _step(self, name: str, number: int, sequences: int | None = None) -> Callable[[], None]:
         size, config = self.config.size, self.config

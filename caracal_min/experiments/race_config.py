@@ -62,7 +62,7 @@ class RaceConfig:
     """Windows per measurement, the same for all."""
     checkpoint_every: int = 50
     """Steps between checkpoints."""
-    slowest: float = 4.0
+    slowest: float = 5.0
     """Contenders whose step takes longer than this many steps of Caracal are left out, with the time."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""

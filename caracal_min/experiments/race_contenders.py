@@ -76,7 +76,7 @@ def _mamba(size: CaracalConfig, context: int, width: int) -> LanguageModel:
 
 
 def _mamba2(size: CaracalConfig, context: int, width: int) -> LanguageModel:
-    eight_heads = dict(num_heads=8, head_dim=width // 4, chunk_size=min(64, context))
+    eight_heads = dict(num_heads=8, head_dim=width // 4, chunk_size=16)
     return baseline_of("mamba2", replace(size, d_model=width, n_heads=1), **eight_heads)
 
 
