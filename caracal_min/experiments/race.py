@@ -13,7 +13,7 @@ The same command goes on.  More contenders, rates or seeds in a later command us
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from ..allocator import keep_freed_memory
-from ..benchmark.measure import in_precision, in_turns
+from ..benchmark.measure import in_precision, mean_time
 from ..data.corpus import Corpus, load_corpus
 from ..files import writing
 from ..language_model import LanguageModel
@@ -37,7 +37,7 @@ from .race_run import RaceRun, read_result
 
 __all__ = ["run_race"]
 
-_TURNS = 3  # measurements of a step, after two rounds of warm-up
+_TURNS = 5
 
 
 def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[str], None] = print) -> dict:
@@ -121,11 +121,10 @@ class _Race:
         """
         whole, reference = self.config.batch_size, self._step(REFERENCE, self.config.size.mlp_width)
         if name == REFERENCE:
-            return {"seconds_per_step": in_turns([reference], _TURNS)[0] / 1e3, "times_caracal": 1.0,
-                    "sequences": whole}
+            return {"seconds_per_step": _fastest([reference])[0], "times_caracal": 1.0, "sequences": whole}
         for sequences in sorted({max(1, whole // 16), max(1, whole // 4), whole}):
-            unit, own = in_turns([reference, self._step(name, number, sequences)], _TURNS)
-            time = {"seconds_per_step": own / 1e3, "times_caracal": own / unit, "sequences": sequences}
+            unit, own = _fastest([reference, self._step(name, number, sequences)])
+            time = {"seconds_per_step": own, "times_caracal": own / unit, "sequences": sequences}
             if self._too_slow(time):
                 break
         return time
@@ -192,6 +191,12 @@ class _Race:
     def _write_state(self) -> None:
         with writing(self.path) as partial_file:
             partial_file.write_text(json.dumps(self.state, indent=1) + "\n")
+
+
+def _fastest(steps: Sequence[Callable[[], None]]) -> list[float]:
+    """Return the seconds of each step: in turns, after one to warm up, the least, since other work only adds to it."""
+    rounds = [[mean_time(step, 1) for step in steps] for _ in range(_TURNS + 1)][1:]
+    return [min(times) / 1e3 for times in zip(*rounds, strict=True)]
 
 
 def _train_step(loss: Callable[[Tensor, Tensor], Tensor], optimizer: torch.optim.Optimizer, tokens: Tensor) -> None:
