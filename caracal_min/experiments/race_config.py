@@ -7,7 +7,7 @@ How long it takes, with the defaults, on two cores with bfloat16 units.  A step 
 of processor time, of both cores together, on a machine that had much other work:
 
     caracal 1.34   no-swa 1.29   no-swa-no-pc 1.21   window 1.39   llama 1.79   static 1.05   hyena 1.27
-    gated-deltanet 5.3   mamba2 5.8
+    gated-deltanet 5.3   mamba2 5.8   mamba: two sequences alone had not ended after 50
 
 With both cores free that is half as long by the clock, so the 976 steps of a run of Caracal are eleven minutes, and
 four runs each are five and a half hours for the first seven and six more for the last two.
