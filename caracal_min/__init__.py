@@ -26,6 +26,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     benchmark       speed and memory as ratios
     training        a run, from its settings to a record of it
     experiments     controlled comparisons: what it can learn, and what it uses
+    commands        what the command line can do
     viz             the figures of the book
     exercises       the checkers of its exercises
 

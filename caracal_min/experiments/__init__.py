@@ -1,4 +1,4 @@
-"""Controlled comparisons: other mixers in the same model, on tasks that tell them apart, and surgery on trained models.
+"""Controlled comparisons: other mixers in the same model, on tasks that tell them apart; surgery; a race of models.
 
     mixers              the rivals of the Fourier layer
     linear_recurrences  what two of them compute
@@ -8,4 +8,9 @@
     sweep               all contenders on all tasks, rates and seeds: run, resumed, recorded, read
     surgery             a trained model with a part taken out
     command             the commands `learn` and `surgery`
+    race_contenders     who takes part in the race, at one parameter budget
+    race_config         what a race is
+    race_run            one run of it
+    race                all of them: timed, run, resumed, recorded
+    race_results        standings, curves, a table
 """

@@ -37,7 +37,8 @@ def describe(record: dict) -> str:
     config, machine = record["config"], record["machine"]
     what = {"train": f"{config.get('architecture')} {config.get('preset')}, {config.get('variant')}, trained",
             "evaluate": f"{config.get('model')}, evaluated", "benchmark": "benchmark",
-            "learn": "mixers on synthetic tasks", "surgery": f"{config.get('model')}, under surgery"}[record["kind"]]
+            "learn": "mixers on synthetic tasks", "surgery": f"{config.get('model')}, under surgery",
+            "race": f"{len(record['results'].get('runs', ()))} runs of a race"}[record["kind"]]
     where = machine["processor"] if machine["device"] == "cpu" else machine["device"]
     codes = [part["code"] or {"commit": None} for part in record.get("parts", [record])]
     commits = ", ".join(dict.fromkeys((code["commit"] or "unknown")[:7] for code in codes))

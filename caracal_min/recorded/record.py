@@ -1,7 +1,7 @@
 """Records of runs: one JSON file that says what was run, with which code, where, on what, and what came out.
 
-`train`, `evaluate`, `benchmark`, `learn` and `surgery` write them; nothing in one is typed in by hand.  Three things
-make that checkable:
+`train`, `evaluate`, `benchmark`, `learn`, `surgery` and `race` write them; nothing in one is typed in by hand.
+Three things make that checkable:
 
     digest        SHA-256 over everything else: an edited record is refused
     code.sha256   over the files of the package that ran; it is compared with those of the commit that is named
@@ -81,7 +81,7 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
     """Write the record of a run that has just ended, atomically, and return it.
 
     Args:
-        kind: train, evaluate, benchmark, learn or surgery.
+        kind: train, evaluate, benchmark, learn, surgery or race.
         config, results, data: what the schema says; anything JSON can hold, paths included.
         seconds: wall time of the run.
         device: what it ran on.

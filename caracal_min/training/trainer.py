@@ -89,8 +89,7 @@ class Trainer:
             self._folder = RunFolder(config.out, self.group.is_main)
         self.corpus = self._load_corpus() if corpus is None else corpus
         torch.manual_seed(config.seed)
-        self.model: LanguageModel = make_model(config.architecture, config.preset, config.variant,
-                                               self.corpus.vocab_size, config.context).to(self.device)
+        self.model: LanguageModel = self._make_model().to(self.device)
         matrices = [p for p in self.model.parameters() if p.ndim >= 2]
         vectors = [p for p in self.model.parameters() if p.ndim < 2]
         self.optimizer = torch.optim.AdamW(
@@ -123,9 +122,7 @@ class Trainer:
         tokens_per_second; loss_scale in float16, where a step whose scaled gradient overflows is skipped and has no
         grad_norm; mfu, where the operations of the model and the device are known; on measured steps
         validation_loss (after the update); on steps 1, 2, 4, ... a sample, if the run has a prompt.  Losses are in
-        nats per token.
-
-        A run that has ended before is left as it is.
+        nats per token.  A run that has ended before is left as it is.
 
         Raises:
             DivergedError: a loss, gradient, weight or moment that is not finite; nothing of it is kept.
@@ -154,8 +151,7 @@ class Trainer:
             self.checkpoint()
         if self.finished and self._folder is not None and self.group.is_main and not self._folder.complete:
             self._log.close()
-            self.model.save_pretrained(self._folder.model)
-            self._write_record()
+            self._leave()
         return self.log
 
     def checkpoint(self) -> None:
@@ -259,7 +255,13 @@ class Trainer:
             config.data, config.tokenizer, max_tokens=config.corpus_tokens or config.tokens,
             validation=config.validation, shards=shards, progress=config.progress and self.group.is_main))
 
-    def _write_record(self) -> None:
+    def _make_model(self) -> LanguageModel:
+        config = self.config
+        return make_model(config.architecture, config.preset, config.variant, self.corpus.vocab_size, config.context)
+
+    def _leave(self) -> None:
+        """Write what a finished run leaves: the model, and the record."""
+        self.model.save_pretrained(self._folder.model)
         corpus, weights = self.corpus, self._folder.model / "model.safetensors"
         data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),

@@ -46,7 +46,7 @@ from ..weights import (
     write_model,
 )
 
-__all__ = ["BASELINES", "Baseline", "baseline"]
+__all__ = ["BASELINES", "Baseline", "baseline", "baseline_of"]
 
 BASELINES = ("llama", "mamba", "mamba2", "jamba")
 
@@ -77,7 +77,20 @@ def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline
     size = find_preset(preset)
     if vocab_size is not None:
         size = replace(size, vocab_size=vocab_size)
-    return Baseline(_transformers().AutoModelForCausalLM.from_config(_configuration(name, size)))
+    return baseline_of(name, size)
+
+
+def baseline_of(name: str, size: CaracalConfig, **changes) -> "Baseline":
+    """Build a freshly initialised baseline of the vocabulary, width, layers and heads of a Caracal.
+
+    Args:
+        name: llama, mamba, mamba2 or jamba.
+        changes: fields of its configuration in `transformers`, instead of those that `baseline` chooses.
+
+    Raises:
+        ImportError: `transformers` is not installed.
+    """
+    return Baseline(_transformers().AutoModelForCausalLM.from_config(_configuration(name, size, **changes)))
 
 
 class Baseline(LanguageModel):
@@ -151,13 +164,13 @@ def _transformers():
     return transformers
 
 
-def _configuration(name: str, size: CaracalConfig):
-    """Return the configuration of a baseline, of the class that `transformers` has for it."""
+def _configuration(name: str, size: CaracalConfig, **changes):
+    """Return the configuration of a baseline, with some fields changed, of the class that `transformers` has for it."""
     if not torch.cuda.is_available():  # the kernels need CUDA: no use in being told that they are not installed
         logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
     return _transformers().AutoConfig.for_model(
         name, vocab_size=size.vocab_size, hidden_size=size.d_model, initializer_range=0.02, tie_word_embeddings=True,
-        use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **_layers(name, size))
+        use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **(_layers(name, size) | changes))
 
 
 def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):

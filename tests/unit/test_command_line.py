@@ -118,6 +118,12 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--rows": ["", "magic"], "--preset": ["", "huge"], "--against": ["", "gpt"], "--compile": ["", "yes"],
         "--device": DEVICE, "--out": FILE,
         **dict.fromkeys(["--lengths", "--contexts", "--tokens", "--repeats"], WHOLE)},
+    ("race", "--data", "{text}", "--out", "{new}", "--tokens", "16384", "--no-progress"): {
+        "--data": ["", "{missing}", "{file}", "{long}"], "--validation": ["", "{missing}", "{file}", "{long}"],
+        "--tokenizer": ["", "bert"], "--out": FOLDER, "--contenders": ["", "gpt", "caracal,llama"], "--device": DEVICE,
+        "--precision": ["", "float8"], "--learning-rates": RATE, "--seeds": COUNT, "--slowest": RATE,
+        **dict.fromkeys(["--tokens", "--width", "--layers", "--heads", "--context", "--window", "--batch-size",
+                         "--measurements", "--eval-windows", "--checkpoint-every"], WHOLE)},
     ("export", "--model", "{model}", "--out", "{new}.pt2", "--length", "9"): {
         "--model": ["", "{missing}", "{file}", "{long}"], "--out": ["", "x.zip", "{file}/x.pt2", "{folder}"],
         "--length": WHOLE, "--batch": WHOLE},

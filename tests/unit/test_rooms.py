@@ -18,8 +18,8 @@ ORDER = ["version", "files", "allocator", "precision",
          "spectral", "convolution", "attention", "relaxed",
          "projections", "caches", "modules",
          "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
-         "zoo", "data", "recorded", "evaluation", "benchmark", "training", "experiments", "__main__",
-         "viz", "exercises"]
+         "zoo", "data", "recorded", "evaluation", "benchmark", "training", "experiments",
+         "commands", "__main__", "viz", "exercises"]
 # What may import only these, although more stands before it.
 ONLY = {"data": {"files"}, "recorded": {"files", "version"}, "minimal": set()}
 
@@ -112,8 +112,8 @@ def test_the_order_of_reading_names_every_room_once():
 
 
 def test_folders_say_what_they_hold():
-    for folder in (PACKAGE / room for room in ("benchmark", "data", "evaluation", "experiments", "recorded", "training",
-                                            "zoo")):
+    rooms = ("benchmark", "commands", "data", "evaluation", "experiments", "recorded", "training", "zoo")
+    for folder in (PACKAGE / room for room in rooms):
         said = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
         missing = [path.stem for path in folder.glob("*.py") if path.stem != "__init__" and path.stem not in said]
         assert missing == [], folder

@@ -4,6 +4,8 @@ import json
 from importlib import resources
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from caracal_min.config import PRESETS
 from caracal_min.data import ByteTokenizer, GPT2Tokenizer, make_tokenizer, tokenizer_for
@@ -14,6 +16,21 @@ def test_bytes_round_trip(text):
     tokenizer = ByteTokenizer()
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.encode(text) == list(text.encode())
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b", "\0\0é\0"])
+def test_the_character_nul_is_no_end_of_a_document(text):
+    tokenizer = ByteTokenizer()
+    ids = tokenizer.encode(text)
+    assert tokenizer.end_of_text not in ids and set(ids) <= set(range(256))
+    assert tokenizer.decode(ids) == text
+
+
+@given(st.text())
+@settings(deadline=None)
+def test_every_text_comes_back_and_none_holds_the_end_of_a_document(text):
+    ids = ByteTokenizer().encode(text)
+    assert ByteTokenizer.end_of_text not in ids and ByteTokenizer().decode(ids) == text
 
 
 @pytest.mark.parametrize("name", ["byte", "gpt2"])
@@ -32,10 +49,11 @@ def test_gpt2s_numbers_are_those_of_its_encoding_and_of_the_papers_sizes(gpt2):
 
 def test_records_name_the_tokenizers_there_are():
     schema = json.loads((resources.files("caracal_min.recorded") / "schema.json").read_text())
-    named = {tuple(sorted(data["properties"]["tokenizer"]["enum"])) for data in schema["properties"]["data"]["anyOf"][1:]}
-    assert len(named) == 1
-    with pytest.raises(ValueError, match=f"accepted: {', '.join(named.pop())}$"):
-        make_tokenizer("none")
+    _, *kinds = schema["properties"]["data"]["anyOf"]
+    for data in kinds:
+        names = sorted(data["properties"]["tokenizer"]["enum"])
+        with pytest.raises(ValueError, match=f"accepted: {', '.join(names)}$"):
+            make_tokenizer("none")
 
 
 def test_tokenizer_for():

@@ -1,0 +1,51 @@
+"""The command `export`: a trained model as a file for other runtimes."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ..export import export_onnx, export_program
+from ..model import Caracal
+from ..recorded.record import require_writable
+from ..training.settings import require_kinds, require_range, require_text
+
+__all__ = ["ExportConfig", "prepare_export", "run_export"]
+
+
+@dataclass(frozen=True)
+class ExportConfig:
+    """Write a trained model as an ONNX file, or as a torch.export program if the name ends in .pt2."""
+
+    model: str
+    """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    out: Path
+    """File to write: name.onnx or name.pt2."""
+    length: int
+    """Tokens per sequence; the file holds this one length."""
+    batch: int = 1
+    """Sequences per call."""
+
+    def __post_init__(self):
+        require_kinds(self)
+        require_text(self, ("model",))
+        require_range(self, ("length", "batch"), low=1)
+        if self.out.suffix not in (".onnx", ".pt2"):
+            raise ValueError(f"out={self.out}; give a name that ends in .onnx or .pt2")
+
+
+def prepare_export(config: ExportConfig) -> ExportConfig:
+    """Return the configuration.  Raises OSError where its file cannot be written."""
+    require_writable(config.out)
+    return config
+
+
+def run_export(config: ExportConfig) -> None:
+    """Write the file."""
+    model = Caracal.from_pretrained(config.model)
+    if config.out.suffix == ".onnx":
+        export_onnx(model, config.out, config.length, config.batch)
+    else:
+        torch.export.save(export_program(model, config.length, config.batch), config.out)
+    size = config.out.stat().st_size / 2**20
+    print(f"{config.out} = {size:.1f} MiB, ids [{config.batch}, {config.length}] to logits")

@@ -1,0 +1,51 @@
+"""The command `train`: its options are `training.recipe.TrainConfig`."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from ..training.recipe import TrainConfig
+from ..training.trainer import Trainer
+
+__all__ = ["recipe_of", "run_train"]
+
+
+def recipe_of(preset: str) -> TrainConfig:
+    """Return the defaults of `train` for a preset: its recipe, in a folder of its name."""
+    return TrainConfig.for_preset(preset, out=Path("runs") / preset)
+
+
+def run_train(config: TrainConfig) -> None:
+    """Train, or go on with the run in `config.out`; stop cleanly, with a checkpoint, on SIGINT and SIGTERM."""
+    with Trainer(config) as trainer:
+        done_before = trainer.finished
+        if trainer.step and not done_before and trainer.group.is_main:
+            print(f"resuming {config.out} at step {trainer.step} of {config.steps}")
+        with _stopped_by_signals(trainer):
+            log = trainer.run()
+        if not trainer.group.is_main:
+            return
+        state = "done" if trainer.finished else "stopped; the same command goes on from here"
+        print(f"step {trainer.step} of {config.steps}: {state}{' before, left as it is' if done_before else ''}")
+        measured = [entry for entry in log if "validation_loss" in entry]
+        if measured:
+            print(f"validation loss = {measured[-1]['validation_loss']:.4f} nats per token at step "
+                  f"{measured[-1]['step']}")
+        if config.out is not None and trainer.finished:
+            print(f"model = {config.out / 'model'}")
+            print(f"record = {config.out / 'record.json'}")
+
+
+@contextmanager
+def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
+    """Let SIGINT and SIGTERM stop a run after its step."""
+    def stop(*_) -> None:
+        trainer.stop_requested = True
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
