@@ -4,6 +4,8 @@ import json
 from importlib import resources
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from caracal_min.config import PRESETS
 from caracal_min.data import ByteTokenizer, GPT2Tokenizer, make_tokenizer, tokenizer_for
@@ -14,6 +16,20 @@ def test_bytes_round_trip(text):
     tokenizer = ByteTokenizer()
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.encode(text) == list(text.encode())
+
+
+@pytest.mark.parametrize("text", ["\0", "a\0b", "\0\0é\0"])
+def test_the_character_nul_is_no_end_of_a_document(text):
+    tokenizer = ByteTokenizer()
+    ids = tokenizer.encode(text)
+    assert tokenizer.end_of_text not in ids and set(ids) <= set(range(256))
+    assert tokenizer.decode(ids) == text
+
+
+@given(st.text())
+def test_every_text_comes_back_and_none_holds_the_end_of_a_document(text):
+    ids = ByteTokenizer().encode(text)
+    assert ByteTokenizer.end_of_text not in ids and ByteTokenizer().decode(ids) == text
 
 
 @pytest.mark.parametrize("name", ["byte", "gpt2"])
