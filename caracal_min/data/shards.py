@@ -74,7 +74,7 @@ class Manifest:
     @property
     def digest(self) -> str:
         """SHA-256 over all fields, the hashes of the shards among them; the file holds it too."""
-        return hashlib.sha256(json.dumps(self._flat(), sort_keys=True).encode()).hexdigest()
+        return _sealed(self._flat())
 
     def save(self, folder: Path) -> None:
         """Write `manifest.json` atomically."""
@@ -103,17 +103,20 @@ class Manifest:
             raise FileNotFoundError(f"no {path}; make the folder with python -m caracal_min tokenize")
         try:
             stored = json.loads(path.read_bytes())
-            digest = stored.pop("digest")
-            settings = ShardSettings(**{field.name: stored.pop(field.name) for field in fields(ShardSettings)
-                                        if field.name in stored})
-            manifest = cls(settings, **stored | {"shards": tuple(stored["shards"])})
+            digest, sealed = stored.pop("digest"), _sealed(stored)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise ValueError(f"{path} is not a readable manifest of shards ({error}); {_MEND}") from None
-        if digest != manifest.digest:
+        if digest != sealed:
             raise ValueError(f"{path} was edited, it does not match its own digest; {_MEND}")
-        if wrong := form_fault(manifest._flat()):
+        if wrong := form_fault(stored):
             raise ValueError(f"{path} is not a readable manifest of shards ({wrong}); {_MEND}")
-        return manifest
+        known = {field.name for field in fields(ShardSettings)} & stored.keys()
+        settings = ShardSettings(**{name: stored.pop(name) for name in known})
+        return cls(settings, **stored | {"shards": tuple(stored["shards"])})
+
+
+def _sealed(flat: dict) -> str:
+    return hashlib.sha256(json.dumps(flat, sort_keys=True).encode()).hexdigest()
 
 
 def verify(folder: str | Path) -> None:

@@ -25,16 +25,16 @@ def write_texts(path, texts):
     return str(path)
 
 
-@pytest.mark.parametrize("ending", FORMATS)
 @pytest.mark.parametrize("name", ["a[12]", "a*", "a?", "**", "[!a]", "{a1,a2}", "a%2a", "~", " ", "a#b", "file::x"])
-def test_exactly_the_named_file_is_read(tmp_path, ending, name):
-    for other in ("a1", "a2", "a*b", "b"):
-        write_texts(tmp_path / (other + ending), [f"of {other}"])
-    path = write_texts(tmp_path / (name + ending), ["of the named file"])
-    assert list(documents(path)) == ["of the named file"] and count_documents(path) == 1
-    (tmp_path / (name + ending)).unlink()
-    with pytest.raises(FileNotFoundError, match="no file"):
-        list(documents(path))
+def test_exactly_the_named_file_is_read(tmp_path, name):
+    for ending in FORMATS:
+        for other in ("a1", "a2", "a*b", "b"):
+            write_texts(tmp_path / (other + ending), [f"of {other}"])
+        path = write_texts(tmp_path / (name + ending), ["of the named file"])
+        assert list(documents(path)) == ["of the named file"] and count_documents(path) == 1
+        (tmp_path / (name + ending)).unlink()
+        with pytest.raises(FileNotFoundError, match="no file"):
+            list(documents(path))
 
 
 @pytest.mark.parametrize("name", ["f[12]", "f*"])
@@ -77,7 +77,7 @@ BOUNDED = """
 import resource, sys
 from caracal_min.data import count_documents, documents, tokenize
 import pyarrow.parquet
-limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 400 * 2**20
+limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 250 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 for call in (lambda: list(documents(sys.argv[1])), lambda: tokenize(sys.argv[1], sys.argv[2], "byte", progress=False)):
     try:
@@ -88,8 +88,8 @@ for call in (lambda: list(documents(sys.argv[1])), lambda: tokenize(sys.argv[1],
 
 
 def bombs(folder):
-    """Files of some kilobytes that unpack to a gigabyte: a line, a value, an array of zeros."""
-    piece, times = b"x" * 2**20, 1024
+    """Files of some kilobytes that unpack to one line of 300 MiB."""
+    piece, times = b"x" * 2**20, 300
     for name, opened in (("line.jsonl.gz", gzip.open), ("line.jsonl.xz", lzma.open)):
         with opened(folder / name, "wb") as file:
             file.write(b'{"text": "')

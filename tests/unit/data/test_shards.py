@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from shard_texts import SIZE, STREAM, TEXTS, contents, one_line, write_jsonl
 
@@ -176,6 +176,7 @@ def test_a_run_does_not_go_on_from_damage(damaged, source):
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_reads_cross_borders(whole, data):
     tokens = ShardedTokens(whole)
     border = st.integers(0, len(STREAM) // SIZE).map(lambda i: i * SIZE)
@@ -197,6 +198,7 @@ def parts_of(texts):
 
 
 @given(st.data())
+@settings(deadline=None)
 def test_a_part_reads_as_if_the_rest_were_not_there(whole, data):
     part = data.draw(st.sampled_from(["train", "held_out", "all"]))
     tokens, expected = ShardedTokens(whole, part), parts_of(TEXTS)[part]
@@ -207,12 +209,13 @@ def test_a_part_reads_as_if_the_rest_were_not_there(whole, data):
     assert (tokens.head(start)[:] == expected[:start]).all()
 
 
-@pytest.mark.parametrize("size, chunk", [(1, 3), (7, 256), (500, 1), (1999, 7), (10**6, 256)])
-def test_the_parts_are_the_same_in_every_layout(source, tmp_path, monkeypatch, size, chunk):
+@pytest.mark.parametrize("size, chunk", [(3, 2), (500, 1), (1999, 7), (10**6, 256)])
+def test_the_parts_are_the_same_in_every_layout(tmp_path, monkeypatch, size, chunk):
     monkeypatch.setattr(write_shards, "_CHUNK", chunk)
-    source = write_jsonl(tmp_path / "some.jsonl", [{"text": text} for text in TEXTS[:60]]) if size == 1 else source
+    texts = TEXTS[5:10] if size == 3 else TEXTS
+    source = write_jsonl(tmp_path / "some.jsonl", [{"text": text} for text in texts])
     tokenize(source, tmp_path / "out", "byte", size, progress=False)
-    for part, expected in parts_of(TEXTS[:60] if size == 1 else TEXTS).items():
+    for part, expected in parts_of(texts).items():
         assert (ShardedTokens(tmp_path / "out", part)[:] == expected).all()
     with pytest.raises(ValueError, match="part='test'; accepted: train, held_out, all"):
         ShardedTokens(tmp_path / "out", "test")
@@ -241,7 +244,7 @@ def rewritten(folder, change):
     (lambda m: m["shards"][0].update(held_out="3-1"), "shards/0/held_out is not in order"),
     (lambda m: m["shards"][0].update(held_out="0-2501"), "leaves the 2500 tokens"),
     (lambda m: m["shards"][0].update(held_out="1-2-3"), "shards/0/held_out is .*, accepted: ranges"),
-    (lambda m: m["shards"].append([]), "shards/4 is no object|is not a readable manifest"),
+    (lambda m: m["shards"].append([]), "is no object"),
     (lambda m: m.update(tokens=10), "tokens=10, the shards have"),
     (lambda m: m.update(documents=True), "documents is 'True', accepted: a number"),
     (lambda m: m.update(complete="yes"), "complete is 'yes', accepted: true or false"),
@@ -250,7 +253,7 @@ def rewritten(folder, change):
     (lambda m: m.update(end_of_text=256), "end_of_text=256, of 256 ids"),
     (lambda m: m.update(dtype="<u4"), "dtype is '<u4', accepted: '<u2'"),
     (lambda m: m.update(source=None), "source is 'None', accepted: a text"),
-    (lambda m: m.update(shards={}), "shards is|is not a readable manifest"),
+    (lambda m: m.update(shards={}), "shards is '{}', accepted: a list"),
 ])
 def test_a_manifest_that_says_what_cannot_be_is_refused(damaged, change, words):
     rewritten(damaged, change)
