@@ -79,11 +79,12 @@ from caracal_min.data import count_documents, documents, tokenize
 import pyarrow.parquet
 limit = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize() + 250 * 2**20
 resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-for call in (lambda: list(documents(sys.argv[1])), lambda: tokenize(sys.argv[1], sys.argv[2], "byte", progress=False)):
-    try:
-        call()
-    except ValueError as error:
-        print(error)
+for name in sys.argv[2:]:
+    for call in (lambda: list(documents(name)), lambda: tokenize(name, sys.argv[1], "byte", progress=False)):
+        try:
+            call()
+        except ValueError as error:
+            print(error)
 """
 
 
@@ -104,14 +105,13 @@ def bombs(folder):
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the limit to memory is that of Linux")
 def test_a_bomb_is_refused_in_bounded_memory(tmp_path):
     bombs(tmp_path)
-    for name in ("line.jsonl.gz", "line.jsonl.xz", "zeros.jsonl.gz"):
-        assert (tmp_path / name).stat().st_size < 2e6
-        done = subprocess.run([sys.executable, "-c", BOUNDED, tmp_path / name, tmp_path / "out"], capture_output=True,
-                              text=True)
-        said = f"{tmp_path / name}, line 1, has more than 16,777,216 bytes, the most that a document may have; divide"
-        assert done.returncode == 0 and [line.startswith(said) for line in done.stdout.splitlines()] == [True] * 2, (
-            done.stdout[:500], done.stderr[-1000:])
-        assert not (tmp_path / "out").exists()
+    paths = [tmp_path / name for name in ("line.jsonl.gz", "line.jsonl.xz", "zeros.jsonl.gz")]
+    assert all(path.stat().st_size < 2e6 for path in paths)
+    done = subprocess.run([sys.executable, "-c", BOUNDED, tmp_path / "out", *paths], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-1000:]
+    for line, path in zip(done.stdout.splitlines(), [path for path in paths for _ in range(2)], strict=True):
+        assert line.startswith(f"{path}, line 1, has more than 16,777,216 bytes, the most that a document may have")
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_parquet_file_that_packs_too_much_is_refused(tmp_path):
@@ -147,8 +147,9 @@ def test_an_xz_file_may_not_ask_for_all_memory(tmp_path, monkeypatch):
 
 def test_the_longest_document_is_the_same_for_every_source(tmp_path, monkeypatch):
     """The limit is in bytes of UTF-8, of the text or of the line that holds it."""
+    module = sys.modules["caracal_min.data.documents"]
     monkeypatch.setattr(local_files, "LONGEST_DOCUMENT", 100)
-    monkeypatch.setattr("caracal_min.data.documents.LONGEST_DOCUMENT", 60)
+    monkeypatch.setattr(module, "LONGEST_DOCUMENT", 60)
     for ending in FORMATS:
         path = write_texts(tmp_path / f"a{ending}", ["short", "x" * 60])
         assert [len(text) for text in documents(path)] == [5, 60]
@@ -157,7 +158,7 @@ def test_the_longest_document_is_the_same_for_every_source(tmp_path, monkeypatch
             list(documents(path))
         with pytest.raises(ValueError, match="has more than 100 bytes"):
             load_corpus(path, progress=False)
-    monkeypatch.setattr("caracal_min.data.documents._fineweb", lambda: iter(["x" * 61]))
+    monkeypatch.setattr(module, "_fineweb", lambda: iter(["x" * 61]))
     with pytest.raises(ValueError, match="fineweb, document 1, has more than 100 bytes"):
         list(documents("fineweb"))
 

@@ -244,7 +244,7 @@ def rewritten(folder, change):
     (lambda m: m["shards"][0].update(held_out="3-1"), "shards/0/held_out is not in order"),
     (lambda m: m["shards"][0].update(held_out="0-2501"), "leaves the 2500 tokens"),
     (lambda m: m["shards"][0].update(held_out="1-2-3"), "shards/0/held_out is .*, accepted: ranges"),
-    (lambda m: m["shards"].append([]), "is no object"),
+    (lambda m: m["shards"].__setitem__(0, []), "shards/0 is no object"),
     (lambda m: m.update(tokens=10), "tokens=10, the shards have"),
     (lambda m: m.update(documents=True), "documents is 'True', accepted: a number"),
     (lambda m: m.update(complete="yes"), "complete is 'yes', accepted: true or false"),
