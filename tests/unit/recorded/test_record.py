@@ -114,7 +114,8 @@ def test_a_record_names_the_processes_that_took_part(tmp_path):
     assert [part["code"] for part in read_record(path, require_commit=False)["parts"]] == [None, code()]
     for wrong in ({"code": {}}, {"machines": None}, {"from_step": -1}, {"started": "today"}, {"more": 1}):
         with pytest.raises(RecordError, match="at parts/0"):
-            write_record(path, "train", {"a": 1}, RESULTS, DATA, 1.0, torch.device("cpu"), [PART | wrong])
+            write_record(tmp_path / "wrong.json", "train", {"a": 1}, RESULTS, DATA, 1.0, torch.device("cpu"),
+                         [PART | wrong])
 
 
 def sealed(path, change):
