@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import torch
 
-from ..recorded.record import write_record
+from ..recorded.record import require_new, write_record
 from .config import BenchmarkConfig, Row
 from .decoding import generation, mixer
 from .operators import convolution, layer
@@ -23,7 +23,12 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
 
     Returns:
         the rows, times in milliseconds, memory in MiB.
+
+    Raises:
+        FileExistsError: `config.out` is there already; it is looked for before the first measurement.
     """
+    if config.out is not None:
+        require_new(config.out)
     rows, started = [], time.perf_counter()
     show(f"{'what':<34}{'size':>7}  {'against':<34}{'ours':>10}{'reference':>11}{'ratio':>9}{'target':>8}")
     for group in config.rows:

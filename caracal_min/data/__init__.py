@@ -1,10 +1,13 @@
 """Text to tokens to batches.
 
+    local_files    the texts of one file on this machine, without a network and in bounded memory
     documents      the texts of a source, one at a time, from this machine or from the network
     tokenizers     text to ids and back: bytes, or GPT-2's byte-pair encoding
+    split          what is held out: a document, by a hash of its text
     write_shards   texts to a folder of token shards, once, for many runs; a killed call goes on
     shards         what such a folder holds, checked and read
-    corpus         what to train on, and what to hold out
+    manifest_form  what can stand in its manifest
+    corpus         what to train on, and what to measure on
     batches        batch i of an endless order, and windows for evaluation
 
 A small corpus goes from documents to one array in memory; a large one goes through shards, which are memory-mapped.
@@ -12,12 +15,13 @@ Either way a `Corpus` has the tokens to train on and others to be measured on, a
 """
 
 from .batches import Batches, sequential_windows
-from .corpus import Corpus, all_tokens, load_corpus
+from .corpus import Corpus, load_corpus, tokens_of
 from .documents import count_documents, documents, text_files
 from .shards import Manifest, ShardedTokens, ShardSettings, verify
+from .split import RULE, is_held_out
 from .tokenizers import ByteTokenizer, GPT2Tokenizer, Tokenizer, make_tokenizer, tokenizer_for
 from .write_shards import TokenizeConfig, tokenize
 
-__all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "ShardSettings", "ShardedTokens",
-           "TokenizeConfig", "Tokenizer", "all_tokens", "count_documents", "documents", "load_corpus", "make_tokenizer",
-           "sequential_windows", "text_files", "tokenize", "tokenizer_for", "verify"]
+__all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "RULE", "ShardSettings", "ShardedTokens",
+           "TokenizeConfig", "Tokenizer", "count_documents", "documents", "is_held_out", "load_corpus",
+           "make_tokenizer", "sequential_windows", "text_files", "tokenize", "tokenizer_for", "tokens_of", "verify"]

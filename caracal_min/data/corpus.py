@@ -1,35 +1,37 @@
 """A corpus to train on: tokens for training, and held-out tokens that no document shares with them.
 
-Small ones are read into memory, large ones memory-mapped from shards.
+Small ones are read into memory, large ones memory-mapped from shards; `split` says what is held out of either.
 """
 
 import hashlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from .documents import documents
-from .shards import MANIFEST, ShardedTokens
+from .shards import MANIFEST, Manifest, ShardedTokens
+from .split import ALL, EVERY_TENTH, HELD_OUT, LAST_HUNDREDTH, RULE, TRAIN, is_held_out
 from .tokenizers import make_tokenizer
 from .write_shards import tokenize
 
-__all__ = ["Corpus", "all_tokens", "load_corpus"]
-
-_HELD_OUT = 100  # one token in this many, of shards that bring no validation text of their own
+__all__ = ["Corpus", "load_corpus", "require_rule", "tokens_of"]
 
 
 @dataclass(frozen=True)
 class Corpus:
     """Tokens of a corpus, split so that no held-out document was trained on.
 
-    `train` and `validation` are ids: uint16 arrays `[tokens]`, or `ShardedTokens`.
+    `train` and `validation` are ids: uint16 arrays `[tokens]`, or `ShardedTokens`.  `rule` says what was held out of
+    the source: `split.RULE`, another of that module's, or None where nothing was or nobody knows.
     """
 
     source: str
     tokenizer: str
     train: np.ndarray | ShardedTokens
     validation: np.ndarray | ShardedTokens
+    rule: str | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -43,87 +45,127 @@ class Corpus:
 
 
 def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: int | None = None,
-                held_out_every: int = 10, progress: bool = True, validation: str | None = None,
-                shards: str | Path | None = None) -> Corpus:
+                progress: bool = True, validation: str | None = None, shards: str | Path | None = None,
+                digest: str | None = None) -> Corpus:
     """Read and tokenize a corpus.
 
     Args:
         source: as in `documents.documents`, or a folder of shards (`write_shards.tokenize`).
         tokenizer: "byte" or "gpt2"; shards must have been made with the same.
-        max_tokens: stop after the document that reaches this many tokens; None reads everything.
-        held_out_every: one document in this many (the last of each group) is held out, at least 2.
+        max_tokens: stop after the document that reaches this many tokens, held-out ones included; of shards, train on
+            this many.  None reads everything.
         progress: show a bar of tokens read.
-        validation: another source, of which all is held out; None takes it from `source`: every
-            `held_out_every`-th document, and of shards the documents in the last hundredth.
+        validation: another source, of which all is held out, and which the caller knows to share no document with the
+            first; None takes what `split.RULE` holds out of `source`.  Either way that is not trained on.
         shards: a folder into which the source is tokenized first, to be read from there; None reads into memory.
+        digest: that of the corpus with which a run began.  If an earlier version read it, which split by another rule,
+            the same tokens come back, and a line says so.
 
     Returns:
         A `Corpus`; every document is followed by the tokenizer's end-of-text id.
 
     Raises:
-        FileNotFoundError, ValueError: no such file, an unknown format, no `text` column, an empty corpus; shards of
-            another tokenizer, damaged or unfinished ones.
-        ImportError: the source needs `datasets` or the tokenizer `tiktoken`, and it is not installed.
+        FileNotFoundError, ValueError: no such file, an unknown format, no `text` column, an empty corpus, nothing that
+            is held out; shards of another tokenizer, damaged or unfinished ones.
+        ImportError: the source needs `datasets`, or the tokenizer `tiktoken`, and it is not installed.
     """
-    if held_out_every < 2:
-        raise ValueError(f"held_out_every={held_out_every}; give at least 2, or nothing is left to train on")
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"max_tokens={max_tokens}; give a number >= 1, or None for everything")
     source, held_out = str(source), None
     if validation is not None:
-        held_out = all_tokens(str(validation), tokenizer, None, progress)
+        held_out = tokens_of(str(validation), tokenizer, ALL, None, progress)
     if shards is not None and not _is_shards(source):
         tokenize(source, shards, tokenizer, limit_tokens=max_tokens, progress=progress)
         source, max_tokens = str(shards), None
     if _is_shards(source):
         return _from_shards(source, tokenizer, max_tokens, held_out)
-    if held_out is not None:
-        return Corpus(source, tokenizer, _joined(_read(source, tokenizer, max_tokens, progress), source), held_out)
-    parts: tuple[list, list] = ([], [])
-    for i, ids in enumerate(_read(source, tokenizer, max_tokens, progress)):
-        parts[i % held_out_every == held_out_every - 1].append(ids)
-    if not parts[0] or not parts[1]:
-        raise ValueError(f"{source} gave {len(parts[0]) + len(parts[1])} documents; at least {held_out_every} are "
-                         "needed to hold one out: give more text, or a smaller held_out_every")
-    return Corpus(source, tokenizer, np.concatenate(parts[0]), np.concatenate(parts[1]))
+    read = list(_read(source, tokenizer, max_tokens, progress))
+    corpus = _parted(source, read, [held for held, _ in read], tokenizer, held_out, RULE)
+    if digest not in (None, corpus.digest):
+        tenth = [held_out is None and i % 10 == 9 for i in range(len(read))]
+        before = _parted(source, read, tenth, tokenizer, held_out, EVERY_TENTH if held_out is None else None)
+        if before.digest == digest:
+            _say_earlier(source, before.rule)
+            return before
+    return corpus
 
 
-def _read(source: str, tokenizer: str, max_tokens: int | None, progress: bool):
-    """Yield the ids of each document, uint16, its end-of-text id included."""
+def tokens_of(source: str, tokenizer: str, part: str = ALL, max_tokens: int | None = None,
+              progress: bool = True) -> np.ndarray | ShardedTokens:
+    """Return the tokens of a part of a source.
+
+    Args:
+        source, tokenizer, progress: as in `load_corpus`.
+        part: "train", "held_out" or "all", by `split.RULE`.
+        max_tokens: stop after the document that reaches this many tokens of the part; of shards, all come.
+
+    Returns:
+        ids: a uint16 array `[tokens]`, or `ShardedTokens`.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError: as `load_corpus`; a part of shards that were split otherwise.
+    """
+    if part != ALL:
+        require_rule(source)
+    if _is_shards(source):
+        return _opened(source, tokenizer, part)
+    ids = [ids for _, ids in _read(source, tokenizer, max_tokens, progress, part)]
+    if not ids:
+        of = "gave no documents" if part == ALL else f"has no document of the part {part!r} ({RULE})"
+        raise ValueError(f"{source} {of}; give more text")
+    return np.concatenate(ids)
+
+
+def require_rule(source: str) -> None:
+    """Raise ValueError if a source is shards of which nobody knows what `split.RULE` holds out."""
+    if _is_shards(source) and (rule := Manifest.load(source).settings.rule) != RULE:
+        raise ValueError(f"{source} is split by {rule or 'no rule, an earlier version made it'}; what is held out by "
+                         f"{RULE!r} cannot be told from it: tokenize its text again into another folder, or measure "
+                         "all of a text that was never trained on")
+
+
+def _read(source: str, tokenizer: str, max_tokens: int | None, progress: bool,
+          part: str = ALL) -> Iterator[tuple[bool, np.ndarray]]:
+    """Yield of each document of a part whether it is held out, and its ids, uint16, the end-of-text id included."""
     from tqdm import tqdm
 
     encoder, total = make_tokenizer(tokenizer), 0
     with tqdm(total=max_tokens, unit="tok", unit_scale=True, desc=f"reading {source}", disable=not progress) as bar:
         for text in documents(source):
+            held = is_held_out(text)
+            if part != ALL and held != (part == HELD_OUT):
+                continue
             ids = np.array([*encoder.encode(text), encoder.end_of_text], dtype=np.uint16)
-            yield ids
+            yield held, ids
             total += len(ids)
             bar.update(len(ids))
             if max_tokens is not None and total >= max_tokens:
                 return
 
 
-def _joined(parts, source: str) -> np.ndarray:
-    parts = list(parts)
-    if not parts:
-        raise ValueError(f"{source} gave no documents; give a source with at least one")
-    return np.concatenate(parts)
+def _parted(source: str, read: list[tuple[bool, np.ndarray]], held: list[bool], tokenizer: str,
+            held_out: np.ndarray | ShardedTokens | None, rule: str | None) -> Corpus:
+    """Return the corpus of some documents and which of them are held out; `held_out` is measured in their place."""
+    parts = [[ids for (_, ids), is_held in zip(read, held, strict=True) if is_held == wanted]
+             for wanted in (False, True)]
+    if not parts[0] or not parts[1] and held_out is None:
+        raise _nothing(source, len(read), bool(parts[0]))
+    return Corpus(source, tokenizer, np.concatenate(parts[0]),
+                  np.concatenate(parts[1]) if held_out is None else held_out, rule)
 
 
-def all_tokens(source: str, tokenizer: str, max_tokens: int | None = None,
-               progress: bool = True) -> np.ndarray | ShardedTokens:
-    """Return the tokens of a source, ids as uint16, with nothing held out.  Arguments and errors as `load_corpus`."""
-    if _is_shards(source):
-        return _opened(source, tokenizer)
-    return _joined(_read(source, tokenizer, max_tokens, progress), source)
+def _nothing(source: str, documents: int, to_measure: bool) -> ValueError:
+    what = "hold out" if to_measure else "train on"
+    return ValueError(f"{source} gave {documents} documents, and none to {what} (held out: {RULE}); "
+                      f"give more text{', or a validation text' if to_measure else ''}")
 
 
 def _is_shards(source: str) -> bool:
     return (Path(source) / MANIFEST).is_file()
 
 
-def _opened(folder: str, tokenizer: str) -> ShardedTokens:
-    tokens = ShardedTokens(folder)
+def _opened(folder: str, tokenizer: str, part: str) -> ShardedTokens:
+    tokens = ShardedTokens(folder, part)
     made_with = tokens.manifest.settings.tokenizer
     if made_with != tokenizer:
         raise ValueError(f"{folder} was made with tokenizer={made_with!r}, now it is {tokenizer!r}; "
@@ -133,20 +175,39 @@ def _opened(folder: str, tokenizer: str) -> ShardedTokens:
 
 def _from_shards(folder: str, tokenizer: str, max_tokens: int | None,
                  held_out: np.ndarray | ShardedTokens | None) -> Corpus:
-    tokens = _opened(folder, tokenizer)
-    if held_out is None:
-        start = len(tokens) - len(tokens) // _HELD_OUT
-        ends = np.flatnonzero(tokens[start:] == tokens.manifest.settings.end_of_text)
-        if len(ends) < 2:
-            raise ValueError(f"the last hundredth of {folder}, {len(tokens) - start:,} tokens, holds no whole "
-                             "document; give more text, or a validation text")
-        border = start + int(ends[0]) + 1
-        tokens, held_out = tokens.head(border), tokens[border:].astype(np.uint16)
+    tokens = _opened(folder, tokenizer, ALL)
+    rule = tokens.manifest.settings.rule
+    if rule is None:
+        rule, tokens, held_out = _earlier(tokens, held_out)
+    else:
+        tokens, marked = ShardedTokens(folder, TRAIN), ShardedTokens(folder, HELD_OUT)
+        if not len(tokens) or not len(marked) and held_out is None:
+            raise _nothing(folder, tokens.manifest.documents, bool(len(tokens)))
+        held_out = marked if held_out is None else held_out
+    if rule != RULE:
+        _say_earlier(folder, rule)
     train = tokens if max_tokens is None else tokens.head(min(max_tokens, len(tokens)))
-    return Corpus(folder, tokenizer, train, held_out)
+    return Corpus(folder, tokenizer, train, held_out, rule)
+
+
+def _earlier(tokens: ShardedTokens, held_out: np.ndarray | ShardedTokens | None) -> tuple:
+    """Return rule, tokens to train on and tokens to measure of shards that an earlier version made."""
+    if held_out is not None:
+        return None, tokens, held_out
+    start = len(tokens) - len(tokens) // 100
+    ends = np.flatnonzero(tokens[start:] == tokens.manifest.settings.end_of_text)
+    if len(ends) < 2:
+        raise ValueError(f"the last hundredth of {tokens.folder}, {len(tokens) - start:,} tokens, holds no whole "
+                         "document; give more text, or a validation text")
+    border = start + int(ends[0]) + 1
+    return LAST_HUNDREDTH, tokens.head(border), tokens[border:].astype(np.uint16)
+
+
+def _say_earlier(source: str, rule: str | None) -> None:
+    held = "nothing of it is held out" if rule is None else f"held out are {rule}"
+    print(f"{source} is split as an earlier version did: {held}; the run keeps to that, and evaluate --split held_out "
+          "refuses it")
 
 
 def _digest(tokens: np.ndarray | ShardedTokens) -> bytes:
-    if isinstance(tokens, ShardedTokens):
-        return f"{tokens.manifest.digest} {len(tokens)}".encode()
-    return tokens.tobytes()
+    return tokens.digest.encode() if isinstance(tokens, ShardedTokens) else tokens.tobytes()

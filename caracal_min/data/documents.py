@@ -5,97 +5,91 @@ FineWeb; anything else is a parquet, jsonl, jsonl.xz or jsonl.gz file with a `te
 """
 
 import ast
-import gzip
-import importlib.util
-import lzma
 import pydoc_data.topics
 import sys
 import sysconfig
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["FORMATS", "SOURCES", "count_documents", "documents", "text_files"]
+from .local_files import FORMATS, LONGEST_DOCUMENT, count_rows, file_texts, too_long
+
+__all__ = ["SOURCES", "count_documents", "documents", "text_files"]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no files."""
-FORMATS = {".parquet": "parquet", ".jsonl": "json", ".jsonl.xz": "json", ".jsonl.gz": "json"}
-"""Endings of the files that are read, and the reader in `datasets`."""
 
 
 def documents(source: str) -> Iterator[str]:
-    """Yield the texts of a source, in a fixed order.
+    """Yield the texts of a source, in a fixed order; only for "fineweb" is the network asked.
 
     Args:
         source: one of `SOURCES`, or the path of a file, or of a folder of files, which are read in the order of their
             names.
 
     Raises:
-        FileNotFoundError, ValueError: no such file, an unknown format, an unreadable file, no `text` column.
-        ImportError: the source needs `datasets`, and it is not installed.
+        FileNotFoundError, ValueError: no such file, an unknown format, an unreadable file, no `text` column; a text
+            longer than `local_files.LONGEST_DOCUMENT`, or one with half of a surrogate pair in it, which has no UTF-8.
+        ImportError: the source needs `datasets` or pyarrow, and it is not installed.
     """
-    if source == "embedded":
-        yield from _python_documentation()
-        return
-    if source == "fineweb":
-        options = {"path": "HuggingFaceFW/fineweb", "name": "sample-10BT"}
-    elif Path(source).is_dir():
-        for file in text_files(Path(source)):
-            yield from documents(str(file))
-        return
-    else:
-        options = _local_file(Path(source))
-    if importlib.util.find_spec("datasets") is None:
-        raise ImportError(f"reading {source} needs datasets: pip install 'caracal-min[train]'")
-    for row in _rows(source, options):
-        if not isinstance(row.get("text"), str):
-            raise ValueError(f"{source} has columns {', '.join(row)}; a column `text` of strings is needed")
-        yield row["text"]
+    for name, texts in _parts(source):
+        for number, text in enumerate(texts, 1):
+            try:
+                size = len(text.encode())
+            except UnicodeEncodeError:
+                raise ValueError(f"{name}, document {number}, holds half of a surrogate pair, which is no character; "
+                                 "mend it, or leave it out") from None
+            if size > LONGEST_DOCUMENT:
+                raise too_long(f"{name}, document {number},")
+            yield text
 
 
 def count_documents(source: str) -> int | None:
     """Return how many documents a readable file or folder has, without parsing them; None for any other source."""
     if source in SOURCES:
         return None
-    path = Path(source)
-    if path.is_dir():
-        return sum(count_documents(str(file)) for file in text_files(path))
-    if _local_file(path)["path"] == "parquet":
-        import pyarrow.parquet
-
-        return pyarrow.parquet.ParquetFile(path).metadata.num_rows
-    with {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)(path, "rb") as file:
-        return sum(1 for line in file if line.strip())
+    return sum(count_rows(file) for file in _files(source))
 
 
 def text_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold text, in the order of their names.  Raises ValueError if there is none."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(tuple(FORMATS)))
+    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(FORMATS))
     if not files:
         raise ValueError(f"{folder} has no file that ends in {', '.join(FORMATS)}, and it is no folder of shards")
     return files
 
 
-def _rows(source: str, options: dict) -> Iterator[dict]:
-    """Yield the rows of a dataset; what the reader of a damaged or empty file raises becomes one line."""
-    import datasets
+def _parts(source: str) -> Iterator[tuple[object, Iterator[str]]]:
+    """Yield the parts of a source, each with the name under which errors know it."""
+    if source == "embedded":
+        yield "the documentation of Python", _python_documentation()
+    elif source == "fineweb":
+        yield source, _fineweb()
+    else:
+        for file in _files(source):
+            yield file, file_texts(file)
 
-    try:
-        yield from datasets.load_dataset(**options, split="train", streaming=True)
-    except (StopIteration, RuntimeError, ValueError, EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ValueError(f"{source} cannot be read ({why}): is it empty, cut off, or in another format than "
-                         "its name says?") from None
 
-
-def _local_file(path: Path) -> dict:
-    kind = next((k for ending, k in FORMATS.items() if path.name.endswith(ending)), None)
-    if kind is None:
-        raise ValueError(f"unknown source {str(path)!r}; accepted: {', '.join(SOURCES)}, a folder, or a "
+def _files(source: str) -> list[Path]:
+    path = Path(source)
+    if path.is_dir():
+        return text_files(path)
+    if not path.name.endswith(FORMATS):
+        raise ValueError(f"unknown source {source!r}; accepted: {', '.join(SOURCES)}, a folder, or a "
                          f"file ending in {', '.join(FORMATS)}")
-    if not path.is_file():
-        raise FileNotFoundError(f"no file {path}; check the path")
-    return {"path": kind, "data_files": str(path.resolve())}
+    return [path]
+
+
+def _fineweb() -> Iterator[str]:
+    try:
+        import datasets
+    except ImportError:
+        raise ImportError("reading fineweb needs datasets: pip install 'caracal-min[train]'") from None
+    rows = datasets.load_dataset("HuggingFaceFW/fineweb", name="sample-10BT", split="train", streaming=True)
+    try:
+        for row in rows:
+            yield row["text"]
+    except (RuntimeError, ValueError, EOFError) as error:  # what its readers raise when the stream breaks off
+        raise ValueError(f"fineweb cannot be read ({' '.join(str(error).split()) or type(error).__name__})") from None
 
 
 def _python_documentation() -> Iterator[str]:

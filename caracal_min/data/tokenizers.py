@@ -27,13 +27,19 @@ class Tokenizer(Protocol):
 
 
 class ByteTokenizer:
-    """One token per byte of UTF-8; id 0, which no text uses, ends a document."""
+    """One token per byte of UTF-8; id 0, which stands for no character, ends a document.
+
+    The character NUL, whose UTF-8 is the byte 0, becomes the two ids 192 and 128, and these become NUL again.  UTF-8
+    has no such pair, so nothing else does.
+
+    Source: "Modified UTF-8" (the Java Virtual Machine Specification, Section 4.4.7), for NUL alone.
+    """
 
     name, vocab_size, end_of_text = "byte", 256, 0
 
     def encode(self, text: str) -> list[int]:
-        """Return the bytes of `text` as ids in 0..255."""
-        return list(text.encode("utf-8"))
+        """Return the bytes of `text` as ids in 1..255."""
+        return list(text.encode("utf-8").replace(b"\0", b"\xc0\x80"))
 
     def encode_batch(self, texts: list[str], threads: int = 1) -> list[list[int]]:
         """Return the ids of each text, by this thread alone: copying bytes is all the work there is."""
@@ -41,7 +47,7 @@ class ByteTokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text; bytes that are not UTF-8 (a character cut in half) become U+FFFD."""
-        return bytes(int(i) for i in ids).decode("utf-8", errors="replace")
+        return bytes(int(i) for i in ids).replace(b"\xc0\x80", b"\0").decode("utf-8", errors="replace")
 
 
 class GPT2Tokenizer:

@@ -13,12 +13,14 @@ import numpy as np
 
 from ..files import file_sha256, writing
 from .documents import SOURCES, count_documents, documents, text_files
+from .manifest_form import ranges_text, shard_name
 from .shards import DTYPE, MANIFEST, Manifest, ShardSettings, check_sizes
+from .split import RULE, is_held_out
 from .tokenizers import Tokenizer, make_tokenizer
 
-__all__ = ["TokenizeConfig", "tokenize"]
+__all__ = ["TokenizeConfig", "fingerprint", "tokenize"]
 
-_CHUNK = 256  # documents that are encoded at once
+_CHUNK, _CHUNK_TEXT = 256, 1 << 22  # documents that are encoded at once, and characters after which no more are added
 _MOST_IDS = np.iinfo(DTYPE).max + 1
 
 
@@ -31,7 +33,8 @@ class TokenizeConfig:
     """
 
     source: str
-    """fineweb, embedded, or a parquet / jsonl / jsonl.xz / jsonl.gz file with a text column, or a folder of them."""
+    """fineweb, embedded, or a parquet / jsonl / jsonl.xz / jsonl.gz file with a text column, or a folder of them.  A
+    document, or a line of JSON with one, has at most 16 MiB."""
     out: Path
     """Folder of the shards."""
     tokenizer: str = "gpt2"
@@ -69,10 +72,14 @@ def tokenize(source: str | Path, out: str | Path, *options, **named_options) -> 
         raise ValueError(f"tokenizer {encoder.name!r} has {encoder.vocab_size:,} ids; a shard holds {_MOST_IDS:,} at "
                          "most")
     name, digest = _identity(source)
+    manifest = check_sizes(folder, finished=False) if (folder / MANIFEST).exists() else None
     wanted = ShardSettings(source=name, source_sha256=digest, tokenizer=encoder.name, vocab_size=encoder.vocab_size,
-                           end_of_text=encoder.end_of_text, shard_tokens=size,
-                           limit_documents=config.limit_documents, limit_tokens=config.limit_tokens)
-    manifest = check_sizes(folder, finished=False) if (folder / MANIFEST).exists() else Manifest(wanted)
+                           end_of_text=encoder.end_of_text, shard_tokens=size, limit_documents=config.limit_documents,
+                           limit_tokens=config.limit_tokens, rule=RULE)
+    if manifest is None:
+        manifest = Manifest(wanted)
+    elif manifest.settings.rule is None:  # an earlier version began it, and it ends as it began
+        wanted = replace(wanted, rule=None)
     manifest.settings.require(wanted, folder)
     if manifest.complete:
         print(f"{folder} is complete, {manifest.documents:,} documents, {manifest.tokens:,} tokens: nothing to do")
@@ -82,40 +89,78 @@ def tokenize(source: str | Path, out: str | Path, *options, **named_options) -> 
     if before < manifest.documents:
         raise ValueError(f"{source} has {before} documents, {folder} already {manifest.documents}; give another folder")
     at = manifest.shards[-1]["offset"] if manifest.shards else 0
-    buffer, filled, read = np.empty(size, DTYPE), 0, manifest.tokens - at  # read: in whole documents
+    shard, read = _Shard(size), manifest.tokens - at  # read: in whole documents
     with closing(_Bar(config, before, read)) as bar:
         encoded = _encoded(texts, encoder, config.threads or os.cpu_count() or 1)
-        for ids, lengths in encoded if config.limit_tokens is None else _up_to(config.limit_tokens - read, encoded):
-            ends = np.cumsum([0, *lengths])
-            while at < len(ids):
-                piece = ids[at:at + size - filled]
-                buffer[filled:filled + len(piece)] = piece
-                at, filled = at + len(piece), filled + len(piece)
-                if filled == size:
-                    whole = int(np.searchsorted(ends, at, side="right")) - 1
-                    manifest, filled = _add(folder, manifest, buffer, before + whole, at - int(ends[whole])), 0
-            before, at = before + len(lengths), 0
-            bar.advance(len(lengths), len(ids))
+        for chunk in encoded if config.limit_tokens is None else _up_to(config.limit_tokens - read, encoded):
+            while at < len(chunk.ids):
+                at = shard.fill(chunk, at)
+                if shard.is_full:
+                    whole = int(np.searchsorted(chunk.ends, at, side="right")) - 1
+                    manifest = _add(folder, manifest, shard, before + whole, at - int(chunk.ends[whole]))
+                    shard = _Shard(size, shard.buffer)
+            before, at = before + len(chunk.held), 0
+            bar.advance(len(chunk.held), len(chunk.ids))
     if before == 0:
         raise ValueError(f"{source} gave no documents; give a source with at least one")
-    if filled:
-        manifest = _add(folder, manifest, buffer[:filled], before, 0)
+    if shard.filled:
+        manifest = _add(folder, manifest, shard, before, 0)
     manifest = replace(manifest, complete=True)
     manifest.save(folder)
     return manifest
 
 
-def _up_to(tokens: int, encoded: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+@dataclass(frozen=True)
+class _Chunk:
+    """Documents, encoded: ids (uint16), whether each is held out (bool), where they begin and the last ends (int64)."""
+
+    ids: np.ndarray
+    held: np.ndarray
+    ends: np.ndarray
+
+    def head(self, documents: int) -> "_Chunk":
+        """Return the first documents alone."""
+        ends = self.ends[:documents + 1]
+        return _Chunk(self.ids[:ends[-1]], self.held[:documents], ends)
+
+
+class _Shard:
+    """A shard in the making: its ids and which of them are held out."""
+
+    def __init__(self, size: int, buffer: np.ndarray | None = None):
+        self.buffer = np.empty(size, DTYPE) if buffer is None else buffer
+        self.filled = 0
+        self.held: list[tuple[int, int]] = []
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no more fits into it."""
+        return self.filled == len(self.buffer)
+
+    def fill(self, chunk: _Chunk, at: int) -> int:
+        """Take the ids of a chunk from `at` on, as far as they fit, and return where that ends."""
+        stop = min(len(chunk.ids), at + len(self.buffer) - self.filled)
+        self.buffer[self.filled:self.filled + stop - at] = chunk.ids[at:stop]
+        for i in np.flatnonzero(chunk.held):
+            first, last = max(int(chunk.ends[i]), at), min(int(chunk.ends[i + 1]), stop)
+            if first < last:
+                start, end = first - at + self.filled, last - at + self.filled
+                if self.held and self.held[-1][1] == start:
+                    start = self.held.pop()[0]
+                self.held.append((start, end))
+        self.filled += stop - at
+        return stop
+
+
+def _up_to(tokens: int, encoded: Iterator[_Chunk]) -> Iterator[_Chunk]:
     """Pass chunks on, up to and with the document that reaches this many tokens."""
     while tokens > 0:
         try:
-            ids, lengths = next(encoded)
+            chunk = next(encoded)
         except StopIteration:
             return
-        ends = np.cumsum(lengths)
-        count = int(np.searchsorted(ends, tokens)) + 1  # documents that are kept
-        yield ids[:ends[min(count, len(ends)) - 1]], lengths[:count]
-        tokens -= len(ids)
+        yield chunk.head(min(int(np.searchsorted(chunk.ends[1:], tokens)) + 1, len(chunk.held)))
+        tokens -= len(chunk.ids)
 
 
 class _Bar:
@@ -143,35 +188,60 @@ class _Bar:
         self.bar.close()
 
 
-def _add(folder: Path, manifest: Manifest, ids: np.ndarray, whole: int, offset: int) -> Manifest:
+def _add(folder: Path, manifest: Manifest, shard: _Shard, whole: int, offset: int) -> Manifest:
     """Write one more shard, then the manifest that lists it."""
-    shard = {"name": f"shard_{len(manifest.shards):05d}.bin", "tokens": len(ids), "documents": whole, "offset": offset,
+    ids = shard.buffer[:shard.filled]
+    entry = {"name": shard_name(len(manifest.shards)), "tokens": len(ids), "documents": whole, "offset": offset,
              "sha256": hashlib.sha256(ids).hexdigest()}
-    with writing(folder / shard["name"]) as partial:
+    if manifest.settings.rule is not None:
+        entry["held_out"] = ranges_text(shard.held)
+    with writing(folder / entry["name"]) as partial:
         partial.write_bytes(ids)
-    manifest = replace(manifest, documents=whole, tokens=manifest.tokens + len(ids), shards=(*manifest.shards, shard))
+    manifest = replace(manifest, documents=whole, tokens=manifest.tokens + len(ids), shards=(*manifest.shards, entry))
     manifest.save(folder)
     return manifest
 
 
-def _identity(source: str) -> tuple[str, str | None]:
-    """Return a name of the source and the hash of its files: a moved file is the same source, a changed one is not."""
+def fingerprint(source: str) -> list[dict]:
+    """Return name and sha256 of each file of a source, of shards that of their manifest; nothing for a stream.
+
+    Raises FileNotFoundError, ValueError: as `data.documents`; an empty file.
+    """
     if source in SOURCES:
-        return f"documentation of Python {platform.python_version()}" if source == "embedded" else source, None
+        return []
     path = Path(source)
+    if (path / MANIFEST).is_file():
+        return [{"name": MANIFEST, "sha256": Manifest.load(path).digest}]
     if not path.exists():
         next(documents(source))  # says what is wrong with it
     files = text_files(path) if path.is_dir() else [path]
     for file in files:
         if not file.stat().st_size:
             raise ValueError(f"{file} is empty; give a file with at least one document")
-    hashes = [file_sha256(file) for file in files]
+    return [{"name": file.name, "sha256": file_sha256(file)} for file in files]
+
+
+def _identity(source: str) -> tuple[str, str | None]:
+    """Return a name of the source and the hash of its files: a moved file is the same source, a changed one is not."""
+    if source in SOURCES:
+        return f"documentation of Python {platform.python_version()}" if source == "embedded" else source, None
+    hashes, path = [file["sha256"] for file in fingerprint(source)], Path(source)
     return path.name, hashes[0] if path.is_file() else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 
 
-def _encoded(texts: Iterator[str], encoder: Tokenizer, threads: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yield the ids (uint16) and the tokens per document of one chunk after the other, in the order of the texts."""
-    while chunk := list(islice(texts, _CHUNK)):
+def _encoded(texts: Iterator[str], encoder: Tokenizer, threads: int) -> Iterator[_Chunk]:
+    """Yield the documents in chunks of bounded length, in the order of the texts."""
+    while chunk := _some(texts):
         rows = [[*ids, encoder.end_of_text] for ids in encoder.encode_batch(chunk, threads)]
-        lengths = np.array([len(row) for row in rows])
-        yield np.fromiter(chain.from_iterable(rows), DTYPE, int(lengths.sum())), lengths
+        ends = np.cumsum([0, *map(len, rows)])
+        yield _Chunk(np.fromiter(chain.from_iterable(rows), DTYPE, int(ends[-1])),
+                     np.array([is_held_out(text) for text in chunk]), ends)
+
+
+def _some(texts: Iterator[str]) -> list[str]:
+    """Take the next documents: at most `_CHUNK`, and none after `_CHUNK_TEXT` characters."""
+    chunk, length = [], 0
+    while len(chunk) < _CHUNK and length < _CHUNK_TEXT and (text := next(texts, None)) is not None:
+        chunk.append(text)
+        length += len(text)
+    return chunk

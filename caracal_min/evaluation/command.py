@@ -1,20 +1,24 @@
 """The command `evaluate`: losses on held-out text, and the tasks of the paper's Table 2."""
 
+import hashlib
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import torch
 from huggingface_hub import hf_hub_download
 
 from ..data.batches import sequential_windows
-from ..data.corpus import all_tokens, load_corpus
-from ..data.tokenizers import tokenizer_for
+from ..data.corpus import require_rule, tokens_of
+from ..data.split import ALL, RULE, TRAIN
+from ..data.tokenizers import Tokenizer, tokenizer_for
+from ..data.write_shards import fingerprint
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..precision import Precision, autocast, resolve_precision
-from ..recorded.record import write_record
+from ..recorded.record import read_record, require_new, write_record
 from ..zoo.registry import load_model
 from .losses import loss_by_context_length, token_losses
 from .ngrams import ngram_losses
@@ -36,16 +40,18 @@ class EvaluateConfig:
     model: str
     """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
     data: str = "embedded"
-    """Text to measure losses on: as in `train`: embedded, fineweb, a file or a folder of files, or token shards."""
+    """Text to measure losses on: as in `train`: embedded, fineweb, a file or a folder of files, or token shards.  A
+    document, or a line of JSON with one, has at most 16 MiB."""
     split: Literal["held_out", "all"] = "held_out"
-    """The documents of `data` that `train` holds out, or all of them, for a file that was never trained on."""
+    """The documents of `data` that `train` holds out wherever they stand, one in 20 by a hash of the text; or all of
+    them, for a text that was never trained on."""
     context: int = 512
     """Tokens per window; losses are measured at multiples of it up to 16, as far as the text reaches."""
     tokens: int = 262_144
     """Most tokens to measure losses on."""
     ngrams: str | None = None
-    """Text that the model was trained on, or token shards of it: unigram and bigram models are counted on it, and
-    measured beside the model; 24 bytes of memory a token."""
+    """Text that the model was trained on, or token shards of it: unigram and bigram models are counted on what is not
+    held out of it, and measured beside the model; 24 bytes of memory a token."""
     tasks: tuple[str, ...] = ()
     """Names of tasks, or all; none if left out."""
     task_data: Path | None = None
@@ -57,7 +63,7 @@ class EvaluateConfig:
     max_length: int = 2048
     """Most tokens of a task that the model sees at once."""
     out: Path | None = None
-    """Record to write, a JSON file."""
+    """Record to write, a JSON file that is not there yet."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
     precision: Precision = "auto"
@@ -76,18 +82,27 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     """Print the losses and the table, write a record of them to `config.out`, and return its results.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `zoo.load_model`, `data.load_corpus` and
-            `tasks.evaluate_tasks`.
+        ValueError, FileNotFoundError, ImportError: as `zoo.load_model`, `data.tokens_of` and
+            `tasks.evaluate_tasks`; or what is held out cannot be known, of the data or of the model.
+        FileExistsError: `config.out` is there already.
     """
+    if config.out is not None:
+        require_new(config.out)
+    if config.split != ALL:
+        for source in filter(None, (config.data, config.ngrams)):
+            require_rule(source)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     tasks = _tasks(config) if config.tasks else ()
-    model = load_model(config.model).to(device).eval()
-    results, started = {"parameters": model.num_parameters(), "model_sha256": _weights(config.model)}, time.monotonic()
+    model, weights = load_model(config.model).to(device).eval(), _weights(config.model)
+    rule = None if config.split == ALL else _rule_of_training(config.model, weights)
+    results, started = {"parameters": model.num_parameters(), "model_sha256": weights}, time.monotonic()
     print(f"{config.model}: {results['parameters']:,} parameters")
     dtype = resolve_precision(config.precision, device)
     results["precision"] = str(dtype).removeprefix("torch.")
     with autocast(device, dtype):
         results |= _losses(model, config)
+    if config.split != ALL:
+        results["text"]["model_rule"] = rule
     if tasks:
         from .tasks import evaluate_tasks
 
@@ -95,8 +110,8 @@ def run_evaluate(config: EvaluateConfig) -> dict:
                                            config.max_length, device, config.precision)
         print(format_table(results["table2"]))
     if config.out is not None:
-        write_record(config.out, "evaluate", asdict(config), results, None, time.monotonic() - started,
-                     torch.device(device))
+        write_record(config.out, "evaluate", asdict(config), {k: v for k, v in results.items() if k != "text"},
+                     results["text"], time.monotonic() - started, torch.device(device))
         print(f"record = {config.out}")
     return results
 
@@ -105,6 +120,25 @@ def _weights(folder_or_repo: str) -> str:
     """Return the hash of the weights, the one that the record of their training run has."""
     local = Path(folder_or_repo) / "model.safetensors"
     return file_sha256(local if local.is_file() else Path(hf_hub_download(folder_or_repo, local.name)))
+
+
+def _rule_of_training(model: str, weights: str) -> str | None:
+    """Return by which rule the model's training held documents out; None if no record beside the model says so.
+
+    Raises ValueError if there is one, and it names another rule than that of today, or none.
+    """
+    record = Path(model).resolve().parent / "record.json"
+    if record.is_file():
+        trained = read_record(record, require_commit=False)
+        if trained["kind"] == "train" and trained["results"]["model_sha256"] == weights:
+            if (rule := trained["data"].get("rule")) != RULE:
+                raise ValueError(f"{record} says that the training held out {rule or 'nothing that it names'}, not "
+                                 f"{RULE!r}: what is held out today may have been trained on; measure all of a text "
+                                 "that was not (split=all)")
+            return rule
+    print(f"no record of the training of {model} lies beside it: whether it was trained on what is held out is not "
+          "known")
+    return None
 
 
 def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
@@ -118,11 +152,8 @@ def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
 
 def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     """Measure and print the losses, in nats per token."""
-    tokenizer, read = tokenizer_for(model.config.vocab_size), config.tokens + 1
-    if config.split == "all":
-        tokens = all_tokens(config.data, tokenizer.name, read)[:read]
-    else:
-        tokens = load_corpus(config.data, tokenizer.name, 10 * read).validation[:read]
+    tokenizer = tokenizer_for(model.config.vocab_size)
+    tokens, text = _text(config, tokenizer)
     windows = sequential_windows(tokens, config.context)
     losses = token_losses(model, windows, config.batch_size, "loss")
     by_position = losses.mean(0, dtype=torch.float64)
@@ -131,7 +162,6 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     fitting = [m for m in _MULTIPLES if m * config.context <= longest]
     by_length = loss_by_context_length(model, tokens, config.context, fitting,
                                        batch_tokens=config.batch_size * config.context, progress=True)
-    text = {"source": config.data, "split": config.split, "tokenizer": tokenizer.name, "tokens": len(tokens)}
     measured = {"text": text,
                 "loss": losses.mean(dtype=torch.float64).item(), "loss_by_position": by_position.tolist(),
                 "loss_by_context_length": by_length}
@@ -143,12 +173,36 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
                                                                        strict=True)))
     print("loss by context length: " + ", ".join(f"{n}: {loss:.4f}" for n, loss in by_length.items()))
     if config.ngrams is not None:
-        counted = all_tokens(config.ngrams, tokenizer.name)[:]
+        counted, what = _counted(config.ngrams, tokenizer)
         found = ngram_losses(counted, windows.numpy(), tokenizer.vocab_size)
-        measured["ngrams"] = {"source": config.ngrams, "tokens": len(counted), **found}
+        measured["ngrams"] = what | found
         print(f"by counting {len(counted):,} tokens of {config.ngrams}: unigram {found['unigram']:.4f}, "
               f"bigram {found['bigram']:.4f}")
     if len(fitting) < len(_MULTIPLES):
         why = f"{len(tokens):,} tokens of text" if longest == len(tokens) - 1 else "the learned positions"
         print(f"  {why} do not reach {_MULTIPLES[len(fitting)] * config.context:,}")
     return measured
+
+
+def _text(config: EvaluateConfig, tokenizer: Tokenizer) -> tuple[np.ndarray, dict]:
+    """Return the tokens to measure losses on, and what a record says of them."""
+    files, read = fingerprint(config.data), config.tokens + 1
+    tokens = tokens_of(config.data, tokenizer.name, config.split, read)[:read]
+    return tokens, {"source": config.data, "files": files, "split": config.split,
+                    "rule": None if config.split == ALL else RULE, "tokenizer": tokenizer.name, "tokens": len(tokens),
+                    "sha256": _sha256(tokens)}
+
+
+def _counted(source: str, tokenizer: Tokenizer) -> tuple[np.ndarray, dict]:
+    """Return the tokens of a text that may have been trained on, all if nobody marked them, and a record's words."""
+    files, part = fingerprint(source), TRAIN
+    try:
+        require_rule(source)
+    except ValueError:
+        part = ALL
+    tokens = tokens_of(source, tokenizer.name, part)[:]
+    return tokens, {"source": source, "files": files, "split": part, "tokens": len(tokens), "sha256": _sha256(tokens)}
+
+
+def _sha256(tokens: np.ndarray) -> str:
+    return hashlib.sha256(np.asarray(tokens, "<u2").tobytes()).hexdigest()

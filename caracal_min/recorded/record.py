@@ -32,8 +32,8 @@ import torch
 from ..files import writing
 from ..version import __version__
 
-__all__ = ["RecordError", "code", "code_sha256", "files_of", "machine", "read_record", "require_recordable",
-           "require_writable", "seal", "write_record"]
+__all__ = ["RecordError", "code", "code_sha256", "files_of", "machine", "read_record", "require_new",
+           "require_recordable", "require_writable", "seal", "write_record"]
 
 FORMAT = "caracal-record-1"
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -64,6 +64,13 @@ def require_writable(path: Path) -> None:
                               "ask for it, or give another place")
 
 
+def require_new(path: Path) -> None:
+    """Raise FileExistsError, in one line, if there is a file: a record is written once, and never over another."""
+    if os.path.lexists(path):
+        raise FileExistsError(f"{path} exists, and no record is written over another file; move it, or give another "
+                              "name")
+
+
 def require_recordable(path: Path) -> None:
     """Find out before a run whether its record can be written at its end, and take down the code as it is now.
 
@@ -89,8 +96,9 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
 
     Raises:
         RecordError: it does not fit the schema, or holds a number that is not finite.
-        OSError: the file cannot be written.
+        OSError: the file cannot be written, or there is one already.
     """
+    require_new(path)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     program = "caracal_min" if sys.argv[0].endswith("__main__.py") else Path(sys.argv[0]).name
     record = {"format": FORMAT, "kind": kind, "command": [program, *sys.argv[1:]], "config": dict(config),

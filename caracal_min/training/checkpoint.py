@@ -76,6 +76,16 @@ class Checkpoints:
                 os.replace(newest, self.folder / _PREVIOUS)
         self._newest_is_whole = True
 
+    def corpus(self) -> str | None:
+        """Return the digest of the corpus that the run is on; None if no checkpoint says so."""
+        for path in (self.folder / _NEWEST, self.folder / _PREVIOUS):
+            try:
+                with safe_open(path, framework="pt") as file:
+                    return str(json.loads(file.metadata()["facts"])["corpus"])
+            except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError):
+                continue
+        return None
+
     def load(self, model: nn.Module, optimizer: Optimizer, facts: dict, defaults: dict) -> tuple[dict, bytes | None]:
         """Restore a run from the newest checkpoint that is whole.
 

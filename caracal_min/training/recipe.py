@@ -31,9 +31,10 @@ class TrainConfig:
     variant: str = "default"
     """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `zoo.VARIANTS` lists them."""
     data: str = "fineweb"
-    """embedded, fineweb, a parquet / jsonl / jsonl.xz / jsonl.gz file with column text, a folder of them, or shards."""
+    """embedded, fineweb, a parquet / jsonl / jsonl.xz / jsonl.gz file with column text, a folder of them, or shards.
+    One document in 20, by a hash of its text, is never trained on."""
     validation: str | None = None
-    """Another source, of which all is held out; None holds out a part of data."""
+    """Another source to measure on, all of it, that shares no document with data; None: what is held out of data."""
     tokenizer: str = "gpt2"
     """gpt2 or byte; the model has as many ids as it."""
     out: Path | None = None

@@ -249,11 +249,12 @@ class Trainer:
                 "start again with a lower learning_rate or a longer warmup")
 
     def _load_corpus(self) -> Corpus:
-        config = self.config
-        shards = None if config.out is None or config.data == "embedded" else config.out / "shards"
+        config, folder = self.config, self._folder
+        shards = None if folder is None or config.data == "embedded" else config.out / "shards"
         return self.group.main_first(lambda: load_corpus(
             config.data, config.tokenizer, max_tokens=config.corpus_tokens or config.tokens,
-            validation=config.validation, shards=shards, progress=config.progress and self.group.is_main))
+            validation=config.validation, shards=shards, progress=config.progress and self.group.is_main,
+            digest=None if folder is None else folder.checkpoints.corpus()))
 
     def _make_model(self) -> LanguageModel:
         config = self.config
@@ -265,7 +266,7 @@ class Trainer:
         corpus, weights = self.corpus, self._folder.model / "model.safetensors"
         data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
-                "sha256": corpus.digest}
+                "rule": corpus.rule, "sha256": corpus.digest}
         results = {"parameters": self.model.num_parameters(), "steps": self.step, "tokens": self.log[-1]["tokens"],
                    "epochs": self.batches.epochs(self.step), "processes": self.group.world_size,
                    "precision": str(self.precision).removeprefix("torch."), "flops_per_token": self._flops,

@@ -52,7 +52,10 @@ def counting(tmp_path_factory):
     folder = tmp_path_factory.mktemp("counting") / "shards"
     manifest = Manifest(ShardSettings("counting", None, "byte", 65_536, 0, 1500, None, None))
     for start in range(0, 10_001, 1500):
-        manifest = write_shards._add(folder, manifest, np.arange(start, min(start + 1500, 10_001), dtype="<u2"), 1, 0)
+        ids = np.arange(start, min(start + 1500, 10_001), dtype="<u2")
+        shard = write_shards._Shard(len(ids), ids)
+        shard.filled = len(ids)
+        manifest = write_shards._add(folder, manifest, shard, 1, 0)
     replace(manifest, complete=True).save(folder)
     return folder
 

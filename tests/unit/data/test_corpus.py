@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from shard_texts import write_jsonl
 
-from caracal_min.data import Batches, ByteTokenizer, documents, load_corpus, make_tokenizer
+from caracal_min.data import Batches, ByteTokenizer, documents, is_held_out, load_corpus, make_tokenizer, tokens_of
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.write_shards import tokenize
 
@@ -24,25 +24,30 @@ def source(tmp_path):
     return write(tmp_path / "texts.jsonl", TEXTS)
 
 
+HELD = [text for text in TEXTS if is_held_out(text)]
+KEPT = [text for text in TEXTS if not is_held_out(text)]
+
+
 def split(corpus):
     return tuple(ByteTokenizer().decode(part[:]).split("\0")[:-1] for part in (corpus.train, corpus.validation))
 
 
 def test_embedded_corpus_is_real_text_split_by_document():
     corpus = load_corpus("embedded", progress=False)
-    assert len(corpus.train) > 1_000_000 and 0.05 < len(corpus.validation) / len(corpus.train) < 0.25
+    assert len(corpus.train) > 1_000_000 and 0.01 < len(corpus.validation) / len(corpus.train) < 0.1
     assert corpus.train.dtype == np.uint16 and corpus.train.max() < 256
     tokenizer = ByteTokenizer()
     held_out = set(tokenizer.decode(corpus.validation).split("\0"))
     trained = set(tokenizer.decode(corpus.train).split("\0"))
-    assert len(held_out) > 20 and not (held_out & trained) - {""}
+    assert len(held_out) > 12 and not (held_out & trained) - {""}
     assert corpus.digest == load_corpus("embedded", progress=False).digest
 
 
 def test_reading_stops_at_the_document_that_fills_the_budget(tmp_path):
-    path = write_jsonl(tmp_path / "c.jsonl", [{"text": "x" * 99}] * 50)
-    corpus = load_corpus(path, max_tokens=450, held_out_every=2, progress=False)
-    assert len(corpus.train) + len(corpus.validation) == 500
+    path = write(tmp_path / "c.jsonl", [f"x{i:098}" for i in range(150)])
+    corpus = load_corpus(path, max_tokens=4950, progress=False)
+    assert len(corpus.train) + len(corpus.validation) == 5000
+    assert [len(tokens_of(path, "byte", part, 450, progress=False)) for part in ("train", "all")] == [500, 500]
 
 
 def test_fineweb_tokens_agree_with_its_own_counts(shared_data, gpt2):
@@ -65,21 +70,24 @@ def test_bad_corpora_get_one_clear_line(tmp_path):
     no_text = write_jsonl(tmp_path / "a.jsonl", [{"body": "x"}])
     with pytest.raises(ValueError, match="columns body; a column `text`"):
         load_corpus(no_text, progress=False)
-    short = write_jsonl(tmp_path / "b.jsonl", [{"text": "x"}] * 3)
-    with pytest.raises(ValueError, match="gave 3 documents; at least 10"):
+    short = write(tmp_path / "b.jsonl", KEPT[:3])
+    with pytest.raises(ValueError, match="gave 3 documents, and none to hold out .*; give more text, or a validation"):
         load_corpus(short, progress=False)
+    with pytest.raises(ValueError, match="has no document of the part 'held_out' .*; give more text"):
+        tokens_of(short, "byte", "held_out", progress=False)
+    for shards in (None, tmp_path / "held"):
+        with pytest.raises(ValueError, match="gave 2 documents, and none to train on .*; give more text$"):
+            load_corpus(write(tmp_path / "d.jsonl", HELD[:2]), progress=False, shards=shards)
     with pytest.raises(ValueError, match="unknown tokenizer 'bpe'; accepted: byte, gpt2"):
         load_corpus("embedded", "bpe", progress=False)
-    with pytest.raises(ValueError, match="held_out_every=1"):
-        load_corpus("embedded", held_out_every=1, progress=False)
+    with pytest.raises(ValueError, match="max_tokens=0; give a number >= 1"):
+        load_corpus("embedded", max_tokens=0, progress=False)
 
 
-def test_shards_hold_out_the_documents_of_the_last_hundredth(source, tmp_path):
+def test_shards_hold_out_the_same_documents(source, tmp_path):
     tokenize(source, tmp_path / "shards", "byte", shard_tokens=10_000, progress=False)
     corpus = load_corpus(str(tmp_path / "shards"), "byte")
-    train, held_out = split(corpus)
-    assert isinstance(corpus.train, ShardedTokens) and train + held_out == TEXTS
-    assert 5 <= len(held_out) <= 10
+    assert isinstance(corpus.train, ShardedTokens) and split(corpus) == (KEPT, HELD)
     assert Batches(corpus.train, 64, 8)[3][0].shape == (8, 64)
     with pytest.raises(IndexError):
         corpus.train.read(len(corpus.train) - 2, 3)
@@ -92,7 +100,8 @@ def test_a_file_goes_through_shards_and_stays_there(source, tmp_path):
     assert (tmp_path / "run" / "shards" / "manifest.json").stat().st_mtime_ns == made
     assert first.digest == again.digest and 20_000 <= len(first.train) + len(first.validation) < 20_200
     train, held_out = split(first)
-    assert train + held_out == TEXTS[:len(train) + len(held_out)]
+    count = len(train) + len(held_out)
+    assert (train, held_out) == tuple([t for t in TEXTS[:count] if t in part] for part in (KEPT, HELD))
 
 
 @pytest.mark.parametrize("through_shards", [False, True])
@@ -100,7 +109,7 @@ def test_a_validation_text_of_its_own(source, tmp_path, through_shards):
     other = write(tmp_path / "other.jsonl", ["held out", "and this"])
     shards = tmp_path / "shards" if through_shards else None
     corpus = load_corpus(source, "byte", progress=False, validation=other, shards=shards)
-    assert split(corpus) == (TEXTS, ["held out", "and this"])
+    assert split(corpus) == (KEPT, ["held out", "and this"])  # what the rule holds out is not trained on even so
     tokenize(other, tmp_path / "other", "byte", progress=False)
     assert split(load_corpus(source, "byte", progress=False, validation=str(tmp_path / "other"))) == split(corpus)
 
@@ -121,8 +130,8 @@ def test_shards_that_do_not_fit_get_one_line(source, tmp_path, gpt2):
     tokenize(source, tmp_path / "shards", "byte", progress=False)
     with pytest.raises(ValueError, match="made with tokenizer='byte', now it is 'gpt2'; give the same"):
         load_corpus(str(tmp_path / "shards"), "gpt2")
-    tokenize(write(tmp_path / "one.jsonl", ["x" * 9999]), tmp_path / "one", "byte", progress=False)
-    with pytest.raises(ValueError, match="last hundredth of .*, 100 tokens, holds no whole document"):
+    tokenize(write(tmp_path / "one.jsonl", KEPT[:1]), tmp_path / "one", "byte", progress=False)
+    with pytest.raises(ValueError, match="one gave 1 documents, and none to hold out"):
         load_corpus(str(tmp_path / "one"), "byte")
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="empty has no file that ends in .parquet.* and it is no folder of shards"):

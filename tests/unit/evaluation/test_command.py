@@ -1,5 +1,6 @@
 """`python -m caracal_min evaluate`, in a process of its own and without a network."""
 
+import hashlib
 import json
 import os
 import re
@@ -12,10 +13,13 @@ import torch
 
 from caracal_min import Caracal
 from caracal_min.__main__ import main
-from caracal_min.data import all_tokens, load_corpus, sequential_windows
-from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
+from caracal_min.data import RULE, load_corpus, sequential_windows, tokenize
+from caracal_min.evaluation import command, held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
 from caracal_min.evaluation.command import EvaluateConfig, run_evaluate
+from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
+from caracal_min.recorded.record import read_record
+from caracal_min.training import TrainConfig, Trainer
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +46,12 @@ def test_losses_are_those_of_the_library(nano, tmp_path, capsys):
     assert record["loss"] == pytest.approx(held_out_loss(model, tokens, 16), abs=1e-6)
     assert record["loss_by_position"] == pytest.approx(loss_by_position(model, tokens, 16).tolist(), abs=1e-6)
     assert record["loss_by_context_length"] == pytest.approx(loss_by_context_length(model, tokens, 16), abs=1e-6)
-    stored = json.loads((tmp_path / "new" / "out.json").read_text())["results"]
+    whole = read_record(tmp_path / "new" / "out.json", require_commit=False)
+    stored = whole["results"]
+    assert whole["data"] == {
+        "source": config.data, "files": [{"name": "text.jsonl", "sha256": file_sha256(nano / "text.jsonl")}],
+        "split": "held_out", "rule": RULE, "model_rule": None, "tokenizer": "byte", "tokens": len(tokens),
+        "sha256": hashlib.sha256(tokens.astype("<u2").tobytes()).hexdigest()}
     assert stored["loss_by_context_length"] == {str(n): v for n, v in record["loss_by_context_length"].items()}
     shown = capsys.readouterr().out
     assert f"loss = {record['loss']:.4f} nats per token (byte)" in shown
@@ -68,19 +77,108 @@ def test_losses_in_another_precision_are_near_and_say_so(nano, precision):
 def test_counting_stands_beside_the_model(nano, capsys):
     given = dict(model=str(nano), data=str(nano / "text.jsonl"), context=16, device="cpu", precision="float32")
     record = run_evaluate(EvaluateConfig(**given, ngrams=given["data"]))
-    counted = all_tokens(given["data"], "byte")
+    counted = load_corpus(given["data"], "byte").train  # what is measured is not counted
     windows = sequential_windows(load_corpus(given["data"], "byte").validation, 16)
-    assert record["ngrams"] == {"source": given["data"], "tokens": len(counted),
-                                **ngram_losses(counted, windows.numpy(), 256)}
+    what = {name: record["ngrams"].pop(name) for name in ("source", "files", "split", "tokens", "sha256")}
+    assert record["ngrams"] == ngram_losses(counted, windows.numpy(), 256)
+    assert what == {"source": given["data"], "files": record["text"]["files"], "split": "train",
+                    "tokens": len(counted), "sha256": hashlib.sha256(counted.tobytes()).hexdigest()}
     assert f"bigram {record['ngrams']['bigram']:.4f}" in capsys.readouterr().out
 
 
 def test_the_whole_text_can_be_measured_and_lengths_end_with_it(nano, capsys):
     config = EvaluateConfig(str(nano), str(nano / "text.jsonl"), split="all", context=64, tokens=700, device="cpu")
     record = run_evaluate(config)
-    assert record["text"]["tokens"] == 701
+    assert record["text"]["tokens"] == 701 and record["text"]["split"] == "all" and record["text"]["rule"] is None
     assert list(record["loss_by_context_length"]) == [64, 128, 256, 512]
     assert "701 tokens of text do not reach 1,024" in capsys.readouterr().out
+
+
+def documents_in(tokens):
+    return set(bytes(int(i) for i in tokens[:]).split(b"\0")) - {b""}
+
+
+def trained(out, data, **changes):
+    """A run of two steps in a folder, and what it trained on and measured."""
+    given = dict(data=str(data), out=out, tokens=128, corpus_tokens=10**6, context=16, batch_size=4,
+                 micro_batch_size=4, eval_every=1, eval_windows=2, progress=False, device="cpu")
+    with Trainer(TrainConfig.for_preset("nano", **(given | changes))) as trainer:
+        trainer.run()
+    return trainer.corpus
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    """400 different documents, 20 of which are held out."""
+    path = tmp_path_factory.mktemp("text") / "texts.jsonl"
+    path.write_text("".join(json.dumps({"text": f"text number {i} " * 20}) + "\n" for i in range(400)))
+    return path
+
+
+def test_no_document_that_was_trained_on_is_called_held_out(text, tmp_path, monkeypatch):
+    """The file is trained on through shards; it, and shards of another size, are measured."""
+    corpus = trained(tmp_path / "run", text)
+    tokenize(text, tmp_path / "others", "byte", 777, progress=False)
+    seen, measured = [], documents_in(corpus.validation)
+    monkeypatch.setattr(command, "token_losses", lambda model, windows, *_: seen.append(windows) or torch.zeros(
+        windows[:, 1:].shape))
+    monkeypatch.setattr(command, "loss_by_context_length", lambda model, tokens, *_, **__: seen.append(tokens) or {})
+    for data in (text, tmp_path / "others", tmp_path / "run" / "shards"):
+        seen.clear()
+        record = run_evaluate(EvaluateConfig(str(tmp_path / "run" / "model"), str(data), context=16, device="cpu"))
+        assert documents_in(seen[1]) == measured and len(measured) == 20
+        assert not documents_in(seen[1]) & documents_in(corpus.train)
+        assert record["text"]["model_rule"] == record["text"]["rule"] == RULE
+        run_evaluate(EvaluateConfig(str(tmp_path / "run" / "model"), str(data), "all", context=16, device="cpu"))
+        assert documents_in(seen[3]) == measured | documents_in(corpus.train)
+    assert read_record(tmp_path / "run" / "record.json", require_commit=False)["data"]["rule"] == RULE
+
+
+def unmarked(folder):
+    """Turn a folder of shards into one of an earlier version, which marked nothing."""
+    stored = json.loads((folder / "manifest.json").read_text())
+    old = {k: v for k, v in stored.items() if k not in ("rule", "digest")}
+    for shard in old["shards"]:
+        del shard["held_out"]
+    digest = hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(old | {"digest": digest}))
+    return folder
+
+
+def test_what_is_held_out_and_cannot_be_known_is_refused(text, nano, tmp_path, capsys):
+    pytest.importorskip("tyro")
+    tokenize(text, tmp_path / "old", "byte", progress=False)
+    old = str(unmarked(tmp_path / "old"))
+    corpus = trained(tmp_path / "run", old)
+    assert corpus.rule == "the documents in the last hundredth of the tokens"
+    given = ["--context", "16", "--device", "cpu", "--model"]
+    for refused, words in {
+        (str(nano), "--data", old): f"{old} is split by no rule, an earlier version made it",
+        (str(nano), "--data", str(text), "--ngrams", old): f"{old} is split by no rule",
+        (str(tmp_path / "run" / "model"), "--data", str(text)): "record.json says that the training held out the "
+                                                                "documents in the last hundredth of the tokens, not",
+    }.items():
+        capsys.readouterr()
+        assert main(["evaluate", *given, *refused]) == 2
+        *_, error = capsys.readouterr().err.splitlines()
+        assert error.startswith("error: ") and words in error
+        assert main(["evaluate", *given, *refused, "--split", "all"]) == 0
+    capsys.readouterr()
+    assert main(["evaluate", *given, str(nano), "--data", str(text)]) == 0
+    assert "whether it was trained on what is held out is not known" in capsys.readouterr().out
+
+
+def test_a_record_that_is_there_is_not_written_over(nano, tmp_path, capsys):
+    pytest.importorskip("tyro")
+    out = tmp_path / "out.json"
+    out.write_text("an older record")
+    for arguments in (["evaluate", "--model", str(nano), "--data", str(nano / "text.jsonl"), "--context", "16"],
+                      ["benchmark", "--rows", "layer", "--preset", "nano", "--lengths", "32", "--repeats", "1"]):
+        assert main([*arguments, "--device", "cpu", "--out", str(out)]) == 2
+        shown = capsys.readouterr()
+        assert shown.err.splitlines() == [f"error: {out} exists, and no record is written over another file; move it, "
+                                          "or give another name"] and shown.out == ""
+    assert out.read_text() == "an older record"
 
 
 def test_tasks_from_the_command_line(nano, shared_data, tmp_path):

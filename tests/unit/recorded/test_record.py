@@ -18,6 +18,7 @@ from caracal_min.recorded.record import (
     files_of,
     machine,
     read_record,
+    require_new,
     require_recordable,
     seal,
     write_record,
@@ -113,7 +114,8 @@ def test_a_record_names_the_processes_that_took_part(tmp_path):
     assert [part["code"] for part in read_record(path, require_commit=False)["parts"]] == [None, code()]
     for wrong in ({"code": {}}, {"machines": None}, {"from_step": -1}, {"started": "today"}, {"more": 1}):
         with pytest.raises(RecordError, match="at parts/0"):
-            write_record(path, "train", {"a": 1}, RESULTS, DATA, 1.0, torch.device("cpu"), [PART | wrong])
+            write_record(tmp_path / "wrong.json", "train", {"a": 1}, RESULTS, DATA, 1.0, torch.device("cpu"),
+                         [PART | wrong])
 
 
 def sealed(path, change):
@@ -139,6 +141,31 @@ def test_numbers_that_are_none_are_neither_written_nor_read(record, tmp_path, te
     record.write_text(record.read_text().replace("5.5", text))
     with pytest.raises(RecordError, match=f"not a record of a run .*{text} is no number"):
         read_record(record, require_commit=False)
+
+
+def test_a_record_is_never_written_over_a_file(record, tmp_path):
+    before = record.read_bytes()
+    with pytest.raises(FileExistsError, match="exists, and no record is written over another file; move it") as caught:
+        write(record)
+    assert "\n" not in str(caught.value) and record.read_bytes() == before
+    (tmp_path / "link.json").symlink_to(tmp_path / "nowhere")
+    with pytest.raises(FileExistsError, match="link.json exists"):
+        require_new(tmp_path / "link.json")
+
+
+EVALUATED = {"source": "text", "files": [{"name": "a.jsonl", "sha256": "2" * 64}], "split": "held_out",
+             "rule": "a rule", "model_rule": None, "tokenizer": "byte", "tokens": 100, "sha256": "1" * 64}
+
+
+@pytest.mark.parametrize("change", [
+    dict(split="some"), dict(rule=7), dict(files=["a.jsonl"]), dict(files=[{"name": "a.jsonl"}]), dict(tokens=0),
+    dict(model_rule=0), dict(sha256=None),
+])
+def test_what_an_evaluation_measured_has_a_form(tmp_path, change):
+    results = {"parameters": 10, "model_sha256": "0" * 64}
+    write(tmp_path / "right.json", "evaluate", results=results, data=EVALUATED)
+    with pytest.raises(RecordError, match="at data"):
+        write(tmp_path / "wrong.json", "evaluate", results=results, data=EVALUATED | change)
 
 
 def test_the_schema_is_enforced_when_reading(record):

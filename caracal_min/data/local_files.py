@@ -1,0 +1,186 @@
+"""The texts of one file on this machine: JSON lines, plain or compressed, or parquet.
+
+Exactly the named file is opened, whatever signs its name has, and nothing is asked of any network.  What is in memory
+at a time is bounded, whatever the file unpacks to: lines and texts longer than `LONGEST_DOCUMENT` are refused.
+"""
+
+import gzip
+import io
+import json
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+__all__ = ["FORMATS", "LONGEST_DOCUMENT", "count_rows", "file_texts", "too_long"]
+
+FORMATS = (".parquet", ".jsonl", ".jsonl.xz", ".jsonl.gz")
+"""Endings of the files that are read."""
+LONGEST_DOCUMENT = 1 << 24
+"""Bytes of UTF-8 that a document may have, and a line of JSON that holds one: 16 MiB, three times the works of
+Shakespeare."""
+_XZ_MEMORY = 1 << 28  # bytes; `xz -9` asks for a quarter of it
+_ROWS = 16  # of parquet, decoded at once
+_PACKED = 100  # times that the text of a parquet file may be longer than what it is packed into
+_UNREADABLE = (ValueError, EOFError, RecursionError, lzma.LZMAError, zlib.error, gzip.BadGzipFile)
+
+
+def file_texts(path: Path) -> Iterator[str]:
+    """Yield what stands in the column `text` of each row of a file, in its order.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: an unknown format, a file that cannot be read or has no row, no column `text`, or a line longer
+            than `LONGEST_DOCUMENT`; in one line.
+        ImportError: the file is parquet, and pyarrow is not installed.
+    """
+    texts, empty = _parquet_texts(path) if _is_parquet(path) else _json_texts(path), True
+    for text in texts:
+        empty = False
+        yield text
+    if empty:
+        raise _unreadable(path, "no document in it")
+
+
+def count_rows(path: Path) -> int:
+    """Return how many rows a file has, without parsing them.  Raises as `file_texts`."""
+    if not _is_parquet(path):
+        return sum(1 for _ in _lines(path))
+    with open(path, "rb") as opened, _parquet(path, opened) as file:
+        return file.metadata.num_rows
+
+
+def too_long(where: str) -> ValueError:
+    """Return the error about a document that is too long."""
+    return ValueError(f"{where} has more than {LONGEST_DOCUMENT:,} bytes, the most that a document may have; "
+                      "divide it, or leave it out")
+
+
+def _is_parquet(path: Path) -> bool:
+    if not path.name.endswith(FORMATS):
+        raise ValueError(f"unknown format of {str(path)!r}; accepted: {', '.join(FORMATS)}")
+    if not path.is_file():
+        raise FileNotFoundError(f"no file {path}; check the path")
+    return path.suffix == ".parquet"
+
+
+def _unreadable(path: Path, why: object) -> ValueError:
+    words = next(iter(str(why).splitlines()), "") or type(why).__name__
+    return ValueError(f"{path} cannot be read ({words}): is it empty, cut off, or in another format than its name "
+                      "says?")
+
+
+def _no_text(path: Path, columns: list[str]) -> ValueError:
+    return ValueError(f"{path} has columns {', '.join(columns)}; a column `text` of strings is needed")
+
+
+def _json_texts(path: Path) -> Iterator[str]:
+    for number, line in _lines(path):
+        try:
+            row = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            if not isinstance(row, dict):
+                raise ValueError("it is no JSON object")
+        except (ValueError, RecursionError) as error:
+            raise _unreadable(path, f"line {number}: {error}") from None
+        if not isinstance(row.get("text"), str):
+            raise _no_text(path, list(row))
+        yield row["text"]
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield number and bytes of each line that is not empty."""
+    with open(path, "rb") as packed, _unpacked(path, packed) as file:
+        number = 0
+        while True:
+            try:
+                line = file.readline(LONGEST_DOCUMENT + 1)
+            except _UNREADABLE as error:
+                raise _unreadable(path, error) from None
+            if not line:
+                return
+            number += 1
+            if len(line) > LONGEST_DOCUMENT:
+                raise too_long(f"{path}, line {number},")
+            if line.strip():
+                yield number, line
+
+
+def _unpacked(path: Path, packed: IO[bytes]) -> IO[bytes]:
+    if path.suffix == ".xz":
+        return io.BufferedReader(_Xz(packed))
+    return gzip.open(packed) if path.suffix == ".gz" else packed
+
+
+class _Xz(io.RawIOBase):
+    """The bytes of an xz file.  `lzma.open` is the same without a limit to the memory that a file may ask for."""
+
+    def __init__(self, packed: IO[bytes]):
+        self._packed, self._stream = packed, None
+
+    def readable(self) -> bool:
+        """Whether it can be read: it can."""
+        return True
+
+    def readinto(self, target: memoryview) -> int:
+        """Fill `target` and return the number of bytes, 0 at the end."""
+        while True:
+            if self._stream is None or self._stream.eof:
+                rest = b"" if self._stream is None else self._stream.unused_data.lstrip(b"\0")
+                rest = rest or self._packed.read(1 << 16).lstrip(b"\0")  # zeros may stand between streams
+                if not rest:
+                    return 0
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+            else:
+                rest = self._packed.read(1 << 16) if self._stream.needs_input else b""
+                if self._stream.needs_input and not rest:
+                    raise EOFError("it ends in the middle")
+            data = self._stream.decompress(rest, len(target))
+            if data:
+                target[:len(data)] = data
+                return len(data)
+
+
+def _parquet(path: Path, opened: IO[bytes]):
+    """Return the open parquet file."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ImportError(f"reading {path} needs pyarrow: pip install 'caracal-min[train]'") from None
+    try:
+        return pyarrow.parquet.ParquetFile(opened)
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+
+
+def _parquet_texts(path: Path) -> Iterator[str]:
+    with open(path, "rb") as opened, _parquet(path, opened) as file:
+        from pyarrow import ArrowException
+
+        columns = file.schema_arrow.names
+        if "text" not in columns:
+            raise _no_text(path, columns)
+        _require_sizes(path, file.metadata)
+        batches = file.iter_batches(_ROWS, columns=["text"])
+        while True:
+            try:
+                texts = next(batches).column(0).to_pylist()
+            except StopIteration:
+                return
+            except (*_UNREADABLE, OSError, ArrowException) as error:
+                raise _unreadable(path, error) from None
+            for text in texts:
+                if not isinstance(text, str):
+                    raise _no_text(path, columns)
+                yield text
+
+
+def _require_sizes(path: Path, metadata) -> None:
+    """Raise ValueError if a column of texts unpacks to far more than the file holds: pyarrow decodes whole pages."""
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            packed, size = column.total_compressed_size, column.total_uncompressed_size
+            if column.path_in_schema == "text" and size > max(LONGEST_DOCUMENT, _PACKED * packed):
+                raise ValueError(f"{path} packs {size:,} bytes of text into {packed:,}, more than {_PACKED} to 1; "
+                                 "is it damaged?  Write it anew with less in a row group")
