@@ -186,8 +186,8 @@ def refused(arguments: Sequence[str], word: str = "") -> str:
         status, text = said(arguments)
     except BaseException as error:
         return f"{shown}: {type(error).__name__}: {error}"
-    lines = [line for line in text.split("\n") if "\r" not in line]
-    held = status == 2 and len(lines) == 2 and lines[0].startswith("error: ") and lines[1] == "" and word in lines[0]
+    lines = [line for line in text.split("\n") if line and "\r" not in line]
+    held = status == 2 and len(lines) == 1 and lines[0].startswith("error: ") and word in lines[0]
     return "" if held else f"{shown}: status {status}: {text!r}"
 
 
