@@ -129,8 +129,8 @@ def _kinds_of_files(folder: Path, places: dict[str, object]) -> list[tuple[Path,
     train = ["train", "--tokens", "256", "--context", "32", "--batch-size", "2", "--micro-batch-size", "2",
              "--checkpoint-every", "2", "--no-progress", "--device", "cpu", "--data"]
     read = ["tokenize", "--tokenizer", "byte", "--no-progress", "--out", "{new}", "--source"]
-    evaluate = ["evaluate", "--model", str(model), "--data", str(text), "--split", "all", "--tokens", "64",
-                "--context", "16", "--tasks", "piqa", "--limit", "20", "--device", "cpu", "--task-data", str(tasks)]
+    evaluate = ["evaluate", "--model", str(model), "--data", str(text), "--split", "all", "--tokens", "32",
+                "--context", "32", "--tasks", "piqa", "--limit", "20", "--device", "cpu", "--task-data", str(tasks)]
     anything = [_cut, _flip, _overwrite, _junk]
     return [
         (run / "checkpoint.safetensors", [*train, str(text), "--out", str(run)], anything),
