@@ -89,7 +89,7 @@ def killed_tokenizing(folder: Path, count: int, seed: int) -> Iterator[str]:
 
 def killed_training(folder: Path, count: int, seed: int) -> Iterator[str]:
     """SIGKILL at a random moment of training, each: started again, the same model, checkpoint and curve."""
-    yield from interrupted.killed_at_random(interrupted.training(40, _text(folder, seed, 400)), folder, count, seed)
+    yield from interrupted.killed_at_random(interrupted.training(20, _text(folder, seed, 400)), folder, count, seed)
 
 
 def _text(folder: Path, seed: int, documents: int) -> Path:
