@@ -2,7 +2,7 @@
 # make test   build the pages, then run every test
 # make clean  remove what was built, keep the virtual environment
 #
-# Needs Python >= 3.10 and nothing else.  Another interpreter: make book PYTHON=python3.12
+# Needs Python >= 3.11 and nothing else.  Another interpreter: make book PYTHON=python3.12
 
 PYTHON ?= python3
 VENV := .venv
@@ -29,11 +29,11 @@ test: book
 clean:
 	rm -rf _build build dist *.egg-info
 
-$(STAMP): requirements.txt pyproject.toml
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and \
-		"Python %d.%d found; the book needs 3.10 or newer: make book PYTHON=python3.12" % sys.version_info[:2])'
+$(STAMP): requirements.txt constraints.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+		"Python %d.%d found; the book needs 3.11 or newer: make book PYTHON=python3.12" % sys.version_info[:2])'
 	@echo "Installing the pinned requirements into $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --requirement requirements.txt
+	@$(BIN)/python -m pip install --quiet --requirement requirements.txt --constraint constraints.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -1,6 +1,7 @@
 """How good a model is: losses on text that it has not seen, and the tasks of the paper's Table 2.
 
     losses    held-out loss, by position and by context length
+    measured  what is measured: a part of a text, and whether it was trained on
     ngrams    what counting alone predicts: unigram and bigram
     table2    a row of Table 2 beside the paper's
     tasks     the paper's eight tasks, from local files or from the hub

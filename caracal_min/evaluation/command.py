@@ -1,6 +1,5 @@
 """The command `evaluate`: losses on held-out text, and the tasks of the paper's Table 2."""
 
-import hashlib
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,15 +11,16 @@ from huggingface_hub import hf_hub_download
 
 from ..data.batches import sequential_windows
 from ..data.corpus import require_rule, tokens_of
-from ..data.split import ALL, RULE, TRAIN
+from ..data.split import ALL, TRAIN
 from ..data.tokenizers import Tokenizer, tokenizer_for
 from ..data.write_shards import fingerprint
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..precision import Precision, autocast, resolve_precision
-from ..recorded.record import read_record, require_new, write_record
+from ..recorded.record import require_new, write_record
 from ..zoo.registry import load_model
 from .losses import loss_by_context_length, token_losses
+from .measured import rule_of_training, sha256_of_tokens, text_to_measure
 from .ngrams import ngram_losses
 from .table2 import format_table
 
@@ -94,7 +94,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     tasks = _tasks(config) if config.tasks else ()
     model, weights = load_model(config.model).to(device).eval(), _weights(config.model)
-    rule = None if config.split == ALL else _rule_of_training(config.model, weights)
+    rule = None if config.split == ALL else rule_of_training(config.model, weights)
     results, started = {"parameters": model.num_parameters(), "model_sha256": weights}, time.monotonic()
     print(f"{config.model}: {results['parameters']:,} parameters")
     dtype = resolve_precision(config.precision, device)
@@ -122,25 +122,6 @@ def _weights(folder_or_repo: str) -> str:
     return file_sha256(local if local.is_file() else Path(hf_hub_download(folder_or_repo, local.name)))
 
 
-def _rule_of_training(model: str, weights: str) -> str | None:
-    """Return by which rule the model's training held documents out; None if no record beside the model says so.
-
-    Raises ValueError if there is one, and it names another rule than that of today, or none.
-    """
-    record = Path(model).resolve().parent / "record.json"
-    if record.is_file():
-        trained = read_record(record, require_commit=False)
-        if trained["kind"] == "train" and trained["results"]["model_sha256"] == weights:
-            if (rule := trained["data"].get("rule")) != RULE:
-                raise ValueError(f"{record} says that the training held out {rule or 'nothing that it names'}, not "
-                                 f"{RULE!r}: what is held out today may have been trained on; measure all of a text "
-                                 "that was not (split=all)")
-            return rule
-    print(f"no record of the training of {model} lies beside it: whether it was trained on what is held out is not "
-          "known")
-    return None
-
-
 def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
     """Return the names of the tasks, after a check of names and files, before anything slow is done."""
     from .tasks import TASKS, require_tasks
@@ -153,7 +134,7 @@ def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
 def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     """Measure and print the losses, in nats per token."""
     tokenizer = tokenizer_for(model.config.vocab_size)
-    tokens, text = _text(config, tokenizer)
+    tokens, text = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
     windows = sequential_windows(tokens, config.context)
     losses = token_losses(model, windows, config.batch_size, "loss")
     by_position = losses.mean(0, dtype=torch.float64)
@@ -184,15 +165,6 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     return measured
 
 
-def _text(config: EvaluateConfig, tokenizer: Tokenizer) -> tuple[np.ndarray, dict]:
-    """Return the tokens to measure losses on, and what a record says of them."""
-    files, read = fingerprint(config.data), config.tokens + 1
-    tokens = tokens_of(config.data, tokenizer.name, config.split, read)[:read]
-    return tokens, {"source": config.data, "files": files, "split": config.split,
-                    "rule": None if config.split == ALL else RULE, "tokenizer": tokenizer.name, "tokens": len(tokens),
-                    "sha256": _sha256(tokens)}
-
-
 def _counted(source: str, tokenizer: Tokenizer) -> tuple[np.ndarray, dict]:
     """Return the tokens of a text that may have been trained on, all if nobody marked them, and a record's words."""
     files, part = fingerprint(source), TRAIN
@@ -201,8 +173,5 @@ def _counted(source: str, tokenizer: Tokenizer) -> tuple[np.ndarray, dict]:
     except ValueError:
         part = ALL
     tokens = tokens_of(source, tokenizer.name, part)[:]
-    return tokens, {"source": source, "files": files, "split": part, "tokens": len(tokens), "sha256": _sha256(tokens)}
-
-
-def _sha256(tokens: np.ndarray) -> str:
-    return hashlib.sha256(np.asarray(tokens, "<u2").tobytes()).hexdigest()
+    return tokens, {"source": source, "files": files, "split": part, "tokens": len(tokens),
+                    "sha256": sha256_of_tokens(tokens)}

@@ -1,18 +1,16 @@
 """The commands `learn`, whose options are `sweep.LearnConfig`, and `surgery`."""
 
-import hashlib
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
-
 from ..data.batches import sequential_windows
-from ..data.corpus import all_tokens, load_corpus
+from ..data.split import ALL
 from ..data.tokenizers import tokenizer_for
+from ..evaluation.measured import rule_of_training, text_to_measure
 from ..files import file_sha256
-from ..recorded.record import require_recordable, write_record
+from ..recorded.record import require_new, write_record
 from ..training.distributed import find_device
 from ..training.settings import require_kinds, require_range, require_text
 from .surgery import load_trained, loss_by_length, model_folder, surgery
@@ -36,9 +34,7 @@ class SurgeryConfig:
     data: str = "embedded"
     """Text to measure on: as in `train`."""
     split: Literal["held_out", "all"] = "held_out"
-    """The documents of `data` that `train` holds out, or all of them, for a file that was never trained on."""
-    corpus_tokens: int | None = 10_000_000
-    """Tokens that the run read from `data`, on which it depends what was held out; None: all."""
+    """The documents of `data` that no run trains on, or all of them, for a file that was never trained on."""
     context: int = 256
     """Tokens per window: the length of training."""
     windows: int = 128
@@ -55,7 +51,7 @@ class SurgeryConfig:
     def __post_init__(self):
         require_kinds(self)
         require_text(self, ("model", "data"))
-        require_range(self, ("corpus_tokens", "context"), low=1)
+        require_range(self, ("context",), low=1)
         require_range(self, ("windows", "batch_size"), low=2)
         if not self.lags or min(self.lags) < 0:
             raise ValueError(f"lags={self.lags!r}; give at least one, each >= 0")
@@ -75,14 +71,18 @@ def run_surgery(config: SurgeryConfig) -> dict:
     """Print the losses under every operation and by length, write a record to `config.out`, and return its results.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `Caracal.from_pretrained` and `data.load_corpus`.
+        ValueError, FileNotFoundError, ImportError: as `Caracal.from_pretrained` and `evaluation.measured`.
     """
     device = find_device(config.device)
     if config.out is not None:
-        require_recordable(config.out)
+        require_new(config.out)
     started = time.monotonic()
     model = load_trained(config.model).to(device)
-    tokens, tokenizer = _tokens(config, model.config.vocab_size)
+    weights = file_sha256(model_folder(config.model) / "model.safetensors")
+    if config.split != ALL:
+        rule_of_training(str(model_folder(config.model)), weights)
+    tokens, data = text_to_measure(config.data, tokenizer_for(model.config.vocab_size), config.split,
+                                   _MULTIPLES[-1] * config.windows * config.context + 1)
     windows = sequential_windows(tokens, config.context, config.windows)
     outcomes = surgery(model, windows, config.lags, batch_size=config.batch_size)
     for outcome in outcomes:
@@ -94,22 +94,9 @@ def run_surgery(config: SurgeryConfig) -> dict:
                for name, cut in (("whole", False), ("gate cut at the context", True))}
     for name, losses in lengths.items():
         print(f"{name}: " + ", ".join(f"{length}: {loss:.4f}" for length, loss in losses.items()))
-    results = {"model_sha256": file_sha256(model_folder(config.model) / "model.safetensors"),
-               "model": asdict(model.config), "rows": [asdict(outcome) for outcome in outcomes],
-               "loss_by_length": lengths}
+    results = {"model_sha256": weights, "model": asdict(model.config), "loss_by_length": lengths,
+               "rows": [asdict(outcome) for outcome in outcomes]}
     if config.out is not None:
-        data = {"source": config.data, "split": config.split, "tokenizer": tokenizer, "tokens": len(tokens),
-                "sha256": hashlib.sha256(np.asarray(tokens[:]).tobytes()).hexdigest()}
         write_record(config.out, "surgery", asdict(config), results, data, time.monotonic() - started, device)
         print(f"record = {config.out}")
     return results
-
-
-def _tokens(config: SurgeryConfig, vocab_size: int) -> tuple[np.ndarray, str]:
-    """Return the tokens to measure on, as many as 16 times the windows need, and the name of the tokenizer."""
-    tokenizer = tokenizer_for(vocab_size).name
-    if config.split == "all":
-        tokens = all_tokens(config.data, tokenizer)
-    else:
-        tokens = load_corpus(config.data, tokenizer, config.corpus_tokens).validation
-    return tokens[:_MULTIPLES[-1] * config.windows * config.context + 1], tokenizer

@@ -95,8 +95,12 @@ class RunFolder:
                     raise RunInUseError(f"{self.path} is in use by {who}; wait until it has ended, or give another "
                                         "folder") from None
             self._file.truncate(0)
-            self._file.write(f"process {os.getpid()} on {socket.gethostname()}\n")
-            self._file.flush()
+            try:  # without a buffer, which closing would try to write once more
+                os.write(self._file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
+            except OSError as error:
+                self.close()
+                raise OSError(error.errno, f"{place / 'lock'} could not be written ({error.strerror}); make room, or "
+                              "give another place") from None
         _held[place] = self
 
 

@@ -1,7 +1,6 @@
 """The folder of a run: one process at a time, a record written once, a log that fits its checkpoint, a full disk."""
 
 import os
-import resource
 import shutil
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from faults.interrupted import files_no_larger_than
 from small_run import config, corpus, files, losses, save_as_before
 
 from caracal_min.files import file_sha256
@@ -205,17 +205,6 @@ def test_a_log_takes_finite_numbers_only(tmp_path):
         assert not (tmp_path / "log.jsonl").exists() and trainer.log == []
 
 
-@contextmanager
-def files_no_larger_than(size):
-    """Let this process write no file beyond a size: what a full disk does, at a place of our choosing."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize("size", [0, 1000, 1_000_000])
 def test_a_disk_that_fills_up_leaves_what_was_there_and_one_line(stopped, size):
     """At the log, at the checkpoint: whatever does not fit, the run goes on from the same place later."""
@@ -248,6 +237,14 @@ def test_a_disk_that_fills_up_at_the_end_leaves_a_run_that_can_be_ended(tmp_path
     with Trainer(config(tmp_path), corpus()) as trainer:
         trainer.run()
     assert read_record(tmp_path / "record.json", require_commit=False)["results"]["steps"] == 12
+
+
+def test_a_disk_that_is_full_already_gets_one_line_and_leaves_the_folder_free(tmp_path):
+    with files_no_larger_than(0), pytest.raises(OSError, match="lock could not be written .*; make room, or") as caught:
+        RunFolder(tmp_path / "run")
+    assert "\n" not in str(caught.value)
+    with another_process(tmp_path / "run"):
+        pass
 
 
 def test_too_little_room_is_found_before_the_work(tmp_path, monkeypatch):

@@ -1,0 +1,58 @@
+"""What a loss is measured on: a part of a source, by the rule of splitting, and how a record names it."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+
+from ..data.corpus import require_rule, tokens_of
+from ..data.split import ALL, RULE
+from ..data.tokenizers import Tokenizer
+from ..data.write_shards import fingerprint
+from ..recorded.record import read_record
+
+__all__ = ["rule_of_training", "sha256_of_tokens", "text_to_measure"]
+
+
+def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -> tuple[np.ndarray, dict]:
+    """Return the first tokens of a part of a source, at most `count`, `[T]`, and what a record says of them.
+
+    Args:
+        source: as `data.tokens_of`.
+        tokenizer: its tokenizer.
+        split: held_out, the documents that no run trains on, or all.
+        count: T at most.
+
+    Raises:
+        ValueError, FileNotFoundError, ImportError: as `data.tokens_of`; or what is held out cannot be known.
+    """
+    if split != ALL:
+        require_rule(source)
+    files = fingerprint(source)
+    tokens = tokens_of(source, tokenizer.name, split, count)[:count]
+    return tokens, {"source": source, "files": files, "split": split, "rule": None if split == ALL else RULE,
+                    "tokenizer": tokenizer.name, "tokens": len(tokens), "sha256": sha256_of_tokens(tokens)}
+
+
+def rule_of_training(model: str, weights: str) -> str | None:
+    """Return by which rule the model's training held documents out; None if no record beside the model says so.
+
+    Raises ValueError if there is one, and it names another rule than that of today, or none.
+    """
+    record = Path(model).resolve().parent / "record.json"
+    if record.is_file():
+        trained = read_record(record, require_commit=False)
+        if trained["kind"] == "train" and trained["results"]["model_sha256"] == weights:
+            if (rule := trained["data"].get("rule")) != RULE:
+                raise ValueError(f"{record} says that the training held out {rule or 'nothing that it names'}, not "
+                                 f"{RULE!r}: what is held out today may have been trained on; measure all of a text "
+                                 "that was not (split=all)")
+            return rule
+    print(f"no record of the training of {model} lies beside it: whether it was trained on what is held out is not "
+          "known")
+    return None
+
+
+def sha256_of_tokens(tokens: np.ndarray) -> str:
+    """Return SHA-256 of ids, `[T]`, as little-endian 16-bit numbers, in hexadecimal."""
+    return hashlib.sha256(np.asarray(tokens, "<u2").tobytes()).hexdigest()

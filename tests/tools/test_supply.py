@@ -1,0 +1,132 @@
+"""What the book is built with: promised Pythons, pins and constraints, actions by commit."""
+
+import re
+import tomllib
+from importlib import metadata
+
+import pytest
+import resolve
+import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+@pytest.fixture(scope="module")
+def project(root):
+    return tomllib.loads((root / "pyproject.toml").read_text())
+
+
+@pytest.fixture(scope="module")
+def promised(project):
+    """The Pythons that the classifiers name, the oldest first."""
+    found = [re.fullmatch(r"Programming Language :: Python :: (3\.\d+)", c) for c in project["project"]["classifiers"]]
+    return [match[1] for match in found if match]
+
+
+@pytest.fixture(scope="module")
+def workflows(root):
+    return {path.name: path.read_text() for path in (root / ".github" / "workflows").glob("*.yml")}
+
+
+def requirements(root, name):
+    lines = (line.partition("#")[0].strip() for line in (root / name).read_text().splitlines())
+    return [Requirement(line) for line in lines if line]
+
+
+def test_the_same_pythons_are_promised_everywhere(root, project, promised, workflows):
+    assert promised == ["3.11", "3.12", "3.13"]
+    oldest = promised[0]
+    assert project["project"]["requires-python"] == f">={oldest}" and resolve.lowest_python() == oldest
+    assert project["tool"]["ruff"]["target-version"] == "py" + oldest.replace(".", "")
+    for name, words in {"README.md": "With Python {} or newer", "book/how_to_run.md": "Python {} or newer",
+                        "Makefile": "Needs Python >= {} "}.items():
+        assert words.format(oldest) in (root / name).read_text(encoding="utf-8"), name
+    makefile = (root / "Makefile").read_text()
+    assert f"sys.version_info < (3, {oldest[2:]})" in makefile and f"needs {oldest} or newer" in makefile
+    assert yaml.safe_load(workflows["ci.yml"])["jobs"]["test"]["strategy"]["matrix"]["python"] == promised
+    used = re.findall(r'python-version: "([\d.]+)"', workflows["pages.yml"])
+    assert used and set(used) <= set(promised)
+    named = re.findall(r"python(3\.\d+)", makefile + (root / "book/how_to_run.md").read_text(encoding="utf-8"))
+    assert named and set(named) <= set(promised)
+
+
+def test_direct_requirements_are_pinned_for_every_promised_python(root, promised):
+    direct = requirements(root, "requirements.txt")
+    for requirement in direct:
+        assert re.fullmatch(r"==[\w.]+", str(requirement.specifier)), requirement
+        assert requirement.marker is None or any(requirement.marker.evaluate({"python_version": version})
+                                                 for version in promised), requirement
+    assert "torch==2.13.0" in map(str, direct)
+
+
+def test_everything_beneath_the_direct_pins_is_pinned(root):
+    """The whole tree below requirements.txt, as it is installed here, has one version each in constraints.txt."""
+    pinned = {}
+    for requirement in requirements(root, "constraints.txt"):
+        assert re.fullmatch(r"==[\w.]+", str(requirement.specifier)), requirement
+        if requirement.marker is None or requirement.marker.evaluate():
+            assert pinned.setdefault(canonicalize_name(requirement.name), requirement) is requirement
+    direct = {canonicalize_name(r.name): r for r in requirements(root, "requirements.txt")}
+    assert direct.keys().isdisjoint(pinned)
+    todo, seen = [(name, frozenset(r.extras)) for name, r in direct.items()], set()
+    while todo:
+        name, extras = todo.pop()
+        if (name, extras) in seen or resolve._CUDA.match(name):
+            continue
+        seen.add((name, extras))
+        try:
+            version, needs = metadata.version(name), metadata.requires(name) or []
+        except metadata.PackageNotFoundError:
+            pytest.fail(f"{name} is needed and not installed")
+        assert (direct | pinned).get(name) is not None, f"{name} is needed and pinned nowhere"
+        assert (direct | pinned)[name].specifier.contains(version, prereleases=True), f"{name} {version} is installed"
+        for need in map(Requirement, needs):
+            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in {"", *extras}):
+                todo.append((canonicalize_name(need.name), frozenset(need.extras)))
+    assert len(seen) > 100
+
+
+def test_no_constraint_ties_the_set_up_to_one_index(root):
+    text = (root / "constraints.txt").read_text()
+    assert text.startswith(resolve.HEADER)
+    assert re.findall(r"nvidia|cuda|triton|^torch|--hash|://|\+", text.removeprefix(resolve.HEADER), re.M) == []
+
+
+def test_make_installs_with_the_constraints(root, workflows):
+    makefile = (root / "Makefile").read_text()
+    assert "--requirement requirements.txt --constraint constraints.txt\n" in makefile
+    assert re.search(r"^\$\(STAMP\):.* constraints\.txt", makefile, re.MULTILINE)
+    for name, text in workflows.items():
+        options = [step.get("with", {}) for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
+        keyed = [option["cache-dependency-path"].split() for option in options if "cache" in option]
+        assert keyed == [["requirements.txt", "constraints.txt"]], name
+
+
+RESOLVED = """\
+NumPy==2.4.6
+appnope==1.0.0 ; sys_platform == 'darwin'
+cuda-bindings==13.5.0 ; sys_platform == 'linux'
+nvidia-cublas==13.1.1.3 ; sys_platform == 'linux'
+scipy==1.17.1 ; python_full_version < '3.12'
+scipy==1.18.1 ; python_full_version >= '3.12'
+torch==2.13.0
+triton==3.7.1 ; sys_platform == 'linux'
+"""
+
+
+def test_the_tool_leaves_out_direct_pins_and_cuda():
+    direct = resolve.names("# The package\ntorch==2.13.0\nnumpy==2.4.6  # for arrays\n\n")
+    assert direct == {"torch", "numpy"}
+    assert resolve.constraints(RESOLVED, direct) == resolve.HEADER + "\n".join(
+        line for line in RESOLVED.splitlines() if line.startswith(("appnope", "scipy"))) + "\n"
+
+
+def test_actions_are_pinned_by_commit(workflows):
+    lines = [(name, line) for name, text in workflows.items() for line in text.splitlines() if "uses:" in line]
+    assert len(lines) >= 8
+    assert [(name, line) for name, line in lines
+            if not re.fullmatch(r"\s*(- )?uses: [\w./-]+@[0-9a-f]{40}  # v\d+\.\d+\.\d+", line)] == []
+    commits = {}
+    for _, line in lines:
+        action, _, pin = line.partition("uses: ")[2].partition("@")
+        assert commits.setdefault(action, pin) == pin, f"{action} has two pins"
