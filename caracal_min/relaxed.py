@@ -31,7 +31,7 @@ from torch import Tensor
 from .convolution import causal_conv_fft
 from .spectral import BLOCK
 
-__all__ = ["DotProductConvolution", "RelaxedConvolution", "row_groups", "schedule"]
+__all__ = ["DotProductConvolution", "OnlineConvolution", "RelaxedConvolution", "row_groups", "schedule"]
 
 
 class _State(NamedTuple):
@@ -66,7 +66,7 @@ def schedule(length: int) -> dict[tuple[int, int], int]:
     return after
 
 
-class _OnlineConvolution:
+class OnlineConvolution:
     """What both share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks.
 
     A subclass has `_append(state, rows, start, both)`, which stores v and g, `[2, rows, D, count]`, from token `start`
@@ -123,10 +123,7 @@ class _OnlineConvolution:
         Raises:
             ValueError: wrong shapes, types or devices, or a row that is full.
         """
-        if v.shape != self.streams.shape[1:3] or g.shape != v.shape:
-            raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
-                             f"this convolution takes {list(self.streams.shape[1:3])} for both")
-        self._require_fit(v, g, max(self.lengths) + 1)
+        self._require_token(v, g)
         state, both, r = self._before_step(), torch.stack([v, g]), []
         for t, _, rows in row_groups(self.lengths, [1] * len(self.lengths)):
             of_rows, state = self._step(state, rows, t, both[:, rows])
@@ -146,6 +143,12 @@ class _OnlineConvolution:
         self._require_fit(v, g, max(n + c for n, c in zip(self.lengths, counts, strict=True)))
         return counts
 
+    def _require_token(self, v: Tensor, g: Tensor) -> None:
+        if v.shape != self.streams.shape[1:3] or g.shape != v.shape:
+            raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
+                             f"this convolution takes {list(self.streams.shape[1:3])} for both")
+        self._require_fit(v, g, max(self.lengths) + 1)
+
     def _require_fit(self, v: Tensor, g: Tensor, tokens: int) -> None:
         if not (v.is_floating_point() and g.is_floating_point() and v.device == g.device == self.streams.device):
             raise ValueError(f"v and g have dtypes {v.dtype} and {g.dtype} and are on {v.device} and {g.device}; "
@@ -160,7 +163,7 @@ class _OnlineConvolution:
     _before_step = _before_prompt
 
 
-class DotProductConvolution(_OnlineConvolution):
+class DotProductConvolution(OnlineConvolution):
     """Online causal convolution by one dot product per token: O(t) for token t.
 
     Args:
@@ -191,7 +194,7 @@ class DotProductConvolution(_OnlineConvolution):
         return (v * g).sum(-1), state
 
 
-class RelaxedConvolution(_OnlineConvolution):
+class RelaxedConvolution(OnlineConvolution):
     """Online causal convolution by relaxed multiplication: O(log^2 L) per token on average.
 
     Args:

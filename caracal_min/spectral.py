@@ -42,7 +42,7 @@ __all__ = ["BLOCK", "blocks", "causal_conv", "causal_conv_backward", "fast_lengt
 # leave the cache and page in fresh memory.
 BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 
-_LEAST_FRAME = 4096  # points of a frame under a short gate: with fewer, the frames are too many
+_LEAST_FRAME = 2048  # points of a frame under a short gate: with fewer, the frames are too many
 
 
 def causal_conv(v: Tensor, g: Tensor) -> Tensor:
@@ -91,8 +91,8 @@ def _causal_conv(v: Tensor, g: Tensor) -> Tensor:
     for v_, g_, r_ in blocks(v, g, r, points=points):
         gate = _spectrum(g_, points)
         for first, start, end in frames:
-            product = torch.fft.irfft(_spectrum(v_[..., first:end], points).mul_(gate), n=points)
-            r_[..., start:end] = product[..., start - first:end - first]
+            spectrum = _spectrum(v_[..., first:end], points).mul_(gate)
+            r_[..., start:end] = torch.fft.irfft(spectrum, n=points)[..., start - first:end - first]
     return r
 
 
@@ -102,15 +102,15 @@ def _causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Ten
     dv, dg, length = torch.empty_like(v), torch.empty_like(g), v.shape[-1]
     points, frames = _frames(length, g.shape[-1])
     for dr_, v_, g_, dv_, dg_ in blocks(dr, v, g, dv, dg, points=points):
-        gate, of_gate = _spectrum(g_, points), None
+        of_gate = None
         for first, start, end in frames:  # counted from the end of the text
             own = slice(length - end, length - start)
             reversed_ = _spectrum(dr_[..., length - end:length - first].flip(-1), points)
+            spectrum = _spectrum(g_, points).mul_(reversed_)
+            dv_[..., own] = torch.fft.irfft(spectrum, n=points)[..., start - first:end - first].flip(-1)
             # Shifted to where every frame has the gradient of g_0 in its last place.
-            product = _spectrum(v_[..., own], points, points - end + first).mul_(reversed_)
-            of_gate = product if of_gate is None else of_gate.add_(product)
-            product = torch.fft.irfft(reversed_.mul_(gate), n=points)
-            dv_[..., own] = product[..., start - first:end - first].flip(-1)
+            spectrum = reversed_.mul_(_spectrum(v_[..., own], points, points - end + first))
+            of_gate = spectrum if of_gate is None else of_gate.add_(spectrum)
         dg_.copy_(torch.fft.irfft(of_gate, n=points)[..., points - g.shape[-1]:].flip(-1))
     return dv, dg
 
