@@ -35,6 +35,8 @@ class EvaluateConfig:
 
     model: str
     """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    gate_length: int | None = None
+    """Cuts the gate of a Caracal after so many tokens, also of one trained without; left out: as it was trained."""
     data: str = "embedded"
     """Text to measure losses on: as in `train`: embedded, fineweb, a file or a folder of files, or token shards."""
     split: Literal["held_out", "all"] = "held_out"
@@ -67,8 +69,10 @@ class EvaluateConfig:
         for name in ("context", "tokens", "batch_size", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"limit={self.limit}; give a number >= 1, or leave it out")
+        for name in ("limit", "gate_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}={value}; give a number >= 1, or leave it out")
         resolve_precision(self.precision, "cpu")
 
 
@@ -81,7 +85,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     """
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     tasks = _tasks(config) if config.tasks else ()
-    model = load_model(config.model).to(device).eval()
+    model = load_model(config.model, config.gate_length).to(device).eval()
     results, started = {"parameters": model.num_parameters(), "model_sha256": _weights(config.model)}, time.monotonic()
     print(f"{config.model}: {results['parameters']:,} parameters")
     dtype = resolve_precision(config.precision, device)

@@ -90,7 +90,8 @@ class Trainer:
         self.corpus = self._load_corpus() if corpus is None else corpus
         torch.manual_seed(config.seed)
         self.model: LanguageModel = make_model(config.architecture, config.preset, config.variant,
-                                               self.corpus.vocab_size, config.context).to(self.device)
+                                               self.corpus.vocab_size, config.context,
+                                               config.gate_length).to(self.device)
         matrices = [p for p in self.model.parameters() if p.ndim >= 2]
         vectors = [p for p in self.model.parameters() if p.ndim < 2]
         self.optimizer = torch.optim.AdamW(
