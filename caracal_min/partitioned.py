@@ -110,7 +110,7 @@ class PartitionedConvolution(RelaxedConvolution):
             ValueError: wrong shapes, types or devices, or no gate where one is needed.
         """
         growing = [n < self.capacity for n in self.lengths]
-        self._require_token(v, v if g is None and not any(growing) else g)
+        self._require_token(v, _gate_or(v, g, any(growing), self.capacity))
         state, r = self._before_step(), []
         for (place, grows), _, rows in row_groups(list(zip(state.places, growing, strict=True)), growing):
             if grows:
@@ -206,6 +206,8 @@ class _Rolled(NamedTuple):
     lengths: list[int]
     v: Tensor
     """The last K tokens, `[B, D, K]`, the newest one last; zeros before the first token."""
+    g: Tensor
+    """The gates backwards, so that both factors of the dot product are read forwards; zeros where none is yet."""
 
 
 class RollingConvolution(OnlineConvolution):
@@ -225,38 +227,48 @@ class RollingConvolution(OnlineConvolution):
     def __init__(self, batch: int, channels: int, gate_length: int, dtype: torch.dtype = torch.float32,
                  device: torch.device | str = "cpu"):
         super().__init__(batch, channels, gate_length, dtype, device)
-        # g is stored backwards, so that both factors of the dot product are read forwards.
-        v, self.streams = self.streams.clone().split(1)
-        self.state = _Rolled([0] * batch, v[0])
+        v, g = self.streams
+        self.streams = v.new_empty(2, batch, channels, 0)  # all is in the state, which a step replaces
+        self.state = _Rolled([0] * batch, v.clone(), g.clone())
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         """Append several tokens at once.  Arguments, result and errors as `PartitionedConvolution.prefill`."""
         counts = self._require(v, v, lengths)
         _require_gates(v, g, max(min(c, self.capacity - n) for n, c in zip(self.lengths, counts, strict=True)))
-        kept, r = torch.empty_like(self.state.v), torch.zeros_like(v)
+        kept, gates, r = torch.empty_like(self.state.v), self.state.g.clone(), torch.zeros_like(v)
         for held, count, rows in row_groups(self.lengths, counts):
-            gates = g[rows, :, :min(count, max(0, self.capacity - held))]
             end = max(0, self.capacity - held)
-            self.streams[0, rows, :, end - gates.shape[-1]:end] = gates.flip(-1)
+            new = g[rows, :, :min(count, end)]
+            gates[rows, :, end - new.shape[-1]:end] = new.flip(-1)
             content = torch.cat([self.state.v[rows], v[rows, :, :count]], dim=-1)
-            r[rows, :, :count] = causal_conv_fft(content, self.streams[0, rows].flip(-1))[..., -count:]
+            r[rows, :, :count] = causal_conv_fft(content, gates[rows].flip(-1))[..., -count:]
             kept[rows] = content[..., -self.capacity:]
-        self.state = _Rolled([n + c for n, c in zip(self.lengths, counts, strict=True)], kept)
+        self.state = _Rolled([n + c for n, c in zip(self.lengths, counts, strict=True)], kept, gates)
         return r
 
     def step(self, v: Tensor, g: Tensor | None = None) -> Tensor:
         """Append one token to every row.  Arguments, result and errors as `PartitionedConvolution.step`."""
-        self._require_token(v, v if g is None and min(self.lengths) >= self.capacity else g)
-        for held, _, rows in row_groups(self.lengths, self.lengths):
-            if held < self.capacity:
-                self.streams[0, rows, :, self.capacity - 1 - held] = g[rows]
-        kept = torch.cat([self.state.v[..., 1:], v.unsqueeze(-1).to(self.state.v.dtype)], dim=-1)
-        r = (kept.to(self.arithmetic) * self.streams[0].to(self.arithmetic)).sum(-1)
-        self.state = _Rolled([n + 1 for n in self.lengths], kept)
+        self._require_token(v, _gate_or(v, g, min(self.lengths) < self.capacity, self.capacity))
+        lengths, kept, gates = self.state
+        if min(lengths) < self.capacity:
+            gates = gates.clone()
+            for held, _, rows in row_groups(lengths, lengths):
+                if held < self.capacity:
+                    gates[rows, :, self.capacity - 1 - held] = g[rows]
+        kept = torch.cat([kept[..., 1:], v.unsqueeze(-1).to(kept.dtype)], dim=-1)
+        r = (kept.to(self.arithmetic) * gates.to(self.arithmetic)).sum(-1)
+        self.state = _Rolled([n + 1 for n in lengths], kept, gates)
         return r.to(v.dtype)
 
     def _require_fit(self, v, g, tokens):
         super()._require_fit(v, g, min(tokens, self.capacity))
+
+
+def _gate_or(v: Tensor, g: Tensor | None, needed: bool, gate_length: int) -> Tensor:
+    """Return the gate of a token; where none is given and none is needed, what passes for one."""
+    if g is None and needed:
+        raise ValueError(f"no gate was given; every token before token {gate_length} of a row needs one")
+    return v if g is None else g
 
 
 def _require_gates(v: Tensor, g: Tensor, needed: int) -> None:

@@ -67,7 +67,7 @@ def schedule(length: int) -> dict[tuple[int, int], int]:
 
 
 class OnlineConvolution:
-    """What both share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks.
+    """What all share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks.
 
     A subclass has `_append(state, rows, start, both)`, which stores v and g, `[2, rows, D, count]`, from token `start`
     on; `_read(rows, end)`, the first tokens of each, `[rows, D, end]`; and `_step(state, rows, t, both)`, which takes
