@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .attention import sliding_window_attention
-from .caches import Cache, FourierCache, WindowCache, advance_together
+from .caches import Cache, FourierCache, WindowCache
 from .convolution import causal_conv_fft
 from .partitioned import PartitionedConvolution, RollingConvolution
 from .projections import Columns, HeadMix, ShortConv
@@ -48,15 +48,15 @@ class MultiHeadFourier(nn.Module):
         n_heads: heads H; the gate's second stage mixes channels inside a head. D % H must be 0.
         pre_conv: False drops the 3-tap convolution of Step 1 (the paper's ablation "w/o PC").
         gate: "two_stage" (the paper's), or "single_stage" (its ablation SSLP: one linear map).
-        gate_length: None (the paper's), or the number K of tokens that have a gate: g_i = 0 from token K of the text on.
-            Then r_t is a sum over the last K tokens, and decoding needs the last K of v and the first K of g: the
-            "fixed-size rolling buffer" of Section 3.3 and Appendix F.
+        gate_length: None (the paper's), or the number K of tokens of a text that have a gate: g_i = 0 for i >= K.  Then
+            r_t is a sum over the last K tokens, and decoding needs the last K of v and the first K of g: the
+            "fixed-size rolling buffer" of Section 3.3 and Appendix F is available in this form.
 
     Shape: `[B, L, D]` to `[B, L, D]`, any floating dtype; the convolution runs in at least float32.
 
     Raises:
-        ValueError: d_model not divisible by n_heads; unknown gate; gate_length below 1; an input that is not [B, L, d_model], not of a
-            floating dtype, or not where the layer is.
+        ValueError: d_model not divisible by n_heads; unknown gate; gate_length below 1; an input that is not
+            [B, L, d_model], not of a floating dtype, or not where the layer is.
 
     Source: Caracal, Section 3.2 and Algorithm 1.
     """
@@ -121,11 +121,15 @@ class MultiHeadFourier(nn.Module):
         _require_input(x, self.to_out.weight)
         if cache is None:
             return self.to_out(causal_conv_fft(*self.streams(x)).transpose(1, 2))
-        with advance_together([cache]):
+        before = cache.state
+        try:
             start = 0 if self.gate_length is None else min(cache.lengths)
             r = cache.mix(*self.streams(x, cache.conv_state, start), lengths)
             cache.advance_conv_state(x, lengths)
             return self.to_out(r.transpose(1, 2))
+        except BaseException:  # an interrupt too
+            cache.state = before
+            raise
 
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
@@ -179,9 +183,13 @@ class SlidingWindowAttention(nn.Module):
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
             return self._out(sliding_window_attention(q, k, v, self.window_size, self.backend))
-        with advance_together([cache]):
+        before = cache.state
+        try:
             one = x.shape[1] == 1
             return self._out(cache.step(q, k, v) if one else cache.prefill(q, k, v, lengths, self.backend))
+        except BaseException:
+            cache.state = before
+            raise
 
     def _out(self, y: Tensor) -> Tensor:
         return self.to_out(y.transpose(1, 2).flatten(2))

@@ -83,8 +83,7 @@ class PartitionedConvolution(RelaxedConvolution):
         Raises:
             ValueError: wrong shapes, types or devices, lengths out of range, or too few gates.
         """
-        counts = self._require(v, v, lengths)
-        _require_gates(v, g, max(min(c, self.capacity - n) for n, c in zip(self.lengths, counts, strict=True)))
+        counts = _require_prompt(self, v, g, lengths)
         state, r, places = self._before_prompt(), torch.zeros_like(v), []
         for (held, place), count, rows in row_groups(list(zip(self.lengths, state.places, strict=True)), counts):
             new, gate = v[rows, :, :count], g[rows, :, :count]
@@ -109,7 +108,7 @@ class PartitionedConvolution(RelaxedConvolution):
         Raises:
             ValueError: wrong shapes, types or devices, or no gate where one is needed.
         """
-        growing = [n < self.capacity for n in self.lengths]
+        growing = [n < self.capacity for n in self.state.lengths]
         self._require_token(v, _gate_or(v, g, any(growing), self.capacity))
         state, r = self._before_step(), []
         for (place, grows), _, rows in row_groups(list(zip(state.places, growing, strict=True)), growing):
@@ -137,14 +136,14 @@ class PartitionedConvolution(RelaxedConvolution):
         return state._replace(contents=()) if state.contents else state
 
     def _seen(self, state: _State, rows: slice, held: int, place: int) -> tuple[Tensor, Tensor]:
-        """Return the last K tokens of v, in their order, and the gates so far: `[rows, D, held]`, at most K of each."""
+        """Return what new tokens meet: all of v so far or its last K - 1 tokens, and the gates; `[rows, D, *]` each."""
         start = place - place % self.base
         if held < self.capacity:
             self._store_block(state, rows, start, place)
             return self.streams[0, rows, :, :held], self.streams[1, rows, :, :held]
         self._store_content(state, rows, start, place)
         v, g = self.streams[:, rows]
-        return v.roll(-place, -1), g
+        return v.roll(-place, -1)[..., 1:], g
 
     def _begin(self, state: _State, rows: slice, content: Tensor, gate: Tensor) -> _State:
         """Return the state in which a period begins after some content, `[rows, D, K]`, under all of the gate."""
@@ -233,8 +232,7 @@ class RollingConvolution(OnlineConvolution):
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         """Append several tokens at once.  Arguments, result and errors as `PartitionedConvolution.prefill`."""
-        counts = self._require(v, v, lengths)
-        _require_gates(v, g, max(min(c, self.capacity - n) for n, c in zip(self.lengths, counts, strict=True)))
+        counts = _require_prompt(self, v, g, lengths)
         kept, gates, r = torch.empty_like(self.state.v), self.state.g.clone(), torch.zeros_like(v)
         for held, count, rows in row_groups(self.lengths, counts):
             end = max(0, self.capacity - held)
@@ -271,8 +269,12 @@ def _gate_or(v: Tensor, g: Tensor | None, needed: bool, gate_length: int) -> Ten
     return v if g is None else g
 
 
-def _require_gates(v: Tensor, g: Tensor, needed: int) -> None:
-    """Check the gates of a prompt, of which a row takes so many at most; none where that is not positive."""
+def _require_prompt(online: OnlineConvolution, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> list[int]:
+    """Check a prompt, which may have fewer gates than tokens; return how many tokens each row takes."""
+    counts = online._require(v, v, lengths)
+    online._require_fit(v, g, 0)
+    needed = max(min(c, online.capacity - n) for n, c in zip(online.lengths, counts, strict=True))
     if g.ndim != 3 or g.shape[:2] != v.shape[:2] or g.shape[2] < needed:
         raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
                          f"give at least {max(0, needed)} gates, or as many as there are tokens")
+    return counts

@@ -62,7 +62,7 @@ def causal_conv(v: Tensor, g: Tensor) -> Tensor:
 
 
 def causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients (dv, dg), shaped as v and g, of `causal_conv` for the gradient dr `[..., L]` of its result."""
+    """Return the gradients dv `[..., L]` and dg `[..., K]` of `causal_conv` for the gradient dr of its result."""
     if transformed():
         dr = dr.flip(-1)
         return causal_conv(dr, g).flip(-1), causal_conv(dr, v).flip(-1)[..., :g.shape[-1]]

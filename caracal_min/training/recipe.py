@@ -12,8 +12,8 @@ from .settings import require_kinds, require_range, require_text
 __all__ = ["TrainConfig", "learning_rate"]
 
 _FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout"}
-_POSITIVE = ("gate_length", "tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every", "eval_windows",
-             "checkpoint_every")
+_POSITIVE = ("gate_length", "tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every",
+             "eval_windows", "checkpoint_every")
 
 
 @dataclass(frozen=True)

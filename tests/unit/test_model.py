@@ -88,7 +88,8 @@ def test_initialisation():
 
 
 @pytest.mark.parametrize("changes", [dict(fourier_per_attention=None), dict(pre_conv=False), dict(gate="single_stage"),
-                                     dict(positional_encoding="learned"), dict(fourier_per_attention=1), dict(gate_length=7)])
+                                     dict(positional_encoding="learned"), dict(fourier_per_attention=1),
+                                     dict(gate_length=7)])
 def test_every_variant_learns_one_batch(changes):
     model = small(embedding_std=0.1, **changes)
     draw = torch.Generator().manual_seed(1)

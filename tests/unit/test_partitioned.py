@@ -1,4 +1,4 @@
-"""Online convolution with a gate of fixed length: exact for any split, before, at and after K, in a state of one size."""
+"""Online convolution with a gate of fixed length K: exact before, at and after K, in a state of one size."""
 
 import copy
 
