@@ -81,7 +81,7 @@ class Multiplications(TorchDispatchMode):
     FREE = ("copy_", "_to_copy", "add", "add_", "sum", "zeros", "zeros_like", "new_zeros", "empty", "empty_like",
             "view", "_unsafe_view", "slice", "select", "stack", "cat", "flip", "unsqueeze", "permute", "transpose",
             "expand", "clone", "detach", "zero_", "fill_", "as_strided", "lift_fresh", "squeeze", "alias", "t",
-            "constant_pad_nd", "full", "_reshape_alias")
+            "constant_pad_nd", "full", "_reshape_alias", "unbind")
 
     def __init__(self):
         super().__init__()
@@ -147,7 +147,7 @@ def test_generating_at_8k_context_makes_fewer_than_450_multiplications_per_token
     assert 200 < per_token < 450
 
 
-@pytest.mark.parametrize("gate_length, most", [(128, 250), (100, 250), (512, 350)])
+@pytest.mark.parametrize("gate_length, most", [(128, 125), (100, 135), (512, 200)])
 def test_under_a_cut_gate_a_token_costs_the_same_however_long_the_text(gate_length, most):
     """Period by period, up to 64 of them; the twin makes as many as the gate is long."""
     found = {}
