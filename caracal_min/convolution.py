@@ -99,8 +99,10 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
     Source: Caracal, Section 3.2 (Steps 3 and 4) and Appendix C, which take N = 2L.
     """
     v, g, dtype = _require_pair(v, g, "shorter")
-    lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
-    return causal_conv(v.to(dtype).expand(*lead, -1), g.to(dtype).expand(*lead, -1))
+    if v.shape[:-1] != g.shape[:-1]:
+        lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
+        v, g = v.expand(*lead, -1), g.expand(*lead, -1)
+    return causal_conv(v.to(dtype), g.to(dtype))
 
 
 def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
