@@ -7,6 +7,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     spectral        the fast way as one operator with its own backward
     attention       exact sliding-window attention in O(L * window), three backends
     relaxed         causal convolution of sequences that arrive a token at a time
+    partitioned     the same under a gate that is cut, in a state of fixed size
     projections     the linear maps of a Fourier layer, channels first
     caches          what the layers keep between tokens
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block

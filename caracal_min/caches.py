@@ -1,6 +1,6 @@
 """What the layers keep between tokens while decoding:
 
-    FourierCache   all of v and g, as an online convolution, and the last inputs of pre_conv
+    FourierCache   v and g, as an online convolution, and the last inputs of pre_conv
     WindowCache    the last `window` keys and values of an attention layer
 
 The rows of a batch may hold different numbers of tokens: prompts need not be equally long.
@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import sliding_window_attention
-from .relaxed import DotProductConvolution, RelaxedConvolution, row_groups
+from .relaxed import OnlineConvolution, row_groups
 
 __all__ = ["Cache", "FourierCache", "WindowCache", "advance_together"]
 
@@ -25,14 +25,15 @@ class FourierCache:
     """State of a Multi-Head Fourier layer: all of v and g, 2 D numbers per token of the capacity.
 
     That is as many as the keys and values of full attention.  The relaxed convolution holds 3 D: beside v and g, in
-    at least float32, what the tokens so far add to later results.
+    at least float32, what the tokens so far add to later results.  Under a gate_length, that is the capacity, of a
+    cache that never fills: a state of fixed size.
 
     Args:
-        convolution: empty online convolution, which stores v and g.
+        convolution: empty online convolution, which stores v and g (`relaxed`, `partitioned`).
         conv_state: the inputs before the first token, `[B, taps - 1, D]`, all zero; None for a layer without pre_conv.
     """
 
-    def __init__(self, convolution: DotProductConvolution | RelaxedConvolution, conv_state: Tensor | None):
+    def __init__(self, convolution: OnlineConvolution, conv_state: Tensor | None):
         self.convolution = convolution
         self.conv_state = conv_state
 
@@ -56,9 +57,9 @@ class FourierCache:
         self.convolution.state, self.conv_state = state
 
     def mix(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> Tensor:
-        """Append the streams `[B, D, L]` of L new tokens and return r there, `[B, D, L]`."""
+        """Append the streams of L new tokens, `[B, D, L]`, or fewer gates, and return r there, `[B, D, L]`."""
         if v.shape[-1] == 1:
-            return self.convolution.step(v[..., 0], g[..., 0]).unsqueeze(-1)
+            return self.convolution.step(v[..., 0], g[..., 0] if g.shape[-1] else None).unsqueeze(-1)
         return self.convolution.prefill(v, g, lengths)
 
     def advance_conv_state(self, x: Tensor, lengths: Sequence[int] | None) -> None:

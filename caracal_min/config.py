@@ -36,6 +36,8 @@ class CaracalConfig:
     """Whether Fourier layers start with the 3-tap causal convolution."""
     gate: Gate = "two_stage"
     """Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
+    gate_length: int | None = None
+    """None, as in the paper, or how many tokens have a gate: later g are 0, and the state of decoding has that size."""
     positional_encoding: Literal["learned"] | None = None
     """None, as in the paper, or a learned vector per position (its variant "with PE")."""
     max_positions: int = 2048
@@ -52,10 +54,10 @@ class CaracalConfig:
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
                              "choose a width that is a multiple of the heads")
-        k = self.fourier_per_attention
-        if k is not None and not _is_positive(k):
-            raise ValueError(f"fourier_per_attention={shown(k)}; give a whole number >= 1, or None for no "
-                             "attention")
+        for name, absent in (("fourier_per_attention", "no attention"), ("gate_length", "a gate at every token")):
+            value = getattr(self, name)
+            if value is not None and not _is_positive(value):
+                raise ValueError(f"{name}={shown(value)}; give a whole number >= 1, or None for {absent}")
         if not isinstance(self.pre_conv, bool):
             raise ValueError(f"pre_conv={shown(self.pre_conv)}; give True or False")
         for name, accepted in (("gate", get_args(Gate)), ("positional_encoding", (None, "learned"))):

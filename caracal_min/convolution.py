@@ -5,6 +5,7 @@ Symbols, as in the paper (Section 4.2 and Appendix C):
     v, g    the content and the gate, two real sequences of length L
     r       their causal convolution, r_t = sum over j <= t of v_j g_{t-j}
     N       the number of points at which both polynomials are evaluated
+    K       the length of a gate that is cut, K <= L: g_i counts as 0 from i = K on
 
 Every function takes tensors whose last dimension is time and whose leading dimensions broadcast
 against each other; takes float16, bfloat16, float32 or float64 and returns the same dtype, with the
@@ -66,17 +67,19 @@ def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
 
     Args:
         v: content, `[..., L]`.
-        g: gate, `[..., L]`; leading dimensions broadcast against those of v.
+        g: gate, `[..., K]`, K <= L; leading dimensions broadcast against those of v.
 
     Returns:
         r, `[..., L]`, in the dtype that v and g promote to.
 
     Raises:
-        TypeError, ValueError: not floating-point; lengths or devices differ; leading shapes do not broadcast.
+        TypeError, ValueError: not floating-point; a gate longer than the content; devices differ; leading shapes do
+            not broadcast.
 
     Source: Caracal, Section 4.2, the sum that the spectral route computes.
     """
-    v, g, dtype = _prepare(v, g)
+    v, g, dtype = _prepare(v, g, "shorter")
+    g = F.pad(g, (0, v.shape[-1] - g.shape[-1]))
     return (_sliding_history(g) * v.flip(-1).unsqueeze(-2)).sum(-1).to(dtype)
 
 
@@ -84,7 +87,8 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
     """Convolve causally in O(L log L): pad with zeros, transform, multiply, invert, truncate.
 
     The number of points N is the smallest 2^a 3^b 5^c that is at least 2L - 1; with fewer points the
-    end of the product would wrap around onto its beginning.  The backward pass is written by hand
+    end of the product would wrap around onto its beginning.  A long text under a short gate is convolved frame by
+    frame, in O(L log K) (overlap-save).  The backward pass is written by hand
     (`spectral`), so that float16 and bfloat16 streams are kept as they are and nothing else is.
 
     Earlier outputs are free of the future up to rounding, and of a NaN or infinity there they are not: see the
@@ -94,8 +98,11 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
 
     Source: Caracal, Section 3.2 (Steps 3 and 4) and Appendix C, which take N = 2L.
     """
-    v, g, dtype = _require_pair(v, g)
-    return causal_conv(*torch.broadcast_tensors(v.to(dtype), g.to(dtype)))
+    v, g, dtype = _require_pair(v, g, "shorter")
+    if v.shape[:-1] != g.shape[:-1]:
+        lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
+        v, g = v.expand(*lead, -1), g.expand(*lead, -1)
+    return causal_conv(v.to(dtype), g.to(dtype))
 
 
 def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
@@ -105,7 +112,7 @@ def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
     z^L = 1.  The part of the product beyond degree L - 1 then returns multiplied by i, in the
     imaginary part; the real part is the causal answer.
 
-    Args, returns, raises: as `causal_conv_direct`.
+    Args, returns, raises: as `causal_conv_direct`, with K = L.
 
     Source: right-angle convolution (right-angle circular convolution in the signal-processing
     literature); not in the paper.
@@ -135,7 +142,7 @@ def linear_conv(v: Tensor, g: Tensor) -> Tensor:
 
     Source: Caracal, Appendix C (a).
     """
-    v, g, dtype = _prepare(v, g, same_length=False)
+    v, g, dtype = _prepare(v, g, "any")
     length = v.shape[-1] + g.shape[-1] - 1
     return _circular(v, g, fast_length(length))[..., :length].to(dtype)
 
@@ -152,7 +159,7 @@ def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
         `[..., n]`.  Entry k sums every v_a g_b with (a + b) mod n = k.
 
     Raises:
-        TypeError, ValueError: as `causal_conv_direct`, or n < L.
+        TypeError, ValueError: as `causal_conv_direct`, lengths that differ, or n < L.
 
     Source: Caracal, Appendix C (c).
     """
@@ -189,13 +196,18 @@ def _require_sequence(x: Tensor, name: str) -> None:
         raise ValueError(f"{name} has shape {tuple(x.shape)}; its last dimension is time and needs length >= 1")
 
 
-def _require_pair(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Tensor, torch.dtype]:
-    """Check both streams; return them and the dtype that they promote to."""
+def _require_pair(v: Tensor, g: Tensor, gate: str = "equal") -> tuple[Tensor, Tensor, torch.dtype]:
+    """Check both streams; return them and the dtype that they promote to.
+
+    `gate` says how long g may be: "equal" to v, also "shorter", or "any".
+    """
     _require_sequence(v, "v")
     _require_sequence(g, "g")
-    if same_length and v.shape[-1] != g.shape[-1]:
+    longer = g.shape[-1] - v.shape[-1]
+    if longer > 0 and gate != "any" or longer < 0 and gate == "equal":
+        accepted = "equal lengths" if gate == "equal" else "a gate that is no longer than the content"
         raise ValueError(f"v has length {v.shape[-1]} and g has length {g.shape[-1]} in the last dimension (time); "
-                         "give equal lengths, or use linear_conv for polynomials of different degree")
+                         f"give {accepted}, or use linear_conv for polynomials of different degree")
     if v.device != g.device:
         raise ValueError(f"v is on {v.device} and g on {g.device}; move them to one device")
     try:
@@ -206,8 +218,8 @@ def _require_pair(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tenso
     return v, g, v.dtype if v.dtype == g.dtype else torch.promote_types(v.dtype, g.dtype)
 
 
-def _prepare(v: Tensor, g: Tensor, same_length: bool = True) -> tuple[Tensor, Tensor, torch.dtype]:
+def _prepare(v: Tensor, g: Tensor, gate: str = "equal") -> tuple[Tensor, Tensor, torch.dtype]:
     """Check both streams and raise them to the dtype of the arithmetic; return them and the dtype to return."""
-    v, g, dtype = _require_pair(v, g, same_length)
+    v, g, dtype = _require_pair(v, g, gate)
     arithmetic = torch.promote_types(dtype, torch.float32)
     return v.to(arithmetic), g.to(arithmetic), dtype

@@ -62,4 +62,4 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
 
 
 def _at_a_power_of_two(v: Tensor, g: Tensor) -> Tensor:
-    return written_out(v, g, 1 << (2 * v.shape[-1] - 2).bit_length())
+    return written_out(v, g, 1 << (v.shape[-1] + g.shape[-1] - 2).bit_length())

@@ -3,6 +3,8 @@
 The caches of the layers hold what the parallel pass would have seen, so that the logits are the same up to
 rounding.  A Fourier layer needs all of v and g for that (2 D numbers a token, as keys and values of full
 attention would), and relaxed multiplication makes each new token cost O(log^2 L) per channel on average.
+With a gate_length K in the configuration, the last K of v and the first K of g are enough, however long the text:
+the "fixed-size rolling buffer" of Caracal, Section 3.3 and Appendix F.
 """
 
 import math
@@ -63,7 +65,8 @@ def stream(
         convolution: "relaxed", or its slow twin "dot_product".
 
     Memory for prompt and max_new_tokens is taken at the start, 3 D numbers per token and Fourier layer (2 D by
-    dot products), and 2 D for each token of the window and attention layer.
+    dot products), of at most gate_length tokens where there is one, and 2 D for each token of the window and
+    attention layer.
 
     Raises:
         ValueError: an option out of range, a prompt that holds other than ids of this model, or logits that are NaN

@@ -30,13 +30,14 @@ class Config:
     fourier_per_attention: int | None = 2     # None: no attention (Tables 5 and 6)
     pre_conv: bool = True                     # False: w/o PC (Table 5)
     gate: str = "two_stage"                   # or "single_stage": SSLP (Table 5)
+    gate_length: int | None = None            # tokens with a gate; None: all, as there
     positional_encoding: str | None = None    # or "learned": with PE (Table 5)
     max_positions: int = 2048
     init_std: float = 0.02
     embedding_std: float = 0.02
 
 
-def causal_conv(v, g):                                     # (B, D, L) each
+def causal_conv(v, g):                                     # (B, D, L); g may end
     """Pad, transform, multiply, transform back, truncate (Steps 3 and 4)."""
     L, N = v.shape[-1], 2 * v.shape[-1]                    # 2 L - 1 would be enough
     wide = torch.promote_types(v.dtype, torch.float32)     # half is too coarse
@@ -46,10 +47,10 @@ def causal_conv(v, g):                                     # (B, D, L) each
 
 class MultiHeadFourier(nn.Module):
     """Mix tokens by convolving two streams computed from them (Section 3.2)."""
-    def __init__(self, D, H, pre_conv, gate):
+    def __init__(self, D, H, pre_conv, gate, gate_length):
         super().__init__()
         self.pre_conv = nn.Conv1d(D, D, 3, groups=D, bias=False) if pre_conv else None
-        self.norm = nn.LayerNorm(D)
+        self.norm, self.gate_length = nn.LayerNorm(D), gate_length
         self.to_value, self.to_gate = nn.Linear(D, D), nn.Linear(D, D)
         self.gate_mix = nn.Conv1d(D, D, 1, groups=H) if gate == "two_stage" else None
         self.to_out = nn.Linear(D, D)
@@ -58,7 +59,7 @@ class MultiHeadFourier(nn.Module):
         if self.pre_conv is not None:
             x = self.pre_conv(F.pad(x.mT, (2, 0))).mT      # (B, L, D)           (1)
         x = self.norm(x)                                   # (B, L, D)           Step 2
-        v, g = self.to_value(x).mT, self.to_gate(x).mT     # (B, D, L) each      (2)
+        v, g = self.to_value(x).mT, self.to_gate(x[:, :self.gate_length]).mT   # (2)
         if self.gate_mix is not None:
             g = self.gate_mix(F.silu(g))                   # (B, D, L)           (3)
         r = causal_conv(v, g)                              # (B, D, L)           (4-6)
@@ -118,7 +119,8 @@ class Minimal(nn.Module):
         self.positions = nn.Embedding(c.max_positions, D) if learned else None
         self.blocks = nn.ModuleList(
             Block(SlidingWindowAttention(D, H, c.window_size) if i % (k + 1) == k else
-                  MultiHeadFourier(D, H, c.pre_conv, c.gate), D, W) for i in range(n))
+                  MultiHeadFourier(D, H, c.pre_conv, c.gate, c.gate_length), D, W)
+            for i in range(n))
         self.norm = nn.LayerNorm(D)
         for name, p in self.named_parameters():            # Appendix E
             if name.endswith("bias"):

@@ -54,7 +54,7 @@ class Caracal(LanguageModel):
             Block(
                 SlidingWindowAttention(config.d_model, config.n_heads, config.window_size)
                 if i in config.attention_layers
-                else MultiHeadFourier(config.d_model, config.n_heads, config.pre_conv, config.gate),
+                else MultiHeadFourier(config.d_model, config.n_heads, config.pre_conv, config.gate, config.gate_length),
                 config.mlp_width,
             )
             for i in range(config.n_layers)
@@ -72,11 +72,7 @@ class Caracal(LanguageModel):
         Raises:
             ValueError: unknown preset or field, or a field out of range.
         """
-        preset = find_preset(name)
-        known = [f.name for f in fields(CaracalConfig)]
-        for unknown in changes.keys() - set(known):
-            raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
-        return cls(replace(preset, **changes))
+        return cls(_changed(find_preset(name), changes))
 
     def logits(self, tokens: Tensor, caches: list[Cache] | None = None,
                lengths: Sequence[int] | None = None) -> Tensor:
@@ -149,21 +145,22 @@ class Caracal(LanguageModel):
         write_model(Path(folder), {"model_type": "caracal", **asdict(self.config)}, self.state_dict())
 
     @classmethod
-    def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None) -> "Caracal":
+    def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None, **changes) -> "Caracal":
         """Load a model from a folder, or from a repository of the Hugging Face hub ("owner/name").
 
         Args:
             revision: branch, tag or commit of the hub repository.
+            changes: replace fields of the stored configuration that no weight depends on, as gate_length.
 
         Raises:
             FileNotFoundError: neither such a folder nor such a repository.
             ValueError: the configuration or the weights are corrupt, or of another kind of model, or do not belong
-                together; this is found before anything is built.
+                together; this is found before anything is built.  Or an unknown field among the changes.
         """
         folder = Path(folder_or_repo)
         if not folder.is_dir():
             folder = _download(str(folder_or_repo), revision)
-        config, shapes = _read_config(folder), read_shapes(folder)
+        config, shapes = _changed(_read_config(folder), changes), read_shapes(folder)
         matrices = {"embedding.weight": (config.vocab_size, config.d_model)}
         if config.positional_encoding == "learned":
             matrices["positions.weight"] = (config.max_positions, config.d_model)
@@ -187,6 +184,13 @@ class Caracal(LanguageModel):
         nn.init.normal_(self.embedding.weight, std=self.config.embedding_std)
         if self.positions is not None:
             nn.init.normal_(self.positions.weight, std=std)
+
+
+def _changed(config: CaracalConfig, changes: dict) -> CaracalConfig:
+    known = [f.name for f in fields(CaracalConfig)]
+    for unknown in changes.keys() - set(known):
+        raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
+    return replace(config, **changes)
 
 
 def _download(repo: str, revision: str | None) -> Path:

@@ -23,8 +23,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .attention import sliding_window_attention
-from .caches import Cache, FourierCache, WindowCache, advance_together
+from .caches import Cache, FourierCache, WindowCache
 from .convolution import causal_conv_fft
+from .partitioned import PartitionedConvolution, RollingConvolution
 from .projections import Columns, HeadMix, ShortConv
 from .relaxed import DotProductConvolution, RelaxedConvolution
 from .spectral import transformed
@@ -34,7 +35,9 @@ __all__ = ["Block", "Gate", "MultiHeadFourier", "SlidingWindowAttention", "SwiGL
 Gate = Literal["two_stage", "single_stage"]
 """Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
 
-_CONVOLUTIONS = {"relaxed": RelaxedConvolution, "dot_product": DotProductConvolution}
+# For a gate at every token, and for one that is cut.
+_CONVOLUTIONS = {"relaxed": (RelaxedConvolution, PartitionedConvolution),
+                 "dot_product": (DotProductConvolution, RollingConvolution)}
 
 
 class MultiHeadFourier(nn.Module):
@@ -45,24 +48,30 @@ class MultiHeadFourier(nn.Module):
         n_heads: heads H; the gate's second stage mixes channels inside a head. D % H must be 0.
         pre_conv: False drops the 3-tap convolution of Step 1 (the paper's ablation "w/o PC").
         gate: "two_stage" (the paper's), or "single_stage" (its ablation SSLP: one linear map).
+        gate_length: None (the paper's), or the number K of tokens of a text that have a gate: g_i = 0 for i >= K.  Then
+            r_t is a sum over the last K tokens, and decoding needs the last K of v and the first K of g: the
+            "fixed-size rolling buffer" of Section 3.3 and Appendix F is available in this form.
 
     Shape: `[B, L, D]` to `[B, L, D]`, any floating dtype; the convolution runs in at least float32.
 
     Raises:
-        ValueError: d_model not divisible by n_heads; unknown gate; an input that is not [B, L, d_model], not of a
-            floating dtype, or not where the layer is.
+        ValueError: d_model not divisible by n_heads; unknown gate; gate_length below 1; an input that is not
+            [B, L, d_model], not of a floating dtype, or not where the layer is.
 
     Source: Caracal, Section 3.2 and Algorithm 1.
     """
 
     kernel_size = 3
 
-    def __init__(self, d_model: int, n_heads: int, pre_conv: bool = True, gate: Gate = "two_stage"):
+    def __init__(self, d_model: int, n_heads: int, pre_conv: bool = True, gate: Gate = "two_stage",
+                 gate_length: int | None = None):
         super().__init__()
         _require_heads(d_model, n_heads)
         if gate not in get_args(Gate):
             raise ValueError(f"unknown gate {gate!r}; accepted: {', '.join(get_args(Gate))}")
-        self.d_model, self.n_heads = d_model, n_heads
+        if gate_length is not None and gate_length < 1:
+            raise ValueError(f"gate_length={gate_length}; give a number >= 1, or None for a gate at every token")
+        self.d_model, self.n_heads, self.gate_length = d_model, n_heads, gate_length
         self.pre_conv = ShortConv(d_model, self.kernel_size) if pre_conv else None
         self.norm = nn.LayerNorm(d_model)
         self.to_value = Columns(d_model, d_model)
@@ -70,10 +79,11 @@ class MultiHeadFourier(nn.Module):
         self.gate_mix = HeadMix(d_model, n_heads) if gate == "two_stage" else None
         self.to_out = nn.Linear(d_model, d_model)
 
-    def streams(self, x: Tensor, conv_state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Compute the content and gate streams: `[B, L, D]` to a pair of `[B, D, L]`.
+    def streams(self, x: Tensor, conv_state: Tensor | None = None, start: int = 0) -> tuple[Tensor, Tensor]:
+        """Compute the content and gate streams: `[B, L, D]` to `[B, D, L]` each, the gate only before gate_length.
 
-        `conv_state` holds the kernel_size - 1 inputs before x, `[B, 2, D]`; without it they are zeros.
+        `conv_state` holds the kernel_size - 1 inputs before x, `[B, 2, D]`; without it they are zeros.  `start` is
+        how many tokens come before x, in the row with the fewest.
 
         In memory the streams are `[D, B, L]`: the projections write them like that at no cost, time ends up
         contiguous for the transforms, and no tensor is copied to change its layout.
@@ -81,11 +91,18 @@ class MultiHeadFourier(nn.Module):
         Source: Caracal, Section 3.2, Steps 1 and 2.
         """
         batch, length, width = x.shape
-        x = _recomputed(self._normed, x, conv_state).reshape(batch * length, width).t()
-        v, g = self.to_value(x), self.to_gate(x)
+        gates = length if self.gate_length is None else max(0, min(length, self.gate_length - start))
+        x = _recomputed(self._normed, x, conv_state)
+        columns = x.reshape(batch * length, width).t()
+        v = self.to_value(columns).view(width, batch, length).transpose(0, 1)
+        if gates == 0:
+            return v, v[..., :0]
+        if gates < length:
+            columns = x[:, :gates].reshape(batch * gates, width).t()
+        g = self.to_gate(columns)
         if self.gate_mix is not None:
             g = _recomputed(self._second_stage, g)
-        return v.view(width, batch, length).transpose(0, 1), g.view(width, batch, length).transpose(0, 1)
+        return v, g.view(width, batch, gates).transpose(0, 1)
 
     def _normed(self, x: Tensor, conv_state: Tensor | None) -> Tensor:
         if self.pre_conv is not None:
@@ -104,21 +121,31 @@ class MultiHeadFourier(nn.Module):
         _require_input(x, self.to_out.weight)
         if cache is None:
             return self.to_out(causal_conv_fft(*self.streams(x)).transpose(1, 2))
-        with advance_together([cache]):
-            r = cache.mix(*self.streams(x, cache.conv_state), lengths)
+        before = cache.state
+        try:
+            start = 0 if self.gate_length is None else min(cache.lengths)
+            r = cache.mix(*self.streams(x, cache.conv_state, start), lengths)
             cache.advance_conv_state(x, lengths)
             return self.to_out(r.transpose(1, 2))
+        except BaseException:  # an interrupt too
+            cache.state = before
+            raise
 
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
 
+        With a gate_length below the capacity it has the size of the former, and takes any number of tokens.
+
         Args:
-            convolution: "relaxed", O(log^2 L) per token on average, or its slow twin "dot_product", O(L).
+            convolution: "relaxed", O(log^2 L) per token on average, or its slow twin "dot_product", O(L); L is the
+                length of the text, or gate_length where that is smaller.
         """
         if convolution not in _CONVOLUTIONS:
             raise ValueError(f"unknown convolution {convolution!r}; accepted: {', '.join(_CONVOLUTIONS)}")
+        whole, cut = _CONVOLUTIONS[convolution]
+        kind, size = (whole, capacity) if capacity <= (self.gate_length or capacity) else (cut, self.gate_length)
         weight = self.to_value.weight
-        online = _CONVOLUTIONS[convolution](batch, self.d_model, capacity, weight.dtype, weight.device)
+        online = kind(batch, self.d_model, size, weight.dtype, weight.device)
         conv_state = None if self.pre_conv is None else weight.new_zeros(batch, self.kernel_size - 1, self.d_model)
         return FourierCache(online, conv_state)
 
@@ -156,9 +183,13 @@ class SlidingWindowAttention(nn.Module):
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
             return self._out(sliding_window_attention(q, k, v, self.window_size, self.backend))
-        with advance_together([cache]):
+        before = cache.state
+        try:
             one = x.shape[1] == 1
             return self._out(cache.step(q, k, v) if one else cache.prefill(q, k, v, lengths, self.backend))
+        except BaseException:
+            cache.state = before
+            raise
 
     def _out(self, y: Tensor) -> Tensor:
         return self.to_out(y.transpose(1, 2).flatten(2))

@@ -10,9 +10,8 @@ pairs (i, j) by when the later of the two becomes known, and adds them to *futur
     each by cyclic FFTs of length 2m, whose wrap-around falls on results that are not read.
 
 Blocks shorter than `base` are not worth an FFT: pairs with an index in the current block of `base` tokens are
-summed directly.  For the first `base` tokens that is the dot product, and so this route was no slower at any length
-when measured on a CPU.  What a prompt contributes to later results is the set of blocks n = P, P & (P - 1), ..., 0:
-the nodes of a Fenwick tree.
+summed directly, so that this route was no slower at any length when measured on a CPU.  What a prompt contributes to
+later results is the set of blocks n = P, P & (P - 1), ..., 0: the nodes of a Fenwick tree.
 
 `DotProductConvolution` is the slow twin: one plain dot product over the past for every token, O(L^2) in all.
 Both keep all of v and g, preallocated; rows of a batch may hold sequences of different lengths.
@@ -31,12 +30,11 @@ from torch import Tensor
 from .convolution import causal_conv_fft
 from .spectral import BLOCK
 
-__all__ = ["DotProductConvolution", "RelaxedConvolution", "row_groups", "schedule"]
+__all__ = ["DotProductConvolution", "OnlineConvolution", "RelaxedConvolution", "row_groups", "schedule"]
 
 
 class _State(NamedTuple):
     """How many tokens each row holds; the dot product needs no more."""
-
     lengths: list[int]
     block: Tensor | None = None
     """v and g of the tokens since the last full block, `[base, 2, B, D]`."""
@@ -66,8 +64,8 @@ def schedule(length: int) -> dict[tuple[int, int], int]:
     return after
 
 
-class _OnlineConvolution:
-    """What both share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks.
+class OnlineConvolution:
+    """What all share: storage of `[B, D, capacity]`, the lengths of the rows, and the checks.
 
     A subclass has `_append(state, rows, start, both)`, which stores v and g, `[2, rows, D, count]`, from token `start`
     on; `_read(rows, end)`, the first tokens of each, `[rows, D, end]`; and `_step(state, rows, t, both)`, which takes
@@ -123,15 +121,12 @@ class _OnlineConvolution:
         Raises:
             ValueError: wrong shapes, types or devices, or a row that is full.
         """
-        if v.shape != self.streams.shape[1:3] or g.shape != v.shape:
-            raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
-                             f"this convolution takes {list(self.streams.shape[1:3])} for both")
-        self._require_fit(v, g, max(self.lengths) + 1)
+        self._require_token(v, g)
         state, both, r = self._before_step(), torch.stack([v, g]), []
-        for t, _, rows in row_groups(self.lengths, [1] * len(self.lengths)):
+        for t, _, rows in row_groups(state.lengths, state.lengths):
             of_rows, state = self._step(state, rows, t, both[:, rows])
             r.append(of_rows)
-        self.state = state._replace(lengths=[n + 1 for n in self.lengths])
+        self.state = state._replace(lengths=[n + 1 for n in state.lengths])
         return torch.cat(r).to(v.dtype) if len(r) > 1 else r[0].to(v.dtype)
 
     def _require(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> list[int]:
@@ -145,6 +140,12 @@ class _OnlineConvolution:
                              f"give {batch} numbers from 1 to {v.shape[2]}")
         self._require_fit(v, g, max(n + c for n, c in zip(self.lengths, counts, strict=True)))
         return counts
+
+    def _require_token(self, v: Tensor, g: Tensor) -> None:
+        if v.shape != self.streams.shape[1:3] or g.shape != v.shape:
+            raise ValueError(f"v and g have shapes {tuple(v.shape)} and {tuple(g.shape)}; "
+                             f"this convolution takes {list(self.streams.shape[1:3])} for both")
+        self._require_fit(v, g, max(self.state.lengths) + 1)
 
     def _require_fit(self, v: Tensor, g: Tensor, tokens: int) -> None:
         if not (v.is_floating_point() and g.is_floating_point() and v.device == g.device == self.streams.device):
@@ -160,7 +161,7 @@ class _OnlineConvolution:
     _before_step = _before_prompt
 
 
-class DotProductConvolution(_OnlineConvolution):
+class DotProductConvolution(OnlineConvolution):
     """Online causal convolution by one dot product per token: O(t) for token t.
 
     Args:
@@ -191,7 +192,7 @@ class DotProductConvolution(_OnlineConvolution):
         return (v * g).sum(-1), state
 
 
-class RelaxedConvolution(_OnlineConvolution):
+class RelaxedConvolution(OnlineConvolution):
     """Online causal convolution by relaxed multiplication: O(log^2 L) per token on average.
 
     Args:
@@ -214,9 +215,8 @@ class RelaxedConvolution(_OnlineConvolution):
         self.base = base
         # The first tokens of g and of v, backwards; kept time first, as all that a step reads and writes.
         self.prefixes = torch.zeros(base, 2, batch, channels, dtype=self.arithmetic, device=device)
-        pending = torch.zeros_like(self.streams[0], dtype=self.arithmetic)
         block, due = torch.zeros_like(self.prefixes), torch.zeros_like(self.prefixes[:, 0])
-        self.state = _State(self.lengths, block, due, pending)
+        self.state = _State(self.lengths, block, due, torch.zeros_like(self.streams[0], dtype=self.arithmetic))
 
     def _read(self, rows, end):
         return self.streams[0, rows, :, :end], self.streams[1, rows, :, :end]
@@ -229,7 +229,7 @@ class RelaxedConvolution(_OnlineConvolution):
 
     def _before_step(self):
         """Return the state, with nothing left to be written."""
-        if not any(self.lengths):
+        if not any(self.state.lengths):
             self.state.pending.zero_()
         for rows, first, values in self.state.unwritten:  # however often this is done, it is the same
             self.state.pending[rows, :, first:first + values.shape[-1]] = values

@@ -9,6 +9,10 @@ Three things make it several times faster than the same five steps left to autog
     time last          Every transform runs along contiguous memory.  Casting, padding with zeros and the
                        change of layout, if the input needs one, are a single write.
 
+A gate of K coefficients, K < L, needs no transform as long as the text.  Time is cut into frames: K - 1 inputs, which
+the frame before had too, and the inputs of the frame's own results.  The wrap-around of their product falls on the
+results of the former, which are not read.  That is overlap-save; it takes O(L log K) operations.
+
 The backward of the backward is written with the operator again: it is its own derivative to every order.
 
 PyTorch lets an operator of one's own have a backward, but neither a forward-mode derivative nor a place among the
@@ -20,7 +24,7 @@ took 1.1 to 1.3 times less at lengths from 512 to 8192 (`benchmark` prints the r
 where the right angle needs one that the FFT likes.  So it is padded, on every device until one is measured that
 prefers the other.
 
-Symbols: v, g the streams, r their causal convolution, L the length, N the number of FFT points.
+Symbols: v, g the streams, r their causal convolution, L the length, K that of the gate, N the number of FFT points.
 """
 
 from collections.abc import Iterator
@@ -30,40 +34,43 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["BLOCK", "blocks", "causal_conv", "causal_conv_backward", "fast_length", "transformed", "with_blocks_of",
-           "written_out"]
+__all__ = ["BLOCK", "blocks", "causal_conv", "causal_conv_backward", "fast_length", "fft_points", "transformed",
+           "with_blocks_of", "written_out"]
 
 # Numbers in one padded block of rows, by kind of device; a device that is not named takes all rows at once.  On two
 # CPU cores 2^19 to 2^20 was fastest at every length from 512 to 8192: smaller blocks wait for threads, larger ones
 # leave the cache and page in fresh memory.
 BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 
+_LEAST_FRAME = 2048  # points of a frame under a short gate: with fewer, the frames are too many
+
 
 def causal_conv(v: Tensor, g: Tensor) -> Tensor:
     """Convolve causally, r_t = sum over j <= t of v_j g_{t-j}, with FFTs in at least float32.
 
     Args:
-        v, g: streams of one shape `[..., L]`, L >= 1, and one floating dtype.
+        v: content, `[..., L]`, L >= 1.
+        g: gate, `[..., K]`, 1 <= K <= L; the same leading shape and floating dtype.  g_i counts as 0 from i = K on.
 
     Returns:
         r, `[..., L]`, same dtype, laid out in memory as v.  It can be differentiated to every order, backward and
         forward, and mapped by `torch.vmap`.
 
-    Source: Caracal, Section 3.2, Steps 3 and 4, with N >= 2L - 1 points.
+    Source: Caracal, Section 3.2, Steps 3 and 4, with N >= 2L - 1 points; overlap-save (Stockham 1966) where K < L.
     """
-    return written_out(v, g, fast_length(2 * v.shape[-1] - 1)) if transformed() else _causal_conv(v, g)
+    return written_out(v, g, fast_length(v.shape[-1] + g.shape[-1] - 1)) if transformed() else _causal_conv(v, g)
 
 
 def causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the gradients (dv, dg) of `causal_conv` for the gradient dr of its result; all `[..., L]`."""
+    """Return the gradients dv `[..., L]` and dg `[..., K]` of `causal_conv` for the gradient dr of its result."""
     if transformed():
         dr = dr.flip(-1)
-        return causal_conv(dr, g).flip(-1), causal_conv(dr, v).flip(-1)
+        return causal_conv(dr, g).flip(-1), causal_conv(dr, v).flip(-1)[..., :g.shape[-1]]
     return _causal_conv_backward(dr, v, g)
 
 
 def written_out(v: Tensor, g: Tensor, points: int) -> Tensor:
-    """Compute `causal_conv` in PyTorch's own operators, with a number of FFT points that is at least 2L - 1."""
+    """Compute `causal_conv` in PyTorch's own operators, with a number of FFT points that is at least L + K - 1."""
     if not v.numel():  # an empty batch, which the FFT libraries refuse
         return v * g
     arithmetic = torch.promote_types(v.dtype, torch.float32)
@@ -80,19 +87,31 @@ def transformed() -> bool:
 def _causal_conv(v: Tensor, g: Tensor) -> Tensor:
     _require_no_tangents()
     r = torch.empty_like(v)
-    for v_, g_, r_ in blocks(v, g, r):
-        r_.copy_(_truncated(_spectrum(v_).mul_(_spectrum(g_)), r_.shape[-1]))
+    points, frames = _frames(v.shape[-1], g.shape[-1])
+    for v_, g_, r_ in blocks(v, g, r, points=points):
+        gate = _spectrum(g_, points)
+        for first, start, end in frames:
+            spectrum = _spectrum(v_[..., first:end], points).mul_(gate)
+            r_[..., start:end] = torch.fft.irfft(spectrum, n=points)[..., start - first:end - first]
     return r
 
 
 @torch.library.custom_op("caracal::causal_conv_backward", mutates_args=())
 def _causal_conv_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     _require_no_tangents()
-    dv, dg = torch.empty_like(v), torch.empty_like(g)
-    for dr_, v_, g_, dv_, dg_ in blocks(dr, v, g, dv, dg):
-        reversed_ = _spectrum(dr_, flip=True)
-        for other, gradient in ((g_, dv_), (v_, dg_)):
-            gradient.copy_(_truncated(_spectrum(other).mul_(reversed_), gradient.shape[-1]).flip(-1))
+    dv, dg, length = torch.empty_like(v), torch.empty_like(g), v.shape[-1]
+    points, frames = _frames(length, g.shape[-1])
+    for dr_, v_, g_, dv_, dg_ in blocks(dr, v, g, dv, dg, points=points):
+        of_gate = None
+        for first, start, end in frames:  # counted from the end of the text
+            own = slice(length - end, length - start)
+            reversed_ = _spectrum(dr_[..., length - end:length - first].flip(-1), points)
+            spectrum = _spectrum(g_, points).mul_(reversed_)
+            dv_[..., own] = torch.fft.irfft(spectrum, n=points)[..., start - first:end - first].flip(-1)
+            # Shifted to where every frame has the gradient of g_0 in its last place.
+            spectrum = reversed_.mul_(_spectrum(v_[..., own], points, points - end + first))
+            of_gate = spectrum if of_gate is None else of_gate.add_(spectrum)
+        dg_.copy_(torch.fft.irfft(of_gate, n=points)[..., points - g.shape[-1]:].flip(-1))
     return dv, dg
 
 
@@ -102,29 +121,39 @@ def _require_no_tangents() -> None:
                            "call caracal_min.convolution.causal_conv_fft, which has one")
 
 
-def _spectrum(x: Tensor, flip: bool = False) -> Tensor:
-    """Return the half spectrum of `x` `[..., L]`, cast and padded with zeros in one write."""
-    length = x.shape[-1]
-    n = fast_length(2 * length - 1)
-    padded = torch.empty((*x.shape[:-1], n), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
-    padded[..., :length] = x.flip(-1) if flip else x
-    padded[..., length:] = 0
+def fft_points(length: int, taps: int) -> int:
+    """Return the number of FFT points N for a content of `length` and a gate of `taps` <= `length` coefficients."""
+    return fast_length(min(length + taps - 1, max(4 * taps, _LEAST_FRAME)))
+
+
+def _frames(length: int, taps: int) -> tuple[int, list[tuple[int, int, int]]]:
+    """Return N and the frames of overlap-save, as (first input, first result, end of both); a long gate has one."""
+    points = fft_points(length, taps)
+    own = points - taps + 1
+    return points, [(max(0, t - taps + 1), t, min(t + own, length)) for t in range(0, length, own)]
+
+
+def _spectrum(x: Tensor, points: int, at: int = 0) -> Tensor:
+    """Return the half spectrum of `x` `[..., L]`, cast and put among zeros, from place `at` on, in one write."""
+    padded = torch.empty((*x.shape[:-1], points), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
+    padded[..., :at] = 0
+    padded[..., at:at + x.shape[-1]] = x
+    padded[..., at + x.shape[-1]:] = 0
     return torch.fft.rfft(padded)
 
 
-def _truncated(spectrum: Tensor, length: int) -> Tensor:
-    return torch.fft.irfft(spectrum, n=fast_length(2 * length - 1))[..., :length]
+def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
+    """Cut tensors `[..., C, *]` into blocks of rows, as views; results are written into the last ones.
 
-
-def blocks(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Cut tensors of one shape `[..., C, L]` into blocks of rows, as views; results are written into the last ones."""
+    Args:
+        tensors: of one leading shape; of the first, a row is transformed with so many `points`.
+    """
     if not tensors[0].numel():
         return
-    length = tensors[0].shape[-1]
-    flat = [x.reshape(-1, x.shape[-2] if x.ndim > 1 else 1, length) for x in tensors]
+    flat = [x.reshape(-1, x.shape[-2] if x.ndim > 1 else 1, x.shape[-1]) for x in tensors]
     batch, channels = flat[0].shape[:2]
     budget = BLOCK.get(tensors[0].device.type)
-    rows = batch * channels if budget is None else max(1, budget // fast_length(2 * length - 1))
+    rows = batch * channels if budget is None else max(1, budget // points)
     together = max(1, rows // max(1, channels))
     for i in range(0, batch, together):
         for j in range(0, channels, rows):

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..convolution import causal_conv_fft, causal_conv_right_angle
 from ..modules import MultiHeadFourier
-from ..spectral import blocks
+from ..spectral import blocks, fft_points
 from .appendix import AppendixFourier, appendix_conv
 from .config import BenchmarkConfig, Row
 from .measure import Differentiated, in_precision, in_turns, kept_for_backward, peak_memory
@@ -54,6 +54,6 @@ def layer(config: BenchmarkConfig) -> Iterator[Row]:
 
 def _right_angle(v: Tensor, g: Tensor) -> Tensor:
     r = torch.empty_like(v)
-    for v_, g_, r_ in blocks(v, g, r):
+    for v_, g_, r_ in blocks(v, g, r, points=fft_points(v.shape[-1], v.shape[-1])):
         r_.copy_(causal_conv_right_angle(v_, g_))
     return r

@@ -39,6 +39,8 @@ class EvaluateConfig:
 
     model: str
     """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    gate_length: int | None = None
+    """Cuts the gate of a Caracal after so many tokens, also of one trained without; left out: as it was trained."""
     data: str = "embedded"
     """Text to measure losses on: as in `train`: embedded, fineweb, a file or a folder of files, or token shards.  A
     document, or a line of JSON with one, has at most 16 MiB."""
@@ -73,8 +75,10 @@ class EvaluateConfig:
         for name in ("context", "tokens", "batch_size", "max_length"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
-        if self.limit is not None and self.limit < 1:
-            raise ValueError(f"limit={self.limit}; give a number >= 1, or leave it out")
+        for name in ("limit", "gate_length"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise ValueError(f"{name}={value}; give a number >= 1, or leave it out")
         resolve_precision(self.precision, "cpu")
 
 
@@ -93,7 +97,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
             require_rule(source)
     device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
     tasks = _tasks(config) if config.tasks else ()
-    model, weights = load_model(config.model).to(device).eval(), _weights(config.model)
+    model, weights = load_model(config.model, config.gate_length).to(device).eval(), _weights(config.model)
     rule = None if config.split == ALL else rule_of_training(config.model, weights)
     results, started = {"parameters": model.num_parameters(), "model_sha256": weights}, time.monotonic()
     print(f"{config.model}: {results['parameters']:,} parameters")

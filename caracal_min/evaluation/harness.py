@@ -62,6 +62,7 @@ class HarnessModel(TemplateLM):
         max_gen_toks: most tokens to generate where a task does not say.
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
         precision: one of `precision.PRECISIONS`; "auto" takes the fastest that the device has units for.
+        gate_length: cuts the gate of a Caracal that is loaded, for texts longer than those it was trained on.
         max_batch_size: given by the harness, not used.
 
     Raises:
@@ -70,9 +71,11 @@ class HarnessModel(TemplateLM):
 
     def __init__(self, pretrained: str | LanguageModel, batch_size: int = 16, max_length: int = 2048,
                  max_gen_toks: int = 256, device: str = "auto", precision: str = "auto",
-                 max_batch_size: int | None = None):
+                 max_batch_size: int | None = None, gate_length: int | None = None):
         super().__init__()
-        for name, value in (("batch_size", batch_size), ("max_length", max_length), ("max_gen_toks", max_gen_toks)):
+        cut = () if gate_length is None else (("gate_length", gate_length),)
+        for name, value in (("batch_size", batch_size), ("max_length", max_length), ("max_gen_toks", max_gen_toks),
+                            *cut):
             if not str(value).isdecimal() or int(value) < 1:
                 raise ValueError(f"{name}={value}; give a number >= 1")
         self.batch_size, self.max_length, self.max_gen_toks = int(batch_size), int(max_length), int(max_gen_toks)
@@ -80,7 +83,8 @@ class HarnessModel(TemplateLM):
             device = "cuda" if torch.cuda.is_available() else "cpu"
         self._device = torch.device(device)
         self._precision = resolve_precision(precision, self._device)
-        model = pretrained if isinstance(pretrained, LanguageModel) else load_model(pretrained)
+        model = pretrained if isinstance(pretrained, LanguageModel) else load_model(
+            pretrained, None if gate_length is None else int(gate_length))
         if getattr(model.config, "positional_encoding", None) == "learned":
             self.max_length = min(self.max_length, model.config.max_positions)
         self.tokenizer = tokenizer_for(model.config.vocab_size)

@@ -6,6 +6,7 @@ kill: the same configuration goes on from the last checkpoint, on the same curve
     settings      checks of a dataclass of settings
     recipe        the settings of a run, and the learning rate that follows from them
     trainer       the loop
+    optimizer     AdamW, and what decays
     distributed   several processes that train one model
     folder        where a run lives: one process at a time works there
     checkpoint    the state of a run in one file, without pickle

@@ -12,7 +12,7 @@ import torch
 
 from ..language_model import LanguageModel
 from ..model import Caracal
-from ..spectral import fast_length
+from ..spectral import fft_points
 
 __all__ = ["flops_per_token", "peak_flops"]
 
@@ -39,8 +39,13 @@ def flops_per_token(model: LanguageModel, context: int) -> float | None:
     window = min(size.window_size, context)
     keys = window - window * (window - 1) / (2 * context)  # on average: the first tokens see fewer
     forward += attending * 4 * size.d_model * keys
-    n = fast_length(2 * context - 1)
-    convolution = 7.5 * n * math.log2(n) + 3 * n  # three real FFTs and n / 2 complex products
+    gates = min(size.gate_length or context, context)
+    n = fft_points(context, gates)
+    frames = math.ceil(context / (n - gates + 1))
+    gate_weights = size.d_model ** 2 * (1 + (size.gate == "two_stage") / size.n_heads)
+    forward -= (size.n_layers - attending) * 2 * gate_weights * (1 - gates / context)  # tokens without a gate
+    # A real FFT of the gate, two in each frame, and its n / 2 complex products.
+    convolution = 2.5 * (1 + 2 * frames) * n * math.log2(n) + 3 * frames * n
     return 3 * (forward + (size.n_layers - attending) * size.d_model * convolution / context)
 
 

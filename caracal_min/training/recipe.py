@@ -12,8 +12,8 @@ from .settings import require_kinds, require_range, require_text
 __all__ = ["TrainConfig", "learning_rate"]
 
 _FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout"}
-_POSITIVE = ("tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every", "eval_windows",
-             "checkpoint_every")
+_POSITIVE = ("gate_length", "tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every",
+             "eval_windows", "checkpoint_every")
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class TrainConfig:
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
     """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `zoo.VARIANTS` lists them."""
+    gate_length: int | None = None
+    """Tokens that have a gate, for a state of fixed size in decoding; None, as in the paper: all."""
     data: str = "fineweb"
     """embedded, fineweb, a parquet / jsonl / jsonl.xz / jsonl.gz file with column text, a folder of them, or shards.
     One document in 20, by a hash of its text, is never trained on."""
@@ -91,7 +93,7 @@ class TrainConfig:
 
     def __post_init__(self):
         require_kinds(self)
-        check_kind(self.architecture, self.preset, self.variant)
+        check_kind(self.architecture, self.preset, self.variant, self.gate_length)
         if self.tokenizer not in ("gpt2", "byte"):
             raise ValueError(f"tokenizer={self.tokenizer!r}; accepted: gpt2, byte")
         require_text(self, ("data", "validation"))

@@ -35,6 +35,7 @@ from .checkpoint import not_finite
 from .distributed import Group
 from .flops import flops_per_token, peak_flops
 from .folder import RunFolder
+from .optimizer import make_optimizer
 from .parts import part_from
 from .recipe import TrainConfig, learning_rate
 from .run_log import RunLog
@@ -90,11 +91,7 @@ class Trainer:
         self.corpus = self._load_corpus() if corpus is None else corpus
         torch.manual_seed(config.seed)
         self.model: LanguageModel = self._make_model().to(self.device)
-        matrices = [p for p in self.model.parameters() if p.ndim >= 2]
-        vectors = [p for p in self.model.parameters() if p.ndim < 2]
-        self.optimizer = torch.optim.AdamW(
-            [{"params": matrices, "weight_decay": config.weight_decay}, {"params": vectors, "weight_decay": 0.0}],
-            lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
+        self.optimizer = make_optimizer(self.model, config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.batches = Batches(self.corpus.train, config.context, config.batch_size // self.group.world_size,
                                config.seed, self.group.rank, self.group.world_size)
@@ -258,7 +255,8 @@ class Trainer:
 
     def _make_model(self) -> LanguageModel:
         config = self.config
-        return make_model(config.architecture, config.preset, config.variant, self.corpus.vocab_size, config.context)
+        return make_model(config.architecture, config.preset, config.variant, self.corpus.vocab_size, config.context,
+                          config.gate_length)
 
     def _leave(self) -> None:
         """Write what a finished run leaves: the model, and the record."""

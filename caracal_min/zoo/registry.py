@@ -26,7 +26,7 @@ VARIANTS: dict[str, dict] = {
 """Rows of the paper's Tables 5 and 6, as changes of a preset; ratios are Fourier layers to attention layers."""
 
 
-def check_kind(architecture: str, preset: str, variant: str) -> None:
+def check_kind(architecture: str, preset: str, variant: str, gate_length: int | None = None) -> None:
     """Raise ValueError, in one line, unless such a model exists."""
     find_preset(preset)
     for what, given, accepted in (("architecture", architecture, ARCHITECTURES), ("variant", variant, VARIANTS)):
@@ -34,10 +34,12 @@ def check_kind(architecture: str, preset: str, variant: str) -> None:
             raise ValueError(f"unknown {what} {given!r}; accepted: {', '.join(accepted)}")
     if architecture != "caracal" and variant != "default":
         raise ValueError(f"variant={variant!r} with architecture={architecture!r}; only caracal has variants")
+    if architecture != "caracal" and gate_length is not None:
+        raise ValueError(f"gate_length={gate_length} with architecture={architecture!r}; only caracal has a gate")
 
 
 def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str = "default",
-               vocab_size: int | None = None, context: int = 0) -> LanguageModel:
+               vocab_size: int | None = None, context: int = 0, gate_length: int | None = None) -> LanguageModel:
     """Build a freshly initialised model.
 
     Args:
@@ -46,6 +48,7 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
         variant: a key of `VARIANTS`; "default" for a baseline.
         vocab_size: number of token ids; None takes the preset's.
         context: tokens that a learned positional encoding must cover, at least.
+        gate_length: as in `CaracalConfig`, of any variant.
 
     Raises:
         ValueError: no such model.
@@ -53,24 +56,32 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
 
     Source: Caracal, Tables 1, 2, 5 and 6.
     """
-    check_kind(architecture, preset, variant)
+    check_kind(architecture, preset, variant, gate_length)
     if architecture != "caracal":
         return baseline(architecture, preset, vocab_size)
     size = find_preset(preset)
     vocab_size = size.vocab_size if vocab_size is None else vocab_size
     positions = max(context, size.max_positions)
-    return Caracal.from_preset(preset, vocab_size=vocab_size, max_positions=positions, **VARIANTS[variant])
+    return Caracal.from_preset(preset, vocab_size=vocab_size, max_positions=positions, gate_length=gate_length,
+                               **VARIANTS[variant])
 
 
-def load_model(folder_or_repo: str | Path) -> LanguageModel:
+def load_model(folder_or_repo: str | Path, gate_length: int | None = None) -> LanguageModel:
     """Load what `save_pretrained` wrote, Caracal or a baseline; a repository of the hub holds a Caracal.
 
     A folder is read from the disk alone, without a network.
 
+    Args:
+        gate_length: cuts the gate of a Caracal, also of one that was trained without; None leaves it as stored.
+
     Raises:
-        FileNotFoundError, ValueError: as `Caracal.from_pretrained`.
+        FileNotFoundError, ValueError: as `Caracal.from_pretrained`; a baseline with a gate_length.
         ImportError: a baseline without `transformers`.
     """
     folder = Path(folder_or_repo)
     local_baseline = folder.is_dir() and read_config(folder).get("model_type") in BASELINES
-    return (Baseline if local_baseline else Caracal).from_pretrained(folder_or_repo)
+    if local_baseline:
+        if gate_length is not None:
+            raise ValueError(f"gate_length={gate_length}, but {folder} holds a baseline; only caracal has a gate")
+        return Baseline.from_pretrained(folder_or_repo)
+    return Caracal.from_pretrained(folder_or_repo, **({} if gate_length is None else {"gate_length": gate_length}))

@@ -9,14 +9,15 @@ import torch
 
 from caracal_min import Caracal, CaracalConfig, modules, relaxed
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.partitioned import PartitionedConvolution
 from caracal_min.relaxed import RelaxedConvolution
 
 CAPACITY = 60
 
 
-def model() -> Caracal:
+def model(gate_length: int | None = None) -> Caracal:
     torch.manual_seed(0)
-    config = CaracalConfig(40, 16, 3, 2, window_size=6, embedding_std=0.5, init_std=0.2)
+    config = CaracalConfig(40, 16, 3, 2, window_size=6, gate_length=gate_length, embedding_std=0.5, init_std=0.2)
     return Caracal(config).double().eval()
 
 
@@ -46,7 +47,8 @@ def break_at(m: Caracal, layer: int, place: str, error: type[BaseException], pat
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of 4 tokens, so that a few steps cross several borders."""
-    monkeypatch.setitem(modules._CONVOLUTIONS, "relaxed", functools.partial(RelaxedConvolution, base=4))
+    kinds = RelaxedConvolution, PartitionedConvolution
+    monkeypatch.setitem(modules._CONVOLUTIONS, "relaxed", tuple(functools.partial(kind, base=4) for kind in kinds))
 
 
 # Tokens held by the caches, and tokens read by the call that is broken off: before and after the window of 6 has
@@ -55,12 +57,17 @@ STEPS = [(0, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (15, 1)
 PROMPTS = [(0, 10), (2, 9), (3, 2), (4, 4), (7, 17), (8, 3)]
 
 
-@pytest.mark.parametrize("convolution, held, read", [
-    *(("relaxed", *call) for call in STEPS + PROMPTS), ("dot_product", 6, 1), ("dot_product", 7, 17)])
+# With a gate of 7 tokens: before it is whole, at its last token, in the second period, at its end.
+CUT = [(0, 1), (5, 1), (6, 1), (7, 1), (10, 1), (13, 1), (14, 1), (0, 10), (2, 3), (6, 2), (9, 17)]
+
+
+@pytest.mark.parametrize("convolution, held, read, gate_length", [
+    *(("relaxed", *call, None) for call in STEPS + PROMPTS), ("dot_product", 6, 1, None), ("dot_product", 7, 17, None),
+    *(("relaxed", *call, 7) for call in CUT), *(("dot_product", *call, 7) for call in CUT[2:10:3])])
 @torch.no_grad()
-def test_a_call_that_breaks_off_can_be_made_again_or_another_in_its_place(convolution, held, read, small_blocks,
-                                                                          monkeypatch):
-    m, ids = model(), tokens()
+def test_a_call_that_breaks_off_can_be_made_again_or_another_in_its_place(convolution, held, read, gate_length,
+                                                                          small_blocks, monkeypatch):
+    m, ids = model(gate_length), tokens()
     error = Broken if read > 1 else KeyboardInterrupt
     begun = m.new_caches(3, CAPACITY, convolution)
     for t in range(held):
@@ -81,10 +88,11 @@ def test_a_call_that_breaks_off_can_be_made_again_or_another_in_its_place(convol
         assert torch.equal(go_on(caches, then[n % 2]), expected[n % 2]), (layer, place)
 
 
+@pytest.mark.parametrize("gate_length", [None, 7])
 @pytest.mark.parametrize("lengths", [[1, 9, 8], [6, 7, 3]])
 @torch.no_grad()
-def test_rows_of_different_lengths_break_off_together(lengths, small_blocks, monkeypatch):
-    m, ids = model(), tokens()
+def test_rows_of_different_lengths_break_off_together(lengths, gate_length, small_blocks, monkeypatch):
+    m, ids = model(gate_length), tokens()
     for steps in (None, 0, 1, 2, 3, 4):
         results = []
         for broken in (False, True):
@@ -103,7 +111,8 @@ def test_rows_of_different_lengths_break_off_together(lengths, small_blocks, mon
         assert torch.equal(*results), steps
 
 
-@pytest.mark.parametrize("mixer", [MultiHeadFourier(16, 4), SlidingWindowAttention(16, 4, 5)])
+@pytest.mark.parametrize("mixer", [MultiHeadFourier(16, 4), MultiHeadFourier(16, 4, gate_length=20),
+                                   SlidingWindowAttention(16, 4, 5)])
 @pytest.mark.parametrize("read", [1, 7])
 def test_a_layer_alone_is_as_safe(mixer, read, monkeypatch):
     x, caches = torch.randn(2, 60, 16), [mixer.new_cache(2, 60) for _ in range(2)]

@@ -184,6 +184,20 @@ def test_bad_input_gets_one_clear_line(conv, v, g, error, words):
         assert word in message
 
 
+@pytest.mark.parametrize("leads", [((), ()), ((3,), ()), ((2, 1), (4,))])
+@pytest.mark.parametrize("taps", [1, 5, 19, 20])
+def test_what_a_shorter_gate_lacks_counts_as_zero(taps, leads):
+    v, g = pair(20, *leads)
+    cut = torch.cat([g[..., :taps], torch.zeros_like(g[..., taps:])], dim=-1)
+    for conv in (causal_conv_direct, causal_conv_fft):
+        np.testing.assert_allclose(conv(v, g[..., :taps]).numpy(), oracle(v, cut), atol=1e-12)
+        with pytest.raises(ValueError, match="v has length 19 and g has length 20 .* no longer than the content"):
+            conv(v[..., 1:], g)
+    if taps < 20:
+        with pytest.raises(ValueError, match="equal lengths"):
+            causal_conv_right_angle(v, g[..., :taps])
+
+
 def test_too_few_points_are_refused():
     with pytest.raises(ValueError, match="n=3 .* length 4"):
         circular_conv(torch.ones(4), torch.ones(4), 3)

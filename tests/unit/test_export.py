@@ -60,7 +60,7 @@ torch.save(program(torch.load("tokens.pt")), "logits.pt")
     assert close(torch.load(tmp_path / "logits.pt"), model(tokens)[0])
 
 
-@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False, gate="single_stage"),
+@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False, gate="single_stage"), dict(gate_length=7),
                                      dict(positional_encoding="learned", fourier_per_attention=1)])
 def test_onnx_runtime_gives_the_same_logits(changes, tokens, tmp_path):
     torch.manual_seed(0)

@@ -15,7 +15,8 @@ def model(**changes) -> Caracal:
     return Caracal(CaracalConfig(**{**config, **changes})).eval()
 
 
-VARIANTS = [{}, dict(fourier_per_attention=None), dict(positional_encoding="learned"), dict(pre_conv=False)]
+VARIANTS = [{}, dict(fourier_per_attention=None), dict(positional_encoding="learned"), dict(pre_conv=False),
+            dict(gate_length=1), dict(gate_length=9), dict(gate_length=33, fourier_per_attention=None)]
 # The largest difference of a logit, whose own size is about 1.
 TOLERANCE = {torch.float64: 1e-11, torch.float32: 1e-4}
 
@@ -42,8 +43,9 @@ def test_teacher_forced_steps_equal_the_parallel_pass(dtype, convolution, data):
         assert torch.allclose(found, expected[i, :n + new], atol=TOLERANCE[dtype], rtol=0)
 
 
-def test_prompts_of_different_lengths_are_continued_as_if_alone():
-    m = model().double()
+@pytest.mark.parametrize("gate_length", [None, 5, 10])
+def test_prompts_of_different_lengths_are_continued_as_if_alone(gate_length):
+    m = model(gate_length=gate_length).double()
     prompts = [[1, 2, 3], [4], list(range(30)), torch.tensor([7, 8])]
     together = m.generate(prompts, 12, temperature=0.0)
     for prompt, row in zip(prompts, together, strict=True):
@@ -51,8 +53,9 @@ def test_prompts_of_different_lengths_are_continued_as_if_alone():
     assert [r.tolist() for r in m.generate([[1], [2, 3]], 0)] == [[1], [2, 3]]
 
 
-def test_greedy_equals_rerunning_the_whole_model():
-    m = model().double()
+@pytest.mark.parametrize("gate_length", [None, 3, 9])
+def test_greedy_equals_rerunning_the_whole_model(gate_length):
+    m = model(gate_length=gate_length).double()
     prompt = torch.randint(40, (3, 4), generator=torch.Generator().manual_seed(3))
     slow = prompt
     for _ in range(20):

@@ -26,6 +26,8 @@ CONFIGS = {name: replace(SMALL, **changes) for name, changes in VARIANTS.items()
     "one head, a window of one token": replace(SMALL, n_heads=1, window_size=1),
     "no attention, sslp, pe": replace(SMALL, fourier_per_attention=None, gate="single_stage",
                                       positional_encoding="learned"),
+    "a gate of one token": replace(SMALL, gate_length=1),
+    "a gate of 12 tokens": replace(SMALL, gate_length=12),
 }
 
 

@@ -5,6 +5,7 @@ import json
 import pickle
 import subprocess
 import sys
+from dataclasses import asdict
 
 import pytest
 import torch
@@ -12,6 +13,8 @@ import torch
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.config import PRESETS
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.weights import write_model
+from caracal_min.zoo import load_model
 
 SMALL = CaracalConfig(vocab_size=50, d_model=24, n_layers=6, n_heads=4, window_size=7)
 
@@ -85,7 +88,8 @@ def test_initialisation():
 
 
 @pytest.mark.parametrize("changes", [dict(fourier_per_attention=None), dict(pre_conv=False), dict(gate="single_stage"),
-                                     dict(positional_encoding="learned"), dict(fourier_per_attention=1)])
+                                     dict(positional_encoding="learned"), dict(fourier_per_attention=1),
+                                     dict(gate_length=7)])
 def test_every_variant_learns_one_batch(changes):
     model = small(embedding_std=0.1, **changes)
     draw = torch.Generator().manual_seed(1)
@@ -108,6 +112,27 @@ def test_save_and_load(tmp_path):
     assert loaded.config == model.config
     assert torch.equal(loaded(tokens)[0], model(tokens)[0])
     assert all(p.requires_grad for p in loaded.parameters())
+
+
+def test_a_model_without_a_gate_length_loads_and_loads_with_one(tmp_path):
+    """Written before there was one, too: no weight depends on it."""
+    model, tokens = small(embedding_std=0.5, init_std=0.2).eval(), torch.randint(50, (2, 40))
+    older = {name: value for name, value in asdict(model.config).items() if name != "gate_length"}
+    write_model(tmp_path, {"model_type": "caracal", **older}, model.state_dict())
+    assert Caracal.from_pretrained(tmp_path).config == model.config
+    cut = Caracal.from_pretrained(tmp_path, gate_length=9)
+    assert cut.config.gate_length == 9
+    assert torch.equal(cut(tokens[:, :9])[0], model(tokens[:, :9])[0])
+    found, whole = cut(tokens)[0], model(tokens)[0]
+    assert torch.allclose(found[:, :9], whole[:, :9], atol=1e-4) and not torch.allclose(found, whole, atol=1e-2)
+    cut.save_pretrained(tmp_path / "cut")
+    assert torch.equal(Caracal.from_pretrained(tmp_path / "cut")(tokens)[0], found)
+    assert torch.equal(Caracal.from_pretrained(tmp_path / "cut", gate_length=None)(tokens)[0], whole)
+    assert torch.equal(load_model(tmp_path, gate_length=9)(tokens)[0], found)
+    for changes, words in (({"d_model": 48}, "do not belong together"), ({"gate_lenght": 9}, "has no field"),
+                           ({"gate_length": 0}, "gate_length=0; give"), ({"pre_conv": False}, "foreign tensor")):
+        with pytest.raises(ValueError, match=words):
+            Caracal.from_pretrained(tmp_path, **changes)
 
 
 def test_load_from_the_hub_cache(tmp_path):
@@ -171,6 +196,8 @@ def test_unknown_folder(name):
     (lambda: CaracalConfig(50, 24, 6, 5), ["d_model=24", "n_heads=5"]),
     (lambda: CaracalConfig(50, 24, 0, 4), ["n_layers=0"]),
     (lambda: CaracalConfig(50, 24, 6, 4, fourier_per_attention=0), ["fourier_per_attention=0", "None"]),
+    (lambda: CaracalConfig(50, 24, 6, 4, gate_length=0), ["gate_length=0", "None"]),
+    (lambda: CaracalConfig(50, 24, 6, 4, gate_length=2.5), ["gate_length=2.5", "whole number"]),
     (lambda: CaracalConfig(50, 24, 6, 4, gate="x"), ["gate='x'", "two_stage"]),
     (lambda: CaracalConfig(50, 24, 6, 4, positional_encoding="rope"), ["rope", "learned"]),
     (lambda: CaracalConfig(50, 24, 6, 4, init_std=0.0), ["init_std=0.0"]),

@@ -13,9 +13,10 @@ def fourier(seed=0, **options) -> MultiHeadFourier:
     return MultiHeadFourier(16, 4, **options).double()
 
 
-def test_fourier_is_its_four_steps():
-    """Section 3.2, token by token, channel by channel, with loops."""
-    layer, batch, length = fourier(), 2, 9
+@pytest.mark.parametrize("gate_length", [None, 1, 4, 8, 9, 20])
+def test_fourier_is_its_four_steps(gate_length):
+    """Section 3.2, token by token, channel by channel, with loops; and with the gate cut."""
+    layer, batch, length = fourier(gate_length=gate_length), 2, 9
     x = torch.randn(batch, length, 16, dtype=torch.float64)
     taps = layer.pre_conv.weight[:, 0]  # (D, 3): the last tap meets the token itself
     past = torch.cat([x.new_zeros(batch, 2, 16), x], dim=1)
@@ -27,12 +28,13 @@ def test_fourier_is_its_four_steps():
     for head in range(4):
         own = slice(4 * head, 4 * head + 4)
         g[..., own] = hidden[..., own] @ layer.gate_mix.weight[own, :, 0].T + layer.gate_mix.bias[own]
+    g[:, length if gate_length is None else gate_length:] = 0
     r = torch.stack([sum(v[:, j] * g[:, t - j] for j in range(t + 1)) for t in range(length)], dim=1)
     assert torch.allclose(layer(x), r @ layer.to_out.weight.T + layer.to_out.bias, atol=1e-12)
 
 
 @pytest.mark.parametrize("layer", [
-    fourier(), fourier(pre_conv=False), fourier(gate="single_stage"),
+    fourier(), fourier(pre_conv=False), fourier(gate="single_stage"), fourier(gate_length=6),
     SlidingWindowAttention(16, 4, 5).double(),
     Block(fourier(), 32).double(), Block(SlidingWindowAttention(16, 4, 5), 32).double(),
 ])
@@ -58,6 +60,22 @@ def test_attention_forgets_beyond_its_window_and_fourier_does_not():
     assert (layer(changed) - layer(x)).abs().amax((0, 2))[3:].min() > 1e-9
 
 
+def test_gates_that_are_cut_are_not_computed():
+    layer, read = fourier(gate_length=7), []
+    layer.to_gate.register_forward_hook(lambda module, given, result: read.append(given[0].shape[1]))
+    x = torch.randn(2, 20, 16, dtype=torch.float64)
+    cache = layer.new_cache(2, 20)
+    layer(x)
+    for part in x.split([4, 1, 5, 1, 9], dim=1):
+        layer(part, cache)
+    assert read == [2 * 7, 2 * 4, 2 * 1, 2 * 2]
+
+
+def test_parameters_do_not_depend_on_the_gate_length():
+    shapes = [{name: p.shape for name, p in fourier(gate_length=n).named_parameters()} for n in (None, 5)]
+    assert shapes[0] == shapes[1]
+
+
 def test_qkv_are_stacked_in_that_order():
     layer = SlidingWindowAttention(8, 2, 4)
     x = torch.randn(1, 3, 8)
@@ -76,7 +94,8 @@ def test_swiglu_formula():
 
 @pytest.mark.parametrize("layer", [
     fourier(), fourier(pre_conv=False), fourier(gate="single_stage"), SlidingWindowAttention(16, 4, 6).double(),
-    SlidingWindowAttention(16, 4, 1).double(),
+    SlidingWindowAttention(16, 4, 1).double(), fourier(gate_length=1), fourier(gate_length=11), fourier(gate_length=29),
+    fourier(gate_length=7, gate="single_stage", pre_conv=False),
 ])
 @pytest.mark.parametrize("cuts", [[30], [1] * 30, [11] + [1] * 19, [4, 9, 1, 1, 15], [1, 29]])
 def test_cached_chunks_equal_the_parallel_pass(layer, cuts):
@@ -100,7 +119,8 @@ def test_window_cache_stays_small_and_fourier_cache_refuses_overflow():
         layer.new_cache(1, 4, "magic")
 
 
-@pytest.mark.parametrize("layer", [fourier(), fourier(pre_conv=False), SlidingWindowAttention(16, 4, 6).double()])
+@pytest.mark.parametrize("layer", [fourier(), fourier(pre_conv=False), fourier(gate_length=4), fourier(gate_length=7),
+                                   SlidingWindowAttention(16, 4, 6).double()])
 def test_rows_of_different_lengths_do_not_meet(layer):
     """Three rows of 1, 9 and 4 tokens, then steps: each row is what it would be alone; NaN beyond a row is harmless."""
     x = torch.randn(3, 20, 16, dtype=torch.float64)

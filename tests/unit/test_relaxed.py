@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.caches import FourierCache
 from caracal_min.convolution import causal_conv_direct
+from caracal_min.partitioned import PartitionedConvolution, RollingConvolution
 from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution, row_groups, schedule
 
 KINDS = {
@@ -80,7 +81,7 @@ class Multiplications(TorchDispatchMode):
     FREE = ("copy_", "_to_copy", "add", "add_", "sum", "zeros", "zeros_like", "new_zeros", "empty", "empty_like",
             "view", "_unsafe_view", "slice", "select", "stack", "cat", "flip", "unsqueeze", "permute", "transpose",
             "expand", "clone", "detach", "zero_", "fill_", "as_strided", "lift_fresh", "squeeze", "alias", "t",
-            "constant_pad_nd", "full", "_reshape_alias")
+            "constant_pad_nd", "full", "_reshape_alias", "unbind")
 
     def __init__(self):
         super().__init__()
@@ -144,6 +145,30 @@ def test_generating_at_8k_context_makes_fewer_than_450_multiplications_per_token
     assert len(tokens) == 4095  # the last token drawn is not read again
     per_token = counter.total / len(tokens) / model.config.d_model
     assert 200 < per_token < 450
+
+
+@pytest.mark.parametrize("gate_length, most", [(128, 125), (100, 135), (512, 200)])
+def test_under_a_cut_gate_a_token_costs_the_same_however_long_the_text(gate_length, most):
+    """Period by period, up to 64 of them; the twin makes as many as the gate is long."""
+    found = {}
+    for kind in (PartitionedConvolution, RollingConvolution):
+        online, (v, g) = kind(1, 2, gate_length), streams(1, 2, gate_length, torch.float32)
+        online.prefill(v[..., :-1], g[..., :-1])
+        online.step(v[..., -1], g[..., -1])
+        periods = []
+        for period in range(1, 64):
+            if period in (1, 2, 63):
+                with Multiplications() as counted:
+                    for t in range(gate_length):
+                        online.step(v[..., t])
+                periods.append(counted.total / gate_length / 2)
+            else:
+                online.prefill(v, g[..., :0])
+        assert online.lengths == [64 * gate_length]
+        assert len(set(periods)) == 1
+        found[kind] = periods[0]
+    assert found[RollingConvolution] == gate_length
+    assert 16 < found[PartitionedConvolution] < most
 
 
 def test_row_groups_are_runs_of_equal_rows():

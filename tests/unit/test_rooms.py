@@ -15,7 +15,7 @@ HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transfo
 
 # Every room may import those before it: sequences, layers, model, and what is done with it.
 ORDER = ["version", "files", "allocator", "precision",
-         "spectral", "convolution", "attention", "relaxed",
+         "spectral", "convolution", "attention", "relaxed", "partitioned",
          "projections", "caches", "modules",
          "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
          "zoo", "data", "recorded", "evaluation", "benchmark", "training", "experiments",

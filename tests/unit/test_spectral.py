@@ -38,6 +38,47 @@ def test_gradients_equal_those_of_the_sum(dtype, shape):
         assert a.dtype == dtype and relative_error(a, b) < TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("budget", [1, 200, 10**6])
+@pytest.mark.parametrize("points, length, taps", [
+    (8, 40, 1), (8, 40, 2), (8, 41, 5), (8, 7, 6), (8, 2, 1), (16, 100, 4), (16, 101, 13), (16, 41, 13), (16, 42, 13),
+    (16, 43, 13), (16, 13, 13), (2048, 97, 40), (2048, 3000, 7)])
+def test_a_shorter_gate_frame_by_frame(monkeypatch, points, length, taps, budget, dtype):
+    """Frames of few points and of many; with 13 taps and 54 points a frame has 42 results: fewer, as many, one more."""
+    monkeypatch.setattr(spectral, "_LEAST_FRAME", points)
+    monkeypatch.setitem(spectral.BLOCK, "cpu", budget)
+    v, g = pair(2, 3, length, dtype=dtype)
+    v, g = v.requires_grad_(), g[..., :taps].clone().requires_grad_()
+    dr = pair(2, 3, length, dtype=dtype, seed=1)[0]
+    exact = [x.detach().double().requires_grad_() for x in (v, g)]
+    r, expected = causal_conv(v, g), causal_conv_direct(exact[0], exact[1])
+    found = [r, *torch.autograd.grad(r, (v, g), dr)]
+    for a, b in zip(found, [expected, *torch.autograd.grad(expected, exact, dr.double())], strict=True):
+        assert a.dtype == dtype and a.shape == b.shape and relative_error(a, b) < 2 * TOLERANCE[dtype]
+
+
+def test_a_shorter_gate_takes_no_longer_transform():
+    """O(L log K): the points of a frame do not grow with the text, and the frames are as many as it needs."""
+    for taps in (1, 512, 3000):
+        points = [spectral.fft_points(length, taps) for length in (10**5, 10**6)]
+        assert points[0] == points[1] <= max(2048, 4.2 * taps)
+        frames = spectral._frames(10**6, taps)[1]
+        assert len(frames) <= 10**6 / (points[0] - taps) + 1 and frames[-1][2] == 10**6
+        assert all(end == start for (_, _, end), (_, start, _) in zip(frames, frames[1:], strict=False))
+
+
+@pytest.mark.parametrize("length, taps", [(7, 2), (9, 1), (12, 3), (6, 5)])
+def test_gradcheck_of_a_shorter_gate_in_every_way(monkeypatch, length, taps):
+    monkeypatch.setattr(spectral, "_LEAST_FRAME", 4)
+    v, g = pair(2, length)
+    v, g = v.requires_grad_(), g[:, :taps].clone().requires_grad_()
+    assert torch.autograd.gradcheck(causal_conv_fft, (v, g), check_forward_ad=True, check_batched_grad=True,
+                                    check_batched_forward_grad=True)
+    assert torch.autograd.gradgradcheck(causal_conv_fft, (v, g), check_fwd_over_rev=True)
+    torch.library.opcheck(torch.ops.caracal.causal_conv.default, (v, g))
+    torch.library.opcheck(torch.ops.caracal.causal_conv_backward.default, (v.detach().requires_grad_(), v, g))
+
+
 @pytest.mark.parametrize("length", [1, 2, 7, 12])
 def test_gradcheck_to_second_order(length):
     v, g = (x.requires_grad_() for x in pair(2, length))
@@ -83,9 +124,9 @@ def test_another_size_of_block_lasts_as_long_as_its_context(size, expected):
     """4 times 20 rows of 10 numbers, each padded to 20: a row at a time, three, or all."""
     x, before = torch.randn(4, 20, 10), dict(spectral.BLOCK)
     with pytest.raises(RuntimeError, match="an error ends it too"), spectral.with_blocks_of(size, "cpu"):
-        assert len(list(spectral.blocks(x))) == expected
+        assert len(list(spectral.blocks(x, points=20))) == expected
         raise RuntimeError("an error ends it too")
-    assert spectral.BLOCK == before and len(list(spectral.blocks(x))) == 1
+    assert spectral.BLOCK == before and len(list(spectral.blocks(x, points=20))) == 1
 
 
 @pytest.mark.parametrize("strided", [False, True])

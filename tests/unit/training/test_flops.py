@@ -37,6 +37,14 @@ def test_flops_grow_as_the_mixers_do():
         assert flops_per_token(make_model(scan, "nano"), 64) is None
 
 
+def test_a_cut_gate_costs_no_more_per_token_however_long_the_text():
+    with torch.device("meta"):
+        whole, cut = (make_model(preset="tiny", gate_length=n) for n in (None, 512))
+    assert flops_per_token(cut, 512) == flops_per_token(whole, 512)
+    near, far = (flops_per_token(cut, 512 * n) for n in (256, 1024))
+    assert far == pytest.approx(near, rel=1e-3) and far < 0.96 * flops_per_token(whole, 512 * 1024)
+
+
 def test_peaks_are_known_for_gpus_only(monkeypatch):
     assert peak_flops(torch.device("cpu")) is None
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA H200")

@@ -29,6 +29,19 @@ def test_variants_are_rows_of_the_papers_tables(variant):
                                                                                "3:1"))
 
 
+def test_the_gate_of_every_variant_can_be_cut(tmp_path):
+    with torch.device("meta"):
+        for variant in VARIANTS:
+            model, whole = (make_model(preset="nano", variant=variant, gate_length=n) for n in (9, None))
+            assert (model.config.gate_length, whole.config.gate_length) == (9, None)
+            assert model.num_parameters() == whole.num_parameters()
+    with pytest.raises(ValueError, match="gate_length=9 with architecture='llama'; only caracal has a gate"):
+        make_model("llama", "nano", gate_length=9)
+    make_model("llama", "nano", vocab_size=30).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="gate_length=9, but .* holds a baseline; only caracal has a gate"):
+        load_model(tmp_path, gate_length=9)
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_saved_and_loaded_by_one_name(architecture, tmp_path):
     torch.manual_seed(0)
