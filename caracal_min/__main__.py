@@ -22,6 +22,7 @@ from .data.tokenizers import tokenizer_for
 from .data.write_shards import TokenizeConfig, tokenize
 from .evaluation.command import EvaluateConfig, run_evaluate
 from .export import export_onnx, export_program
+from .extras import missing
 from .model import Caracal
 from .precision import Precision, resolve_precision
 from .recorded.record import require_recordable, require_writable
@@ -131,8 +132,7 @@ def run_train(config: TrainConfig) -> None:
             print(f"validation loss = {measured[-1]['validation_loss']:.4f} nats per token at step "
                   f"{measured[-1]['step']}")
         if config.out is not None and trainer.finished:
-            print(f"model = {config.out / 'model'}")
-            print(f"record = {config.out / 'record.json'}")
+            print(f"model = {config.out / 'model'}\nrecord = {config.out / 'record.json'}")
 
 
 @contextmanager
@@ -242,7 +242,7 @@ def _parse(arguments: list[str]) -> Any:
     try:
         import tyro
     except ImportError:
-        raise ImportError("the command line needs tyro: pip install 'caracal-min[train]'") from None
+        raise missing("the command line", "tyro", "train") from None
     given = list(zip(arguments, [*arguments[1:], None], strict=False))
     for option, value in given:
         if option in {f"{name}=" for name in _PATHS} or option in _PATHS and value == "":

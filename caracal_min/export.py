@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from .extras import missing
 from .model import Caracal
 from .spectral import written_out
 
@@ -56,7 +57,7 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
     try:
         import onnxscript  # noqa: F401
     except ImportError:
-        raise ImportError("the ONNX exporter needs onnxscript: pip install 'caracal-min[onnx]'") from None
+        raise missing("the ONNX exporter", "onnxscript", "onnx") from None
     torch.onnx.export(export_program(model, length, batch), f=str(path), dynamo=True, opset_version=20,
                       input_names=["tokens"], output_names=["logits"], external_data=False, verbose=False)
 

@@ -15,6 +15,8 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..extras import missing
+
 __all__ = ["FORMATS", "SOURCES", "count_documents", "documents", "text_files"]
 
 SOURCES = ("embedded", "fineweb")
@@ -46,7 +48,7 @@ def documents(source: str) -> Iterator[str]:
     else:
         options = _local_file(Path(source))
     if importlib.util.find_spec("datasets") is None:
-        raise ImportError(f"reading {source} needs datasets: pip install 'caracal-min[train]'")
+        raise missing(f"reading {source}", "datasets", "train")
     for row in _rows(source, options):
         if not isinstance(row.get("text"), str):
             raise ValueError(f"{source} has columns {', '.join(row)}; a column `text` of strings is needed")

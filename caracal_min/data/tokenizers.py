@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..extras import missing
+
 __all__ = ["ByteTokenizer", "GPT2Tokenizer", "Tokenizer", "make_tokenizer", "tokenizer_for"]
 
 
@@ -59,7 +61,7 @@ class GPT2Tokenizer:
         try:
             import tiktoken
         except ImportError:
-            raise ImportError("the gpt2 tokenizer needs tiktoken: pip install 'caracal-min[train]'") from None
+            raise missing("the gpt2 tokenizer", "tiktoken", "train") from None
         self._encoding = tiktoken.get_encoding(self.name)
 
     def encode(self, text: str) -> list[int]:

@@ -28,6 +28,7 @@ from typing import NoReturn
 
 import torch
 
+from ..extras import missing
 from ..files import writing
 from ..version import __version__
 
@@ -245,7 +246,7 @@ def _schema_validator():
     try:
         import jsonschema
     except ImportError:
-        raise ImportError("records need jsonschema: pip install 'caracal-min[train]'") from None
+        raise missing("a record", "jsonschema", "train") from None
     return jsonschema
 
 
