@@ -57,7 +57,7 @@ class GPT2Tokenizer:
 
     name, vocab_size, end_of_text = "gpt2", 50_257, 50_256
 
-    def __init__(self):
+    def __init__(self) -> None:
         try:
             import tiktoken
         except ImportError:

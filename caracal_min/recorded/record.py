@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
@@ -108,7 +108,7 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
     return record
 
 
-def read_record(path: Path, require_commit: bool = True) -> dict:
+def read_record(path: Path, require_commit: bool = True) -> dict[str, Any]:
     """Return a record that is as it was written.
 
     Args:

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..precision import Precision
 from ..zoo.registry import check_kind
@@ -108,7 +108,7 @@ class TrainConfig:
                              "samples while training are drawn from caracal only")
 
     @classmethod
-    def for_preset(cls, preset: str, **changes) -> "TrainConfig":
+    def for_preset(cls, preset: str, **changes: Any) -> "TrainConfig":
         """Return the recipe of a preset with some fields changed.
 
         nano trains on bytes of the embedded corpus, in float32, so that a run is the same on every machine: it is too
@@ -121,12 +121,12 @@ class TrainConfig:
         return replace(cls(), **(recipe | changes))
 
     @property
-    def decisive(self) -> dict:
+    def decisive(self) -> dict[str, Any]:
         """The settings that decide the curve: a run goes on only under the same."""
         return {name: value for name, value in vars(self).items() if name not in _FREE}
 
     @classmethod
-    def defaults(cls) -> dict:
+    def defaults(cls) -> dict[str, Any]:
         """The value of each setting that has been left out, as in the checkpoint of an earlier version."""
         return {field.name: field.default for field in fields(cls)}
 

@@ -17,6 +17,7 @@ several processes share each batch and follow the curve of one.
 
 import math
 import time
+from typing import Any
 
 import torch
 from torch.nn.utils import clip_grad_norm_
@@ -107,7 +108,7 @@ class Trainer:
         self._peak = config.peak_flops or peak_flops(self.device)
 
     @property
-    def log(self) -> list[dict]:
+    def log(self) -> list[dict[str, Any]]:
         """One dictionary per step done: see `run`."""
         return self._log.entries
 
@@ -116,7 +117,7 @@ class Trainer:
         """Whether a budget is used up."""
         return self.step >= self.config.steps or self.config.time_used(self.seconds) >= 1
 
-    def run(self, until: int | None = None) -> list[dict]:
+    def run(self, until: int | None = None) -> list[dict[str, Any]]:
         """Train up to step `until` (default: the end of the budget) and return the whole log.
 
         Each entry holds step, tokens, loss (before the step's update), learning_rate, grad_norm, seconds,
@@ -179,7 +180,7 @@ class Trainer:
     def __enter__(self) -> "Trainer":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _train_step(self) -> dict:
