@@ -140,7 +140,6 @@ def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
     """Let SIGINT and SIGTERM stop a run after its step."""
     def stop(*_) -> None:
         trainer.stop_requested = True
-
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
@@ -243,6 +242,8 @@ def _parse(arguments: list[str]) -> Any:
         import tyro
     except ImportError:
         raise missing("the command line", "tyro", "train") from None
+    if arguments == ["--version"]:
+        return print(f"caracal-min {__version__}")
     given = list(zip(arguments, [*arguments[1:], None], strict=False))
     for option, value in given:
         if option in {f"{name}=" for name in _PATHS} or option in _PATHS and value == "":

@@ -37,6 +37,11 @@ def export_program(model: Caracal, length: int, batch: int = 1) -> torch.export.
 
     Raises:
         ValueError: a length or batch below 1.
+
+    Example:
+        >>> program = export_program(Caracal.from_preset("nano", n_layers=1), length=8)
+        >>> program.module()(torch.zeros(1, 8, dtype=torch.int64)).shape
+        torch.Size([1, 8, 256])
     """
     if length < 1 or batch < 1:
         raise ValueError(f"length={length}, batch={batch}; give whole numbers >= 1")

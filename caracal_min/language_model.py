@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args, overload
 
 import torch
@@ -26,8 +27,8 @@ def require_compiled(what: str) -> None:
 class LanguageModel(nn.Module):
     """A causal language model with tied embeddings, called as `model(tokens, targets)`.
 
-    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)` and `unembed(hidden)`; its repeated
-    blocks are in a ModuleList.
+    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)`, `unembed(hidden)` and
+    `save_pretrained(folder)`; its repeated blocks are in a ModuleList.
     """
 
     embedding: nn.Embedding
@@ -55,6 +56,10 @@ class LanguageModel(nn.Module):
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
+        raise NotImplementedError
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model into a folder, from which `zoo.load_model` reads it."""
         raise NotImplementedError
 
     def logits(self, tokens: Tensor) -> Tensor:

@@ -76,7 +76,7 @@ class Caracal(LanguageModel):
         Example:
             >>> model = Caracal.from_preset("nano", window_size=32)
             >>> model.num_parameters(), model.config.window_size
-            (1229056, 32)
+            (1269504, 32)
         """
         preset = find_preset(name)
         known = [f.name for f in fields(CaracalConfig)]

@@ -88,7 +88,13 @@ def make_tokenizer(name: str) -> Tokenizer:
 
 
 def tokenizer_for(vocab_size: int) -> Tokenizer:
-    """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has."""
+    """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has.
+
+    Example:
+        >>> tokenizer = tokenizer_for(256)
+        >>> tokenizer.encode("ab"), tokenizer.decode([99, 100])
+        ([97, 98], 'cd')
+    """
     for kind in _TOKENIZERS.values():
         if kind.vocab_size == vocab_size:
             return kind()

@@ -18,7 +18,12 @@ _FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Return the names of the recorded runs."""
+    """Return the names of the recorded runs.
+
+    Example:
+        >>> all(describe(load(name)).startswith("recorded, not rerun") for name in names()[:1])
+        True
+    """
     return sorted(path.stem for path in _FOLDER.glob("*.json") if path.name != "schema.json")
 
 

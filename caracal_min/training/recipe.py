@@ -11,14 +11,15 @@ from .settings import require_kinds, require_range, require_text
 
 __all__ = ["TrainConfig", "learning_rate"]
 
-_FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout"}
+_FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout",
+         "checkpoint_every"}
 _POSITIVE = ("tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every", "eval_windows",
              "checkpoint_every")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run.  The defaults are the paper's recipe (Section 5.1); `for_preset` adapts them.
+    """One training run.  The defaults of tiny to large are the paper's recipe (Section 5.1); nano has its own.
 
     Raises:
         ValueError: a field out of range, in one line.
@@ -29,7 +30,7 @@ class TrainConfig:
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
-    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `zoo.VARIANTS` lists them."""
+    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers, such as 3:1."""
     data: str = "fineweb"
     """embedded, fineweb, a parquet / jsonl / jsonl.xz / jsonl.gz file with column text, a folder of them, or shards."""
     validation: str | None = None
@@ -78,7 +79,7 @@ class TrainConfig:
     """Of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 (with a scaled loss)
     or float32."""
     compile: Literal["no", "blocks", "model"] = "no"
-    """For what torch.compile builds kernels: each kind of block, or the whole model (`LanguageModel.compile_for`)."""
+    """For what torch.compile builds kernels: each kind of block, or the whole model, which takes longer to build."""
     peak_flops: float | None = None
     """Operations per second that the device could do, for the utilisation; None: known for common GPUs."""
     tensorboard: bool = False
@@ -113,6 +114,11 @@ class TrainConfig:
 
         nano trains on bytes of the embedded corpus, in float32, so that a run is the same on every machine: it is too
         small to gain by less.  The sizes of the paper follow the paper.
+
+        Example:
+            >>> config = TrainConfig.for_preset("nano", tokens=4096)
+            >>> config.data, config.steps
+            ('embedded', 4)
         """
         recipe = {"preset": preset}
         if preset == "nano":

@@ -1,9 +1,9 @@
 """Weights of the paper's listing, taken in and given back: `from_listing` and `to_listing`.
 
 A model that was trained with the listing of Appendix E computes the same as `model.Caracal` with its weights under our
-names, with one exception: the rows of its `c_attn` are stacked head by head (q, k and v of head 0, then of head 1, ...),
-those of our `to_qkv` stream by stream (q of all heads, then k, then v).  Both are `[3 D, D]`, so that weights which are
-only renamed do load and compute something else, without an error.  The two functions here put the rows in order.
+names, with one exception: the rows of its `c_attn` are stacked head by head (q, k and v of head 0, then of head 1, and so
+on), those of our `to_qkv` stream by stream (q of all heads, then k, then v).  Both are `[3 D, D]`, so that weights which
+are only renamed do load, and compute something else without an error.  The two functions here put the rows in order.
 """
 
 import re
@@ -112,7 +112,8 @@ def _read_sizes(given: Mapping[str, Tensor], window_size: int) -> CaracalConfig:
     vocabulary, width = given["wte.weight"].shape
     layers = {int(number[1]) for name in given if (number := re.match(r"h\.(\d+)\.", name))}
     attention = sorted(i for i in layers if f"h.{i}.mixer.c_attn.weight" in given)
-    config = CaracalConfig(vocabulary, width, len(layers), width // given["h.0.mixer.W_G2.weight"].shape[1], window_size,
+    heads = width // given["h.0.mixer.W_G2.weight"].shape[1]
+    config = CaracalConfig(vocabulary, width, len(layers), heads, window_size,
                            fourier_per_attention=attention[0] if attention else None)
     if config.attention_layers != tuple(attention):
         raise ValueError(f"attention in layers {', '.join(map(str, attention))}; this package has it after every k-th "

@@ -13,6 +13,7 @@ import torch
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.training import TrainConfig, Trainer
+from caracal_min.version import __version__
 
 
 def run(*arguments, **options):
@@ -24,6 +25,11 @@ def test_info():
     done = run("info", "--preset", "tiny")
     assert done.returncode == 0, done.stderr
     assert "tiny: 62,494,208 parameters, layers FFAFFAFFAFFA" in done.stdout
+
+
+def test_version():
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"caracal-min {__version__}\n")
 
 
 def test_help_shows_the_recipe_of_the_preset():
