@@ -200,8 +200,8 @@ def _require_same(path: Path, stored: dict, now: dict, defaults: dict) -> None:
     """Raise ValueError if the settings, as `_require_settings`, or the data differ."""
     _require_settings(path.parent, stored["settings"], now["settings"], defaults)
     if stored["corpus"] != now["corpus"]:
-        raise ValueError(f"{path.parent} holds a run on other data than {now['settings'].get('data')!r} gives now (its hash "
-                         "differs); resume with the same data, or choose another folder")
+        raise ValueError(f"{path.parent} holds a run on other data than {now['settings'].get('data')!r} gives now (its "
+                         "hash differs); resume with the same data, or choose another folder")
 
 
 def _require_state(path: Path, tensors: dict[str, Tensor], stored: dict, now: dict, model: nn.Module,

@@ -80,6 +80,7 @@ class Trainer:
     def _build(self, corpus: Corpus | None) -> None:
         config, self.device = self.config, self.group.device
         self.precision = resolve_precision(config.precision, self.device)
+        self._settings = config.decisive | {"precision": str(self.precision).removeprefix("torch.")}
         if self.device.type == "cpu":
             keep_freed_memory()
         together = config.micro_batch_size * self.group.world_size
@@ -88,7 +89,7 @@ class Trainer:
                              f"{together}; change one of them")
         if config.out is not None:
             self._folder = RunFolder(config.out, self.group.is_main)
-            self._folder.checkpoints.require_settings(self._settings(), config.defaults())  # before much is read
+            self._folder.checkpoints.require_settings(self._settings, config.defaults())  # before much is read
         self.corpus = self._load_corpus() if corpus is None else corpus
         torch.manual_seed(config.seed)
         self.model: LanguageModel = make_model(config.architecture, config.preset, config.variant,
@@ -274,12 +275,9 @@ class Trainer:
         write_record(self._folder.record, "train", vars(self.config), results, data, self.seconds, self.device,
                      self._parts)
 
-    def _settings(self) -> dict:
-        return self.config.decisive | {"precision": str(self.precision).removeprefix("torch.")}
-
     def _facts(self) -> dict:
         """What must be equal for a run to go on, and where it stands."""
-        return {"step": self.step, "seconds": self.seconds, "settings": self._settings(), "corpus": self.corpus.digest,
+        return {"step": self.step, "seconds": self.seconds, "settings": self._settings, "corpus": self.corpus.digest,
                 "scaler": self.scaler.state_dict(), "parts": self._parts}
 
     def _resume(self) -> None:

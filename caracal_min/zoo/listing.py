@@ -1,9 +1,10 @@
 """Weights of the paper's listing, taken in and given back: `from_listing` and `to_listing`.
 
 A model that was trained with the listing of Appendix E computes the same as `model.Caracal` with its weights under our
-names, with one exception: the rows of its `c_attn` are stacked head by head (q, k and v of head 0, then of head 1, and so
-on), those of our `to_qkv` stream by stream (q of all heads, then k, then v).  Both are `[3 D, D]`, so that weights which
-are only renamed do load, and compute something else without an error.  The two functions here put the rows in order.
+names, with one exception: the rows of its `c_attn` are stacked head by head (q, k and v of head 0, then of head 1, and
+so on), those of our `to_qkv` stream by stream (q of all heads, then k, then v).  Both are `[3 D, D]`, so that weights
+which are only renamed do load, and compute something else without an error.  The two functions here put the rows in
+order.
 """
 
 import re

@@ -31,7 +31,8 @@ def test_every_module_that_a_caller_names_is_on_the_page_of_the_api(root):
     package = root / "caracal_min"
     # Parts of a run, of a file or of a command, which no caller of the package names.
     internal = {"allocator", "extras", "files", "projections", "weights", "evaluation.command", "evaluation.harness",
-                *(f"training.{name}" for name in ("checkpoint", "distributed", "folder", "parts", "run_log", "settings"))}
+                "training.checkpoint", "training.distributed", "training.folder", "training.parts", "training.run_log",
+                "training.settings"}
     modules = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
                for path in package.rglob("*.py")} - {"__init__", "__main__", "version"}
     page = (root / "book" / "api.md").read_text(encoding="utf-8")
