@@ -260,8 +260,7 @@ def _parse(arguments: list[str]) -> Any:
     try:
         with redirect_stderr(said):
             return tyro.cli(Union[kinds], prog="python -m caracal_min", args=arguments,  # noqa: UP007
-                            description="Tokenize, train, sample, evaluate, measure, export and describe Caracal "
-                                        "models.", config=(tyro.conf.OmitArgPrefixes,))
+                            description="Make, use and measure Caracal models.", config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as ended:
         if not ended.code:
             return None
