@@ -1,5 +1,6 @@
 # make book   build the pages: every chapter is executed
 # make test   build the pages, then run every test
+# make wheel  build the source archive and the wheel into dist/, and check both
 # make clean  remove what was built, keep the virtual environment
 #
 # Needs Python >= 3.11 and nothing else.  Another interpreter: make book PYTHON=python3.12
@@ -14,7 +15,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
 
-.PHONY: book test clean
+.PHONY: book test wheel clean
 
 book: $(STAMP)
 	@rm -rf _build/html
@@ -25,6 +26,11 @@ test: book
 	@# PyTorch's threads wait for each other by spinning: alone that is fastest, beside another process ten times slower.
 	@# The files with the fewest tests are the longest here: in the order of their names they do not all come last.
 	@OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+wheel: $(STAMP)
+	@rm -rf dist
+	@$(BIN)/python -m build --no-isolation --outdir dist .
+	@$(BIN)/python -m twine check --strict dist/*
 
 clean:
 	rm -rf _build build dist *.egg-info

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_type_hints
 
 from .commands import COMMANDS
+from .extras import missing
 from .training.distributed import LostProcessError
 from .training.folder import RunInUseError
 from .training.settings import require_kinds
 from .training.trainer import DivergedError
+from .version import __version__
 
 # Which of the errors of a file system the user can mend by another option; of a full disk, say, that is not so.
 _REFUSED = (ValueError, ImportError, FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError,
@@ -80,7 +82,9 @@ def _parse(arguments: list[str]) -> Any:
     try:
         import tyro
     except ImportError:
-        raise ImportError("the command line needs tyro: pip install 'caracal-min[train]'") from None
+        raise missing("the command line", "tyro", "train") from None
+    if arguments == ["--version"]:
+        return print(f"caracal-min {__version__}")
     given = list(zip(arguments, [*arguments[1:], None], strict=False))
     for option, value in given:
         if option in {f"{name}=" for name in _PATHS} or option in _PATHS and value == "":
@@ -95,8 +99,7 @@ def _parse(arguments: list[str]) -> Any:
     try:
         with redirect_stderr(said):
             return tyro.cli(Union[kinds], prog="python -m caracal_min", args=arguments,  # noqa: UP007
-                            description="Tokenize, train, sample, evaluate, measure, compare, export and describe "
-                                        "Caracal models.", config=(tyro.conf.OmitArgPrefixes,))
+                            description="Make, use and measure Caracal models.", config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as ended:
         if not ended.code:
             return None

@@ -17,6 +17,11 @@ class CaracalConfig:
     Raises:
         ValueError: a field out of range, in one line.
 
+    Example:
+        >>> config = CaracalConfig(vocab_size=256, d_model=128, n_layers=6, n_heads=4)
+        >>> config.attention_layers, config.mlp_width
+        ((2, 5), 384)
+
     Source: Caracal, Table 1 (sizes), Tables 5 and 6 (variants and ratios), Appendix E (initialisation).
     """
 

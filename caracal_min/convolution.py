@@ -56,6 +56,12 @@ def toeplitz(g: Tensor) -> Tensor:
     Raises:
         TypeError, ValueError: not a floating-point tensor; no time dimension or an empty one.
 
+    Example:
+        >>> toeplitz(torch.tensor([1.0, 2.0, 3.0]))
+        tensor([[1., 0., 0.],
+                [2., 1., 0.],
+                [3., 2., 1.]])
+
     Source: Caracal, Appendix B.2, the matrix A_mhf.
     """
     _require_sequence(g, "g")
@@ -76,6 +82,10 @@ def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
         TypeError, ValueError: not floating-point; a gate longer than the content; devices differ; leading shapes do
             not broadcast.
 
+    Example:
+        >>> causal_conv_direct(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 10.0, 100.0]))
+        tensor([  1.,  12., 123.])
+
     Source: Caracal, Section 4.2, the sum that the spectral route computes.
     """
     v, g, dtype = _prepare(v, g, "shorter")
@@ -95,6 +105,14 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
     head of this module.
 
     Args, returns, raises: as `causal_conv_direct`.
+
+    Example:
+        >>> v, g = torch.randn(2, 8, 512, 1000)    # batch 8, 512 channels, 1,000 tokens
+        >>> r = causal_conv_fft(v, g)
+        >>> r.shape
+        torch.Size([8, 512, 1000])
+        >>> torch.allclose(r[..., 1], v[..., 0] * g[..., 1] + v[..., 1] * g[..., 0], atol=1e-3)
+        True
 
     Source: Caracal, Section 3.2 (Steps 3 and 4) and Appendix C, which take N = 2L.
     """
@@ -139,6 +157,10 @@ def linear_conv(v: Tensor, g: Tensor) -> Tensor:
 
     Raises:
         TypeError, ValueError: not floating-point; leading shapes do not broadcast.
+
+    Example:
+        >>> linear_conv(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()    # (1 + 2z)(1 + z)
+        tensor([1., 3., 2.])
 
     Source: Caracal, Appendix C (a).
     """

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from .extras import missing
 from .model import Caracal
 from .spectral import written_out
 
@@ -36,6 +37,11 @@ def export_program(model: Caracal, length: int, batch: int = 1) -> torch.export.
 
     Raises:
         ValueError: a length or batch below 1.
+
+    Example:
+        >>> program = export_program(Caracal.from_preset("nano", n_layers=1), length=8)
+        >>> program.module()(torch.zeros(1, 8, dtype=torch.int64)).shape
+        torch.Size([1, 8, 256])
     """
     if length < 1 or batch < 1:
         raise ValueError(f"length={length}, batch={batch}; give whole numbers >= 1")
@@ -56,7 +62,7 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
     try:
         import onnxscript  # noqa: F401
     except ImportError:
-        raise ImportError("the ONNX exporter needs onnxscript: pip install 'caracal-min[onnx]'") from None
+        raise missing("the ONNX exporter", "onnxscript", "onnx") from None
     torch.onnx.export(export_program(model, length, batch), f=str(path), dynamo=True, opset_version=20,
                       input_names=["tokens"], output_names=["logits"], external_data=False, verbose=False)
 

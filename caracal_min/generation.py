@@ -9,7 +9,7 @@ the "fixed-size rolling buffer" of Caracal, Section 3.3 and Appendix F.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol
+from typing import Protocol, overload
 
 import torch
 import torch.nn.functional as F
@@ -98,18 +98,31 @@ def stream(
         previous = drawn
 
 
-def generate(model: Decoder, prompt: Prompt, max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
+@overload
+def generate(model: Decoder, prompt: Tensor, max_new_tokens: int, *, temperature: float = ..., top_k: int | None = ...,
+             top_p: float | None = ..., seed: int | None = ..., stop: int | Sequence[int] | None = ...,
+             convolution: str = ...) -> Tensor: ...
+
+
+@overload
+def generate(model: Decoder, prompt: Sequence[Sequence[int] | Tensor], max_new_tokens: int, *, temperature: float = ...,
+             top_k: int | None = ..., top_p: float | None = ..., seed: int | None = ...,
+             stop: int | Sequence[int] | None = ..., convolution: str = ...) -> list[Tensor]: ...
+
+
+def generate(model: Decoder, prompt: Prompt, max_new_tokens: int, *, temperature: float = 1.0,
+             top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
+             stop: int | Sequence[int] | None = None, convolution: str = "relaxed") -> Tensor | list[Tensor]:
     """Continue `prompt` `[B, P]` and return `[B, P + new]`, new <= max_new_tokens.
 
     A prompt of B sequences of ids returns a list of B tensors, `[P_i + new]`.  Options and errors as `stream`.
     """
-    drawn = list(stream(model, prompt, max_new_tokens, **sampling))
+    drawn = list(stream(model, prompt, max_new_tokens, temperature, top_k, top_p, seed, stop, convolution))
     if isinstance(prompt, Tensor):
         return torch.cat([prompt, *(d[:, None] for d in drawn)], dim=1)
-    new = torch.stack(drawn, dim=1) if drawn else [[] for _ in prompt]
     device = model.embedding.weight.device
-    return [torch.cat([torch.as_tensor(p, device=device), torch.as_tensor(n, device=device, dtype=torch.int64)])
-            for p, n in zip(prompt, new, strict=True)]
+    new = torch.stack(drawn, dim=1) if drawn else torch.empty(len(prompt), 0, dtype=torch.int64, device=device)
+    return [torch.cat([torch.as_tensor(p, device=device), n]) for p, n in zip(prompt, new, strict=True)]
 
 
 def draw(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,

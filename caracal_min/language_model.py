@@ -2,7 +2,8 @@
 
 import functools
 from collections.abc import Callable
-from typing import Literal, get_args
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args, overload
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +15,7 @@ __all__ = ["Compiled", "LanguageModel", "require_compiled"]
 
 Compiled = Literal["no", "blocks", "model"]
 """What torch.compile builds kernels for."""
+_Model = TypeVar("_Model", bound="LanguageModel")
 
 
 def require_compiled(what: str) -> None:
@@ -25,9 +27,21 @@ def require_compiled(what: str) -> None:
 class LanguageModel(nn.Module):
     """A causal language model with tied embeddings, called as `model(tokens, targets)`.
 
-    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)` and `unembed(hidden)`; its repeated
-    blocks are in a ModuleList.
+    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)`, `unembed(hidden)` and
+    `save_pretrained(folder)`; its repeated blocks are in a ModuleList.
     """
+
+    embedding: nn.Embedding
+
+    if TYPE_CHECKING:  # of `forward`; nn.Module promises nothing about a call
+
+        @overload
+        def __call__(self, tokens: Tensor, targets: None = None) -> tuple[Tensor, None]: ...
+
+        @overload
+        def __call__(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
+
+        def __call__(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]: ...
 
     _compiled: Compiled = "no"  # a word, and no compiled function: that would keep this model's weights in every copy
 
@@ -42,6 +56,10 @@ class LanguageModel(nn.Module):
 
     def unembed(self, hidden: Tensor) -> Tensor:
         """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
+        raise NotImplementedError
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write the model into a folder, from which `zoo.load_model` reads it."""
         raise NotImplementedError
 
     def logits(self, tokens: Tensor) -> Tensor:
@@ -61,7 +79,7 @@ class LanguageModel(nn.Module):
         cross_entropy = _compiled(linear_cross_entropy) if self._compiled == "blocks" else linear_cross_entropy
         return cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
 
-    def compile_for(self, what: Compiled) -> "LanguageModel":
+    def compile_for(self: _Model, what: Compiled) -> _Model:
         """Let torch.compile build kernels for `loss`, at its first call, and return the model.
 
         Args:

@@ -9,6 +9,7 @@ or, after every `fourier_per_attention` of those, with sliding-window attention.
 from collections.abc import Iterator, Sequence
 from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
+from typing import Any, overload
 
 import torch
 import torch.nn.functional as F
@@ -63,7 +64,7 @@ class Caracal(LanguageModel):
         self._initialise()
 
     @classmethod
-    def from_preset(cls, name: str, **changes) -> "Caracal":
+    def from_preset(cls, name: str, **changes: Any) -> "Caracal":
         """Build a freshly initialised model from a preset; `changes` replace fields of its configuration.
 
         Args:
@@ -71,6 +72,11 @@ class Caracal(LanguageModel):
 
         Raises:
             ValueError: unknown preset or field, or a field out of range.
+
+        Example:
+            >>> model = Caracal.from_preset("nano", window_size=32)
+            >>> model.num_parameters(), model.config.window_size
+            (1269504, 32)
         """
         return cls(_changed(find_preset(name), changes))
 
@@ -128,19 +134,77 @@ class Caracal(LanguageModel):
         """Return how many tokens each row of the caches holds."""
         return caches[0].lengths
 
-    def generate(self, prompt: Prompt, max_new_tokens: int, **sampling) -> Tensor | list[Tensor]:
-        """Continue `[B, P]` ids to `[B, P + new]`.  Options and errors as `generation.generate`."""
-        return generate(self, prompt, max_new_tokens, **sampling)
+    @overload
+    def generate(self, prompt: Tensor, max_new_tokens: int, *, temperature: float = ..., top_k: int | None = ...,
+                 top_p: float | None = ..., seed: int | None = ..., stop: int | Sequence[int] | None = ...,
+                 convolution: str = ...) -> Tensor: ...
 
-    def stream(self, prompt: Prompt, max_new_tokens: int, **sampling) -> Iterator[Tensor]:
-        """Yield the `[B]` ids of each new token as it is drawn.  Options as `generation.stream`."""
-        return stream(self, prompt, max_new_tokens, **sampling)
+    @overload
+    def generate(self, prompt: Sequence[Sequence[int] | Tensor], max_new_tokens: int, *, temperature: float = ...,
+                 top_k: int | None = ..., top_p: float | None = ..., seed: int | None = ...,
+                 stop: int | Sequence[int] | None = ..., convolution: str = ...) -> list[Tensor]: ...
+
+    def generate(self, prompt: Prompt, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None,
+                 top_p: float | None = None, seed: int | None = None, stop: int | Sequence[int] | None = None,
+                 convolution: str = "relaxed") -> Tensor | list[Tensor]:
+        """Continue a prompt by up to `max_new_tokens` tokens.
+
+        Args:
+            prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of ids, of any lengths >= 1.
+            max_new_tokens: most tokens to draw for each row.
+            temperature: logits are divided by it; 0.0 takes the most likely token (greedy).
+            top_k: draw among the k most likely tokens only; None: among all.
+            top_p: draw among the fewest tokens whose probabilities sum to at least p (nucleus sampling).
+            seed: makes the draws reproducible on one device and version; None continues torch's own generator.
+            stop: id or ids that end a sequence; a sequence that has ended repeats its stop id until all have.
+            convolution: "relaxed", O(log^2 L) a token and channel on average, or its slow twin "dot_product", O(L).
+
+        Returns:
+            ids `[B, P + new]`, new <= max_new_tokens; for B sequences a list of B tensors, `[P_i + new]`.
+
+        Raises:
+            TypeError: an option that does not exist.
+            ValueError: an option out of range, ids that are none of this model, or weights that give no finite logits.
+
+        Example:
+            >>> model = Caracal.from_preset("nano")
+            >>> tokens = model.generate(torch.tensor([[72, 101, 108]]), max_new_tokens=5, temperature=0.8, seed=1)
+            >>> tokens.shape
+            torch.Size([1, 8])
+            >>> [len(row) for row in model.generate([[72], [72, 101, 108]], max_new_tokens=2)]
+            [3, 5]
+        """
+        return generate(self, prompt, max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
+                        stop=stop, convolution=convolution)
+
+    def stream(self, prompt: Prompt, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None,
+               top_p: float | None = None, seed: int | None = None, stop: int | Sequence[int] | None = None,
+               convolution: str = "relaxed") -> Iterator[Tensor]:
+        """Yield the `[B]` ids of each new token as it is drawn.  Arguments and errors as `generate`.
+
+        Example:
+            >>> model = Caracal.from_preset("nano")
+            >>> for ids in model.stream(torch.tensor([[72]]), max_new_tokens=2, temperature=0.0):
+            ...     print(ids.shape)
+            torch.Size([1])
+            torch.Size([1])
+        """
+        return stream(self, prompt, max_new_tokens, temperature, top_k, top_p, seed, stop, convolution)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`, as `weights.write_model` says.
 
         Raises:
             OSError: they cannot be written, in one line; what was there is unchanged.
+
+        Example:
+            >>> import tempfile
+            >>> model = Caracal.from_preset("nano")
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     model.save_pretrained(folder)
+            ...     again = Caracal.from_pretrained(folder)
+            >>> torch.equal(again.embedding.weight, model.embedding.weight)
+            True
         """
         write_model(Path(folder), {"model_type": "caracal", **asdict(self.config)}, self.state_dict())
 
@@ -156,6 +220,10 @@ class Caracal(LanguageModel):
             FileNotFoundError: neither such a folder nor such a repository.
             ValueError: the configuration or the weights are corrupt, or of another kind of model, or do not belong
                 together; this is found before anything is built.  Or an unknown field among the changes.
+
+        Example:
+            >>> model = Caracal.from_pretrained("runs/nano/model")    # doctest: +SKIP
+            >>> model = Caracal.from_pretrained("owner/name")         # of the hub  # doctest: +SKIP
         """
         folder = Path(folder_or_repo)
         if not folder.is_dir():

@@ -58,6 +58,11 @@ class MultiHeadFourier(nn.Module):
         ValueError: d_model not divisible by n_heads; unknown gate; gate_length below 1; an input that is not
             [B, L, d_model], not of a floating dtype, or not where the layer is.
 
+    Example:
+        >>> layer = MultiHeadFourier(d_model=64, n_heads=4)
+        >>> layer(torch.randn(2, 100, 64)).shape
+        torch.Size([2, 100, 64])
+
     Source: Caracal, Section 3.2 and Algorithm 1.
     """
 

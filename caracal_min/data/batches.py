@@ -4,6 +4,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .shards import ShardedTokens
+
 __all__ = ["Batches", "sequential_windows"]
 
 
@@ -29,7 +31,7 @@ class Batches:
         ValueError: fewer than context + 1 tokens per batch row, a size below 1, or a rank that is not one of them.
     """
 
-    def __init__(self, tokens: np.ndarray, context: int, batch_size: int, seed: int = 0,
+    def __init__(self, tokens: np.ndarray | ShardedTokens, context: int, batch_size: int, seed: int = 0,
                  rank: int = 0, world_size: int = 1):
         if context < 1 or batch_size < 1:
             raise ValueError(f"context={context}, batch_size={batch_size}; give numbers >= 1")
@@ -63,7 +65,7 @@ class Batches:
         return n / self.per_epoch
 
 
-def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = None) -> Tensor:
+def sequential_windows(tokens: np.ndarray | ShardedTokens, context: int, limit: int | None = None) -> Tensor:
     """Cut tokens into consecutive windows for evaluation.
 
     Args:

@@ -11,6 +11,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..extras import missing
 from .local_files import FORMATS, LONGEST_DOCUMENT, count_rows, file_texts, too_long
 
 __all__ = ["SOURCES", "count_documents", "documents", "text_files"]
@@ -83,7 +84,7 @@ def _fineweb() -> Iterator[str]:
     try:
         import datasets
     except ImportError:
-        raise ImportError("reading fineweb needs datasets: pip install 'caracal-min[train]'") from None
+        raise missing("reading fineweb", "datasets", "train") from None
     rows = datasets.load_dataset("HuggingFaceFW/fineweb", name="sample-10BT", split="train", streaming=True)
     try:
         for row in rows:

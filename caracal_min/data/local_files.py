@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from ..extras import missing
+
 __all__ = ["FORMATS", "LONGEST_DOCUMENT", "count_rows", "file_texts", "too_long"]
 
 FORMATS = (".parquet", ".jsonl", ".jsonl.xz", ".jsonl.gz")
@@ -147,7 +149,7 @@ def _parquet(path: Path, opened: IO[bytes]):
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ImportError(f"reading {path} needs pyarrow: pip install 'caracal-min[train]'") from None
+        raise missing(f"reading {path}", "pyarrow", "train") from None
     try:
         return pyarrow.parquet.ParquetFile(opened)
     except (pyarrow.ArrowException, OSError, ValueError) as error:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
+from ..extras import missing
+
 __all__ = ["ByteTokenizer", "GPT2Tokenizer", "Tokenizer", "make_tokenizer", "tokenizer_for"]
 
 
@@ -61,11 +63,11 @@ class GPT2Tokenizer:
 
     name, vocab_size, end_of_text = "gpt2", 50_257, 50_256
 
-    def __init__(self):
+    def __init__(self) -> None:
         try:
             import tiktoken
         except ImportError:
-            raise ImportError("the gpt2 tokenizer needs tiktoken: pip install 'caracal-min[train]'") from None
+            raise missing("the gpt2 tokenizer", "tiktoken", "train") from None
         self._encoding = tiktoken.get_encoding(self.name)
 
     def encode(self, text: str) -> list[int]:
@@ -92,7 +94,13 @@ def make_tokenizer(name: str) -> Tokenizer:
 
 
 def tokenizer_for(vocab_size: int) -> Tokenizer:
-    """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has."""
+    """Return the tokenizer that has `vocab_size` ids.  Raises ValueError where none of ours has.
+
+    Example:
+        >>> tokenizer = tokenizer_for(256)
+        >>> tokenizer.encode("ab"), tokenizer.decode([99, 100])
+        ([97, 98], 'cd')
+    """
     for kind in _TOKENIZERS.values():
         if kind.vocab_size == vocab_size:
             return kind()

@@ -8,6 +8,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -57,7 +58,7 @@ class TokenizeConfig:
                 raise ValueError(f"{name}={value}; give a number >= 1")
 
 
-def tokenize(source: str | Path, out: str | Path, *options, **named_options) -> Manifest:
+def tokenize(source: str | Path, out: str | Path, *options: Any, **named_options: Any) -> Manifest:
     """Write a source as shards into the folder `out` and return the manifest; after a kill, the same call goes on.
 
     The options are the further fields of `TokenizeConfig`, in their order or by name.

@@ -19,6 +19,7 @@ from torch.nn.utils.rnn import pad_sequence
 from tqdm import tqdm
 
 from ..data.tokenizers import tokenizer_for
+from ..extras import missing
 from ..generation import draw
 from ..language_model import LanguageModel
 from ..loss import rows_at_once, token_loss
@@ -40,7 +41,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name.partition(".")[0] != "lm_eval":
         raise
-    raise ImportError("evaluation on tasks needs lm-evaluation-harness: pip install 'caracal-min[eval]'") from None
+    raise missing("evaluation on tasks", "lm-eval", "eval") from None
 
 __all__ = ["HARNESS_VERSION", "HarnessModel", "build_tasks", "run_tasks"]
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..data.batches import sequential_windows
+from ..data.shards import ShardedTokens
 from ..language_model import LanguageModel
 from ..loss import rows_at_once, token_loss
 
@@ -51,7 +52,7 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
     return torch.cat(losses).view(len(windows), -1)
 
 
-def held_out_loss(model: LanguageModel, tokens: np.ndarray, context: int, limit: int | None = None,
+def held_out_loss(model: LanguageModel, tokens: np.ndarray | ShardedTokens, context: int, limit: int | None = None,
                   batch_size: int = 16) -> float:
     """Return the mean loss over consecutive windows of `tokens`, in nats per token.
 
@@ -59,11 +60,18 @@ def held_out_loss(model: LanguageModel, tokens: np.ndarray, context: int, limit:
         tokens: ids, one dimension, as `Corpus.validation`.
         context: tokens per window.
         limit: most windows, spread evenly over the text; None takes all.
+
+    Example:
+        >>> from caracal_min import Caracal
+        >>> text = np.frombuffer(b"to be or not to be " * 20, dtype=np.uint8)
+        >>> loss = held_out_loss(Caracal.from_preset("nano"), text, context=64)
+        >>> 4 < loss < 7    # an untrained model knows nothing: ln 256 = 5.5 nats
+        True
     """
     return token_losses(model, sequential_windows(tokens, context, limit), batch_size).mean(dtype=torch.float64).item()
 
 
-def loss_by_position(model: LanguageModel, tokens: np.ndarray, context: int, limit: int | None = None,
+def loss_by_position(model: LanguageModel, tokens: np.ndarray | ShardedTokens, context: int, limit: int | None = None,
                      batch_size: int = 16) -> Tensor:
     """Return the mean loss at each position of a window: float32 `[context]`, nats.
 
@@ -73,7 +81,7 @@ def loss_by_position(model: LanguageModel, tokens: np.ndarray, context: int, lim
     return token_losses(model, sequential_windows(tokens, context, limit), batch_size).mean(0)
 
 
-def loss_by_context_length(model: LanguageModel, tokens: np.ndarray, context: int,
+def loss_by_context_length(model: LanguageModel, tokens: np.ndarray | ShardedTokens, context: int,
                            multiples: Sequence[int] = (1, 2, 4, 8, 16), limit: int | None = None,
                            batch_tokens: int = 8192, progress: bool = False) -> dict[int, float]:
     """Return the mean loss over windows of several lengths, each length on the same predicted tokens.

@@ -11,6 +11,7 @@ import json
 import math
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 __all__ = ["COLUMNS", "ITEMS", "format_table", "paper_rows", "table_row"]
 
@@ -32,7 +33,7 @@ ITEMS = {"LMB acc": 5153, "Hella": 10042, "ARC-e": 2376, "ARC-c": 1172, "Wino": 
 """Items behind each of the accuracies that Avg is the mean of."""
 
 
-def table_row(results: dict) -> dict[str, tuple[float, float | None] | None]:
+def table_row(results: dict[str, Any]) -> dict[str, tuple[float, float | None] | None]:
     """Return value and standard error of each column and of Avg, accuracies in per cent; None where a task is missing.
 
     Args:
@@ -53,7 +54,7 @@ def table_row(results: dict) -> dict[str, tuple[float, float | None] | None]:
     return row
 
 
-def paper_rows(parameters: int) -> list[dict]:
+def paper_rows(parameters: int) -> list[dict[str, Any]]:
     """Return the paper's rows of the size, T, S, M or L, whose Caracal is nearest in parameters (as a ratio).
 
     Each has size, model, millions (of parameters) and one number per column, accuracies in per cent.
@@ -65,7 +66,7 @@ def paper_rows(parameters: int) -> list[dict]:
     return [row for row in _paper() if row["size"] == nearest["size"]]
 
 
-def format_table(results: dict) -> str:
+def format_table(results: dict[str, Any]) -> str:
     """Return the results as lines of text: ours, its standard errors, the paper's rows, and how to read them."""
     ours, paper = table_row(results), paper_rows(results["parameters"])
     names = [*COLUMNS, "Avg"]
@@ -90,5 +91,5 @@ def format_table(results: dict) -> str:
 
 
 @cache
-def _paper() -> list[dict]:
+def _paper() -> list[dict[str, Any]]:
     return json.loads((Path(__file__).parent / "table2.json").read_text())["rows"]

@@ -25,6 +25,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from datasets import Dataset
 
@@ -131,7 +132,7 @@ def load_tasks(names: Sequence[str], folder: str | Path | None = None,
 
 def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), folder: str | Path | None = None,
                    limit: int | None = None, batch_size: int = 16, max_length: int = 2048,
-                   device: str = "auto", precision: str = "auto") -> dict:
+                   device: str = "auto", precision: str = "auto") -> dict[str, Any]:
     """Run tasks of the harness, without examples in the prompt, and return every metric.
 
     Args:

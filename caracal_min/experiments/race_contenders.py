@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..config import CaracalConfig
+from ..extras import missing
 from ..language_model import LanguageModel
 from ..model import Caracal
 from ..modules import SwiGLU
@@ -85,7 +86,7 @@ def _gated_deltanet(size: CaracalConfig, context: int, hidden: int) -> LanguageM
     try:
         import transformers
     except ModuleNotFoundError:
-        raise ImportError("gated-deltanet needs transformers: pip install 'caracal-min[eval]'") from None
+        raise missing("gated-deltanet", "transformers", "eval") from None
     head = size.d_model // size.n_heads
     config = transformers.AutoConfig.for_model(
         "qwen3_next", vocab_size=size.vocab_size, hidden_size=size.d_model, intermediate_size=hidden,

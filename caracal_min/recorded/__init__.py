@@ -8,6 +8,7 @@
 """
 
 from pathlib import Path
+from typing import Any
 
 from .record import read_record
 
@@ -17,11 +18,16 @@ _FOLDER = Path(__file__).parent
 
 
 def names() -> list[str]:
-    """Return the names of the recorded runs."""
+    """Return the names of the recorded runs.
+
+    Example:
+        >>> all(describe(load(name)).startswith("recorded, not rerun") for name in names()[:1])
+        True
+    """
     return sorted(path.stem for path in _FOLDER.glob("*.json") if path.name != "schema.json")
 
 
-def load(name: str) -> dict:
+def load(name: str) -> dict[str, Any]:
     """Return a recorded run.
 
     Raises:
@@ -32,7 +38,7 @@ def load(name: str) -> dict:
     return read_record(_FOLDER / f"{name}.json")
 
 
-def describe(record: dict) -> str:
+def describe(record: dict[str, Any]) -> str:
     """Return one line that says which run a record is of, for wherever its numbers are shown."""
     config, machine = record["config"], record["machine"]
     what = {"train": f"{config.get('architecture')} {config.get('preset')}, {config.get('variant')}, trained",

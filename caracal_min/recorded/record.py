@@ -25,10 +25,11 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata, resources
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import torch
 
+from ..extras import missing
 from ..files import writing
 from ..version import __version__
 
@@ -116,7 +117,7 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
     return record
 
 
-def read_record(path: Path, require_commit: bool = True) -> dict:
+def read_record(path: Path, require_commit: bool = True) -> dict[str, Any]:
     """Return a record that is as it was written.
 
     Args:
@@ -254,7 +255,7 @@ def _schema_validator():
     try:
         import jsonschema
     except ImportError:
-        raise ImportError("records need jsonschema: pip install 'caracal-min[train]'") from None
+        raise missing("a record", "jsonschema", "train") from None
     return jsonschema
 
 

@@ -85,6 +85,15 @@ class Checkpoints:
             except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError):
                 continue
         return None
+    def require_settings(self, settings: dict, defaults: dict) -> None:
+        """Raise ValueError, as `load`, if the run in the folder has other settings; no tensor is read for that."""
+        for path in (self.folder / _NEWEST, self.folder / _PREVIOUS):
+            try:
+                with safe_open(path, framework="pt") as file:
+                    before = dict(json.loads(file.metadata()["facts"])["settings"])
+            except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError):
+                continue  # `load` says what is wrong with it
+            return _require_settings(self.folder, before, json.loads(json.dumps(settings)), defaults)
 
     def load(self, model: nn.Module, optimizer: Optimizer, facts: dict, defaults: dict) -> tuple[dict, bytes | None]:
         """Restore a run from the newest checkpoint that is whole.
@@ -187,17 +196,21 @@ def _read(path: Path) -> tuple[dict, dict[str, Tensor]]:
     return stored, tensors
 
 
-def _require_same(path: Path, stored: dict, now: dict, defaults: dict) -> None:
+def _require_settings(folder: Path, before: dict, after: dict, defaults: dict) -> None:
     """Raise ValueError if settings that both know, or that one knows and the other leaves at its default, differ."""
-    before, after = stored["settings"], now["settings"]
     for name in sorted(after):
         old = before.get(name, defaults.get(name, after[name]))
         if old != after[name]:
-            raise ValueError(f"{path.parent} holds a run with {name}={old!r}, now {after[name]!r}; "
+            raise ValueError(f"{folder} holds a run with {name}={old!r}, now {after[name]!r}; "
                              "resume with the same settings, or choose another folder")
+
+
+def _require_same(path: Path, stored: dict, now: dict, defaults: dict) -> None:
+    """Raise ValueError if the settings, as `_require_settings`, or the data differ."""
+    _require_settings(path.parent, stored["settings"], now["settings"], defaults)
     if stored["corpus"] != now["corpus"]:
-        raise ValueError(f"{path.parent} holds a run on other data than {after.get('data')!r} gives now (its hash "
-                         "differs); resume with the same data, or choose another folder")
+        raise ValueError(f"{path.parent} holds a run on other data than {now['settings'].get('data')!r} gives now (its "
+                         "hash differs); resume with the same data, or choose another folder")
 
 
 def _require_state(path: Path, tensors: dict[str, Tensor], stored: dict, now: dict, model: nn.Module,

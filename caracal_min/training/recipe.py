@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ..precision import Precision
 from ..zoo.registry import check_kind
@@ -11,14 +11,15 @@ from .settings import require_kinds, require_range, require_text
 
 __all__ = ["TrainConfig", "learning_rate"]
 
-_FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout"}
+_FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout",
+         "checkpoint_every"}
 _POSITIVE = ("gate_length", "tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every",
              "eval_windows", "checkpoint_every")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run.  The defaults are the paper's recipe (Section 5.1); `for_preset` adapts them.
+    """One training run.  The defaults of tiny to large are the paper's recipe (Section 5.1); nano has its own.
 
     Raises:
         ValueError: a field out of range, in one line.
@@ -29,7 +30,7 @@ class TrainConfig:
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
-    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers; `zoo.VARIANTS` lists them."""
+    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers, such as 3:1."""
     gate_length: int | None = None
     """Tokens that have a gate, for a state of fixed size in decoding; None, as in the paper: all."""
     data: str = "fineweb"
@@ -81,7 +82,7 @@ class TrainConfig:
     """Of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 (with a scaled loss)
     or float32."""
     compile: Literal["no", "blocks", "model"] = "no"
-    """For what torch.compile builds kernels: each kind of block, or the whole model (`LanguageModel.compile_for`)."""
+    """For what torch.compile builds kernels: each kind of block, or the whole model, which takes longer to build."""
     peak_flops: float | None = None
     """Operations per second that the device could do, for the utilisation; None: known for common GPUs."""
     tensorboard: bool = False
@@ -111,11 +112,16 @@ class TrainConfig:
                              "samples while training are drawn from caracal only")
 
     @classmethod
-    def for_preset(cls, preset: str, **changes) -> "TrainConfig":
+    def for_preset(cls, preset: str, **changes: Any) -> "TrainConfig":
         """Return the recipe of a preset with some fields changed.
 
         nano trains on bytes of the embedded corpus, in float32, so that a run is the same on every machine: it is too
         small to gain by less.  The sizes of the paper follow the paper.
+
+        Example:
+            >>> config = TrainConfig.for_preset("nano", tokens=4096)
+            >>> config.data, config.steps
+            ('embedded', 4)
         """
         recipe = {"preset": preset}
         if preset == "nano":
@@ -124,12 +130,12 @@ class TrainConfig:
         return replace(cls(), **(recipe | changes))
 
     @property
-    def decisive(self) -> dict:
+    def decisive(self) -> dict[str, Any]:
         """The settings that decide the curve: a run goes on only under the same."""
         return {name: value for name, value in vars(self).items() if name not in _FREE}
 
     @classmethod
-    def defaults(cls) -> dict:
+    def defaults(cls) -> dict[str, Any]:
         """The value of each setting that has been left out, as in the checkpoint of an earlier version."""
         return {field.name: field.default for field in fields(cls)}
 

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import NoReturn
 
+from ..extras import missing
 from ..files import writing
 
 __all__ = ["RunLog"]
@@ -121,5 +122,5 @@ def _writer(folder: Path, steps: int):
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
-        raise ImportError("tensorboard=True needs tensorboard: pip install 'caracal-min[train]'") from None
+        raise missing("tensorboard=True", "tensorboard", "train") from None
     return SummaryWriter(folder / "tensorboard", purge_step=steps + 1)

@@ -17,6 +17,7 @@ several processes share each batch and follow the curve of one.
 
 import math
 import time
+from typing import Any
 
 import torch
 from torch.nn.utils import clip_grad_norm_
@@ -80,6 +81,7 @@ class Trainer:
     def _build(self, corpus: Corpus | None) -> None:
         config, self.device = self.config, self.group.device
         self.precision = resolve_precision(config.precision, self.device)
+        self._settings = config.decisive | {"precision": str(self.precision).removeprefix("torch.")}
         if self.device.type == "cpu":
             keep_freed_memory()
         together = config.micro_batch_size * self.group.world_size
@@ -88,6 +90,7 @@ class Trainer:
                              f"{together}; change one of them")
         if config.out is not None:
             self._folder = RunFolder(config.out, self.group.is_main)
+            self._folder.checkpoints.require_settings(self._settings, config.defaults())  # before much is read
         self.corpus = self._load_corpus() if corpus is None else corpus
         torch.manual_seed(config.seed)
         self.model: LanguageModel = self._make_model().to(self.device)
@@ -103,7 +106,7 @@ class Trainer:
         self._peak = config.peak_flops or peak_flops(self.device)
 
     @property
-    def log(self) -> list[dict]:
+    def log(self) -> list[dict[str, Any]]:
         """One dictionary per step done: see `run`."""
         return self._log.entries
 
@@ -112,7 +115,7 @@ class Trainer:
         """Whether a budget is used up."""
         return self.step >= self.config.steps or self.config.time_used(self.seconds) >= 1
 
-    def run(self, until: int | None = None) -> list[dict]:
+    def run(self, until: int | None = None) -> list[dict[str, Any]]:
         """Train up to step `until` (default: the end of the budget) and return the whole log.
 
         Each entry holds step, tokens, loss (before the step's update), learning_rate, grad_norm, seconds,
@@ -172,7 +175,7 @@ class Trainer:
     def __enter__(self) -> "Trainer":
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _train_step(self) -> dict:
@@ -275,8 +278,7 @@ class Trainer:
 
     def _facts(self) -> dict:
         """What must be equal for a run to go on, and where it stands."""
-        settings = self.config.decisive | {"precision": str(self.precision).removeprefix("torch.")}
-        return {"step": self.step, "seconds": self.seconds, "settings": settings, "corpus": self.corpus.digest,
+        return {"step": self.step, "seconds": self.seconds, "settings": self._settings, "corpus": self.corpus.digest,
                 "scaler": self.scaler.state_dict(), "parts": self._parts}
 
     def _resume(self) -> None:

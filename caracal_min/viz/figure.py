@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
+from ..extras import missing
 from .style import dark, palette
 
 __all__ = ["Figure"]
@@ -100,7 +101,7 @@ class Figure:
             import anywidget
             import traitlets
         except ImportError:
-            raise ImportError("Figure.widget() needs anywidget; install it: pip install anywidget") from None
+            raise missing("Figure.widget()", "anywidget") from None
         traits = {key: traitlets.Any(value).tag(sync=True) for key, value in self.model.items()}
         members = {"_esm": self._source, "_css": _css(), **traits}
         return type("FigureWidget", (anywidget.AnyWidget,), members)()

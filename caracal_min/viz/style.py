@@ -7,6 +7,8 @@ every figure of the book, moving or still.
 
 from dataclasses import asdict, dataclass
 
+from ..extras import missing
+
 __all__ = ["dark", "palette", "use_style"]
 
 
@@ -53,7 +55,7 @@ def use_style() -> None:
     try:
         import matplotlib
     except ImportError:
-        raise ImportError("viz.use_style() needs matplotlib; install it: pip install matplotlib") from None
+        raise missing("viz.use_style()", "matplotlib") from None
 
     matplotlib.rcParams.update({
         "figure.figsize": (_WIDTH, _HEIGHT),

@@ -33,6 +33,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import CaracalConfig, find_preset, shown
+from ..extras import missing
 from ..language_model import LanguageModel
 from ..weights import (
     CONFIG,
@@ -160,7 +161,7 @@ def _transformers():
     except ModuleNotFoundError as error:
         if error.name != "transformers":
             raise
-        raise ImportError("the baselines need transformers: pip install 'caracal-min[eval]'") from None
+        raise missing("a baseline", "transformers") from None
     return transformers
 
 

@@ -54,6 +54,11 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
         ValueError: no such model.
         ImportError: a baseline without `transformers`.
 
+    Example:
+        >>> model = make_model(preset="nano", variant="no-swa")
+        >>> model.config.attention_layers
+        ()
+
     Source: Caracal, Tables 1, 2, 5 and 6.
     """
     check_kind(architecture, preset, variant, gate_length)
@@ -77,6 +82,14 @@ def load_model(folder_or_repo: str | Path, gate_length: int | None = None) -> La
     Raises:
         FileNotFoundError, ValueError: as `Caracal.from_pretrained`; a baseline with a gate_length.
         ImportError: a baseline without `transformers`.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     make_model(preset="nano").save_pretrained(folder)
+        ...     model = load_model(folder)
+        >>> type(model).__name__, model.training
+        ('Caracal', False)
     """
     folder = Path(folder_or_repo)
     local_baseline = folder.is_dir() and read_config(folder).get("model_type") in BASELINES

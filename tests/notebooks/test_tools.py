@@ -1,7 +1,11 @@
 """The maintainers' scripts that rewrite notebooks and draw the cover."""
 
+import os
 import re
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 
 import draw_cover
 import nbformat
@@ -9,6 +13,7 @@ import pytest
 import set_source
 import strip_notebooks
 from bookext.notebook_rules import SETUP
+from bookext.site import stamp_downloads
 
 
 @pytest.mark.parametrize("source", [
@@ -95,3 +100,39 @@ def test_the_cover_is_drawn_as_committed(root, tmp_path):
     products = [(a, b) for a in range(draw_cover.LENGTH) for b in range(draw_cover.LENGTH)]
     assert all(f"v{j}g{i}" in texts for i, j in products)
     assert all(f"r{t}" in texts for t in range(2 * draw_cover.LENGTH - 1))
+
+
+def run_setup(tmp_path, source, torch_version=None):
+    """The set-up cell in a Python without caracal_min, which an empty package of torch may precede."""
+    if torch_version is not None:
+        (tmp_path / "torch").mkdir()
+        (tmp_path / "torch" / "__init__.py").write_text(f"__version__ = {torch_version!r}\n")
+    hidden = ("import importlib.util as u; f = u.find_spec\n"
+              "u.find_spec = lambda name: None if name == 'caracal_min' else f(name)\n")
+    return subprocess.run([sys.executable, "-c", hidden + SETUP.replace('".."', repr(source))], cwd=tmp_path,
+                          capture_output=True, text=True, env={**os.environ, "PIP_NO_INPUT": "1"})
+
+
+def test_a_set_up_that_fails_says_so_in_one_line(tmp_path):
+    done = run_setup(tmp_path, str(tmp_path / "nowhere"), "2.6.0+cu124")
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
+    assert done.stderr.startswith(f"{tmp_path / 'nowhere'} cannot be installed; check the network")
+
+
+def test_a_torch_that_is_too_old_is_refused_and_not_replaced(tmp_path):
+    done = run_setup(tmp_path, str(tmp_path / "nowhere"), "2.5.1+cu121")
+    assert done.stderr == "The book needs torch 2.6 or newer, and here is 2.5.1+cu121: upgrade it.\n"
+
+
+@pytest.mark.parametrize("slug, source", [
+    ("owner/name", "caracal-min[train] @ git+https://github.com/owner/name@abc123"), ("", "{root}[train]")])
+def test_the_notebooks_behind_the_download_buttons_know_their_package(tmp_path, root, monkeypatch, slug, source):
+    monkeypatch.setenv("GITHUB_REPOSITORY", slug)
+    monkeypatch.setenv("GITHUB_SHA", "abc123")
+    copy = tmp_path / "_sources" / "notebooks" / "01_mixing_tokens.ipynb"
+    copy.parent.mkdir(parents=True)
+    copy.write_bytes((root / "notebooks" / copy.name).read_bytes())
+    html = SimpleNamespace(format="html")
+    stamp_downloads(SimpleNamespace(srcdir=root, outdir=tmp_path, builder=html), None)
+    (cell,) = [c for c in nbformat.read(copy, as_version=4).cells if "setup" in c.metadata.get("tags", [])]
+    assert cell.source.partition("\n")[0].startswith(f'SOURCE = "{source.format(root=root)}"')

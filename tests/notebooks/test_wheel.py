@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -18,6 +19,9 @@ import set_source
 from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
+# What Colab sets in the kernel's environment, as far as libraries look at it.
+COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERED": "1",
+         "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 
 
@@ -54,11 +58,28 @@ def bare_python(tmp_path) -> Path:
 
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
-    shipped = {path.relative_to(ROOT).as_posix() for path in (ROOT / "caracal_min").rglob("*")
-               if path.suffix in (".py", ".js", ".css", ".json")}
-    assert {name for name in names if not name.startswith("caracal_min-")} == shipped
-    assert any(name.endswith(".js") for name in shipped)
-    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {name for name in names if not name.startswith("caracal_min-")} == shipped()
+    assert {".js", ".css", ".json", ".typed"} <= {Path(name).suffix for name in names}
+    about = {name.partition(".dist-info/")[2] for name in names if name.startswith("caracal_min-")}
+    assert about == {"METADATA", "RECORD", "WHEEL", "top_level.txt", "licenses/LICENSE"}
+
+
+def test_the_source_archive_is_enough_to_build_that_wheel(wheel):
+    """`build` makes the wheel of a release from the archive, so all of the package has to be in it."""
+    folder = wheel.parents[1]
+    subprocess.run([sys.executable, "-c", "from setuptools.build_meta import build_sdist; build_sdist('dist')"],
+                   cwd=folder, check=True, capture_output=True)
+    (archive,) = (folder / "dist").glob("*.tar.gz")
+    with tarfile.open(archive) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames() if packed.getmember(name).isfile()}
+    names = {name for name in names if ".egg-info/" not in name}
+    assert names == shipped() | {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+
+
+def shipped() -> set[str]:
+    """The files of the package, as the checkout has them."""
+    return {path.relative_to(ROOT).as_posix() for path in (ROOT / "caracal_min").rglob("*")
+            if path.suffix in (".py", ".js", ".css", ".json", ".typed")}
 
 
 def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):
@@ -81,7 +102,7 @@ def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, bare_python, tmp_pa
     notebook = set_source.set_source(notebook, str(wheel))
     notebook.cells.append(nbformat.v4.new_code_cell("print(caracal_min.__file__)"))
     client = NotebookClient(notebook, kernel_name="bare", timeout=1800, resources={"metadata": {"path": str(empty)}})
-    client.execute(env=_environment())
+    client.execute(env=_environment() | COLAB)
     where = notebook.cells[-1].outputs[0].text.strip()
     assert Path(where).is_relative_to(bare_python.parent.parent), where
     assert list(empty.iterdir()) == []

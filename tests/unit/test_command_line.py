@@ -14,6 +14,7 @@ from faults.bad_input import BAD, bad_command_lines, bad_files, make_places, ref
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.commands import COMMANDS
+from caracal_min.version import __version__
 
 
 def run(*arguments, **options):
@@ -25,6 +26,11 @@ def test_info():
     done = run("info", "--preset", "tiny")
     assert done.returncode == 0, done.stderr
     assert "tiny: 62,494,208 parameters, layers FFAFFAFFAFFA" in done.stdout
+
+
+def test_version():
+    done = run("--version")
+    assert (done.returncode, done.stdout) == (0, f"caracal-min {__version__}\n")
 
 
 def test_help_shows_the_recipe_of_the_preset():

@@ -169,3 +169,10 @@ def test_the_most_likely_token_stays_at_any_p():
     logits = torch.tensor([[0.0, 2.0, 1.0]])
     for p in (1e-300, 1e-45, 1e-8):
         assert filter_logits(logits, top_p=p).isfinite()[0].tolist() == [False, True, False]
+
+
+def test_a_misspelt_option_is_refused_by_the_name_of_what_was_called():
+    model = Caracal.from_preset("nano", n_layers=1)
+    for name in ("generate", "stream"):
+        with pytest.raises(TypeError, match=rf"Caracal\.{name}\(\) got an unexpected keyword argument 'temprature'"):
+            getattr(model, name)([[1]], 3, temprature=0.5)

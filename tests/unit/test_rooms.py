@@ -14,14 +14,14 @@ PACKAGE = Path(caracal_min.__file__).parent
 HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transformers", "tyro")
 
 # Every room may import those before it: sequences, layers, model, and what is done with it.
-ORDER = ["version", "files", "allocator", "precision",
+ORDER = ["version", "extras", "files", "allocator", "precision",
          "spectral", "convolution", "attention", "relaxed", "partitioned",
          "projections", "caches", "modules",
          "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
          "zoo", "data", "recorded", "evaluation", "benchmark", "training", "experiments",
          "commands", "__main__", "viz", "exercises"]
 # What may import only these, although more stands before it.
-ONLY = {"data": {"files"}, "recorded": {"files", "version"}, "minimal": set()}
+ONLY = {"data": {"extras", "files"}, "recorded": {"extras", "files", "version"}, "minimal": set()}
 
 
 def imports_of(path: Path, package: Path) -> set[tuple[str, ...]]:
@@ -104,7 +104,7 @@ def test_an_arrow_against_the_order_is_found(tmp_path, file, text, fault):
 
 def test_the_order_of_reading_names_every_room_once():
     listed = re.findall(r"^    (\w+)  ", caracal_min.__doc__, re.MULTILINE)
-    assert sorted(listed) == sorted(set(ORDER) - {"__init__", "__main__", "allocator", "files", "version"})
+    assert sorted(listed) == sorted(set(ORDER) - {"__init__", "__main__", "allocator", "extras", "files", "version"})
     readme = (PACKAGE.parent / "README.md").read_text(encoding="utf-8")
     tree = re.search(r"## What is where\n.*?```\n(.*?)```", readme, re.DOTALL)[1]
     named = set(re.findall(r"\w+", " ".join(re.findall(r"^  (\w+/?(?:  ?\w+/?)*)  ", tree, re.MULTILINE))))

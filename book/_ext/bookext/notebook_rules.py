@@ -16,11 +16,21 @@ from .prose_numbers import quotes
 LONGEST_CELL = 40
 SETUP = '''\
 SOURCE = ".."  # the repository around this notebook; in the published notebooks, its address
-try:
-    import caracal_min
-except ModuleNotFoundError:
-    %pip install -q "{SOURCE}"
-    import caracal_min'''
+import importlib.util
+import subprocess
+import sys
+
+if importlib.util.find_spec("caracal_min") is None:
+    if importlib.util.find_spec("torch") is not None:  # it is kept as it is
+        import torch
+        if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
+            sys.exit(f"The book needs torch 2.6 or newer, and here is {torch.__version__}: upgrade it.")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", SOURCE, "matplotlib"]
+    if (done := subprocess.run(pip, capture_output=True, text=True)).returncode:
+        said = (done.stderr.strip() or "nothing").splitlines()[-1]
+        sys.exit(f"{SOURCE} cannot be installed; check the network and this address. pip said: {said}")
+    importlib.invalidate_caches()
+import caracal_min'''
 
 _ROLE = re.compile(r"(?<!`)\{[a-z][a-z:-]*\}`[^`]+`")
 _DIRECTIVE = re.compile(r"^\s*(`{3,}|:{3,})\s*\{[a-z][a-z:-]*\}", re.MULTILINE)

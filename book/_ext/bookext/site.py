@@ -5,9 +5,12 @@ import os
 import platform
 import re
 import shutil
+import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
+import nbformat
 from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
@@ -23,6 +26,7 @@ def setup(app):
     app.connect("config-inited", name_the_repository)
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", drop_font_preloads)
+    app.connect("build-finished", stamp_downloads)
 
 
 def package_hash(folder: Path, versions: tuple[str, ...] = ()) -> str:
@@ -62,6 +66,31 @@ def name_the_repository(app, config):
             logger.warning("GITHUB_REPOSITORY is '%s'; give owner/name, or leave it unset", slug)
         options.pop("repository_url", None)
         options["launch_buttons"] = {}
+
+
+def source_of(app) -> str:
+    """Return what pip installs the package of this build from: the commit on GitHub, or else this checkout."""
+    slug, root = os.environ.get("GITHUB_REPOSITORY", ""), Path(app.srcdir).resolve()
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", slug):
+        return f"{root}[train]"
+    commit = os.environ.get("GITHUB_SHA") or subprocess.run(
+        ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"caracal-min[train] @ git+https://github.com/{slug}@{commit}"
+
+
+def stamp_downloads(app, exception):
+    """Tell the notebooks behind the pages' download buttons where their package comes from.
+
+    As they are in the repository they would install from the folder above them, and around a download there is none.
+    """
+    if exception is not None or app.builder.format != "html":
+        return
+    sys.path.insert(0, str(Path(app.srcdir, "tools")))
+    from set_source import set_source
+
+    source = source_of(app)
+    for path in Path(app.outdir, "_sources").rglob("*.ipynb"):
+        nbformat.write(set_source(nbformat.read(path, as_version=4), source), path)
 
 
 def drop_thebe(app, pagename, templatename, context, doctree):

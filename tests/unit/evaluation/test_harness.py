@@ -221,8 +221,8 @@ def test_bad_arguments(caracal):
 def test_without_the_harness_one_line_says_what_to_install():
     code = "import sys; sys.modules['lm_eval'] = None\nimport caracal_min.evaluation.harness"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=os.environ)
-    assert done.stderr.splitlines()[-1] == ("ImportError: evaluation on tasks needs lm-evaluation-harness: "
-                                            "pip install 'caracal-min[eval]'")
+    assert done.stderr.splitlines()[-1] == ("ImportError: evaluation on tasks needs lm-eval: "
+                                            'pip install lm-eval "transformers>=5"')
 
 
 @pytest.mark.parametrize("precision", ["auto", "bfloat16", "float32"])

@@ -293,7 +293,7 @@ def test_a_folder_without_permission_is_found_before_the_work():
 
 def test_the_package_that_records_need_is_looked_for_before_the_run(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(ImportError, match="records need jsonschema: pip install"):
+    with pytest.raises(ImportError, match="a record needs jsonschema: pip install"):
         Trainer(config(tmp_path / "run"), corpus())
     assert not (tmp_path / "run" / "log.jsonl").exists()
 

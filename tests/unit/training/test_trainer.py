@@ -157,6 +157,21 @@ def test_other_settings_or_data_are_refused(tmp_path):
         Trainer(config(tmp_path), corpus(seed=1))
 
 
+def test_other_settings_are_refused_before_the_corpus_is_read(tmp_path, monkeypatch):
+    Trainer(config(tmp_path), corpus()).run(until=4)
+    monkeypatch.setattr("caracal_min.training.trainer.load_corpus", lambda *_, **__: pytest.fail("was read"))
+    with pytest.raises(ValueError, match="learning_rate=0.003, now 0.002"):
+        Trainer(replace(config(tmp_path), learning_rate=0.002))
+
+
+def test_how_often_checkpoints_are_written_may_change(tmp_path):
+    whole = losses(Trainer(config(), corpus()).run())
+    Trainer(config(tmp_path), corpus()).run(until=4)
+    with Trainer(config(tmp_path, checkpoint_every=3), corpus()) as trainer:
+        assert losses(trainer.run(until=6)) == whole[:6] and trainer.step == 6
+    assert Trainer(config(tmp_path), corpus()).step == 6
+
+
 @pytest.mark.parametrize("changes, words", [
     (dict(preset="huge"), ["huge", "nano, tiny"]),
     (dict(batch_size=10, micro_batch_size=4), ["batch_size=10", "micro_batch_size=4"]),
