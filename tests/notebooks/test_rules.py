@@ -24,7 +24,8 @@ EXERCISES = [part for number in (1, 2, 3) for part in (
 def good(make_notebook, make_code):
     """A notebook that keeps every rule."""
     cells = [make_code(part[1]) if isinstance(part, tuple) else part for part in EXERCISES]
-    return make_notebook(make_code(FIGURE[0], **FIGURE[1]), CAPTION, "## A section", make_code(ASSERT), "## Exercises", *cells)
+    opening = make_code(FIGURE[0], **FIGURE[1])
+    return make_notebook(opening, CAPTION, "## A section", make_code(ASSERT), "## Exercises", *cells)
 
 
 def test_the_book_keeps_the_rules(root):
@@ -83,7 +84,8 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(rules.markdown_is_plain, 2, "target", "(a-label)=\n## Title"),
     broken(figure_rules.images_have_alt_text, 2, "mystnb.image.alt", ("plt.plot(x)", {})),
     broken(figure_rules.images_have_alt_text, 2, "mystnb.image.alt", ("fig, ax = plt.subplots()", {"alt": "plot"})),
-    broken(figure_rules.images_have_alt_text, 3, "mystnb.image.alt", ("def draw():\n    plt.plot(x)", {}), ("draw()", {})),
+    broken(figure_rules.images_have_alt_text, 3, "mystnb.image.alt",
+           ("def draw():\n    plt.plot(x)", {}), ("draw()", {})),
     broken(figure_rules.images_have_alt_text, 2, "without alt", "![](picture.png)"),
     broken(figure_rules.images_have_alt_text, 2, "without alt", '<img src="picture.png">'),
     broken(rules.something_is_asserted, -1, "asserts nothing", ("x = 'assert'", {})),
@@ -94,7 +96,8 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(rules.numbers_are_named_well, 2, "no number", "many<!-- = x -->"),
     broken(rules.exercises_can_be_checked, -1, "0 exercises"),
     broken(figure_rules.opens_with_its_figure, 0, "question", FIGURE, CAPTION, title="# A chapter\n\nIt asks nothing."),
-    broken(figure_rules.opens_with_its_figure, 0, "nothing after", FIGURE, CAPTION, title=f"# A chapter\n\nWhy?\n\n{GOALS}"),
+    broken(figure_rules.opens_with_its_figure, 0, "nothing after", FIGURE, CAPTION,
+           title=f"# A chapter\n\nWhy?\n\n{GOALS}"),
     broken(figure_rules.opens_with_its_figure, 2, "tag it", (FIGURE[0], {}), CAPTION),
     broken(figure_rules.opens_with_its_figure, 2, "shows the figure", ("viz.use_style()", FIGURE[1]), CAPTION),
     broken(figure_rules.opens_with_its_figure, 3, "caption", FIGURE, f"It turns.\n\n{GOALS}"),
