@@ -10,4 +10,4 @@ from . import boxes, chapters, claims, docstrings, kernel, landing, mathjax, mea
 def setup(app):
     for part in (site, kernel, mathjax, progress, docstrings, measured, claims, boxes, chapters, landing, typography):
         part.setup(app)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}
