@@ -123,7 +123,8 @@ class ChapterCards(SphinxDirective):
             root = self.env.app.builder.get_relative_uri(self.env.docname, "x").removesuffix("x.html")
             cards.append(
                 f'<li><a href="{self.env.app.builder.get_relative_uri(self.env.docname, name)}">'
-                f'<span class="card-picture"><img src="{root}{STILLS}/{stem}.svg" alt="The figure that opens chapter {int(stem[:2])}" loading="lazy"></span>'
+                f'<span class="card-picture"><img src="{root}{STILLS}/{stem}.svg" loading="lazy" '
+                f'alt="The figure that opens chapter {int(stem[:2])}"></span>'
                 f'<span class="chapter-number">Chapter {int(stem[:2])}</span> <b>{escape(title)}</b>'
                 f'<span class="card-question">{escape(question)}</span></a></li>')
         said = f"{len(names)} chapters, about {round(minutes / 60)} hours of reading; the exercises take as long again."
