@@ -1,6 +1,8 @@
 """Draw the picture of the README and the preface: all products v_j g_i, their anti-diagonals, and two halves.
 
     python tools/draw_cover.py book/_static/anti_diagonals.svg
+    python tools/draw_cover.py --mark book/_static/mark.svg        the book's mark: the table of three by three
+    python tools/draw_cover.py --social social.svg                 1200 by 630, for previews of links
 
 The square of products stands on its corner, so that every anti-diagonal (i + j = t) is a column, which
 falls into r_t below it.
@@ -111,10 +113,47 @@ def draw() -> str:
             f'<rect class="paper" x="1" y="1" width="{WIDTH - 2}" height="{HEIGHT - 2}" rx="14"/>\n{body}\n</svg>\n')
 
 
+def mark(size: float = 64, x: float = 0, y: float = 0) -> str:
+    """Return the mark: a table of three by three on its corner, v and g along its left edges, two halves."""
+    half, parts = size / 8, []
+    for i in range(-1, 3):
+        for j in range(-1, 3):
+            if i >= 0 or j >= 0:
+                colour = palette.content if i < 0 else palette.gate if j < 0 else \
+                    palette.result if i + j < 3 else palette.wrapped
+                cx, cy = x + size * 0.3125 + (i + j) * half, y + size / 2 + (j - i) * half
+                points = f"{cx - half:g},{cy:g} {cx:g},{cy - half:g} {cx + half:g},{cy:g} {cx:g},{cy + half:g}"
+                parts.append(f'<polygon points="{points}" fill="{colour}" stroke="{palette.paper}" '
+                             f'stroke-width="{size / 64:g}"/>')
+    return "".join(parts)
+
+
+def draw_mark() -> str:
+    """Return the mark as SVG, for the tab of a browser."""
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64"><rect width="64" height="64" rx="12" '
+            f'fill="{palette.paper}"/>{mark()}</svg>\n')
+
+
+def draw_social() -> str:
+    """Return the picture of link previews as SVG: the mark, the title, and what the book is."""
+    words = (("Caracal", 250, 96, 700, palette.ink), ("from Scratch", 350, 96, 700, palette.ink),
+             ("A language model built on", 430, 38, 400, palette.muted),
+             ("polynomial multiplication", 480, 38, 400, palette.muted))
+    lines = "".join(f'<text x="80" y="{y}" font-size="{size}" font-weight="{weight}" fill="{colour}">{text}</text>'
+                    for text, y, size, weight, colour in words)
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1200 630" width="1200" height="630" '
+            f'font-family="Bricolage Grotesque, sans-serif"><rect width="1200" height="630" fill="{palette.paper}"/>'
+            f"{mark(420, 740, 105)}{lines}</svg>\n")
+
+
 def main(argv: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description="Draw the anti-diagonals of v and g as an SVG file.")
+    parser = argparse.ArgumentParser(description="Draw the book's pictures as SVG files.")
     parser.add_argument("target", type=Path, help="file to write")
-    parser.parse_args(argv).target.write_text(draw(), encoding="utf-8")
+    which = parser.add_mutually_exclusive_group()
+    for name, function in (("--mark", draw_mark), ("--social", draw_social)):
+        which.add_argument(name, dest="draw", action="store_const", const=function, default=draw)
+    options = parser.parse_args(argv)
+    options.target.write_text(options.draw(), encoding="utf-8")
 
 
 if __name__ == "__main__":

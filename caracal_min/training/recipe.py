@@ -99,9 +99,7 @@ class TrainConfig:
             raise ValueError(f"tokenizer={self.tokenizer!r}; accepted: gpt2, byte")
         require_text(self, ("data", "validation"))
         require_range(self, _POSITIVE, low=1)
-        if self.batch_size % self.micro_batch_size:
-            raise ValueError(f"batch_size={self.batch_size} is not a multiple of micro_batch_size="
-                             f"{self.micro_batch_size}; change one of them")
+        self.share(1)
         require_range(self, ("learning_rate", "clip", "minutes", "peak_flops"), above=0)
         require_range(self, ("timeout",), above=0, high=1e6)
         require_range(self, ("warmup", "final_fraction"), low=0, high=1)
@@ -138,6 +136,14 @@ class TrainConfig:
     def defaults(cls) -> dict[str, Any]:
         """The value of each setting that has been left out, as in the checkpoint of an earlier version."""
         return {field.name: field.default for field in fields(cls)}
+
+    def share(self, processes: int) -> int:
+        """Return how many sequences of a batch each process takes; ValueError if they are no whole micro-batches."""
+        together = self.micro_batch_size * processes
+        if self.batch_size % together:
+            times = f"micro_batch_size x processes = {together}" if processes > 1 else f"micro_batch_size={together}"
+            raise ValueError(f"batch_size={self.batch_size} is not a multiple of {times}; change one of them")
+        return self.batch_size // processes
 
     @property
     def steps(self) -> int:

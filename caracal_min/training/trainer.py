@@ -84,10 +84,7 @@ class Trainer:
         self._settings = config.decisive | {"precision": str(self.precision).removeprefix("torch.")}
         if self.device.type == "cpu":
             keep_freed_memory()
-        together = config.micro_batch_size * self.group.world_size
-        if config.batch_size % together:
-            raise ValueError(f"batch_size={config.batch_size} is not a multiple of micro_batch_size x processes = "
-                             f"{together}; change one of them")
+        share = config.share(self.group.world_size)
         if config.out is not None:
             self._folder = RunFolder(config.out, self.group.is_main)
             self._folder.checkpoints.require_settings(self._settings, config.defaults())  # before much is read
@@ -96,8 +93,8 @@ class Trainer:
         self.model: LanguageModel = self._make_model().to(self.device)
         self.optimizer = make_optimizer(self.model, config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
-        self.batches = Batches(self.corpus.train, config.context, config.batch_size // self.group.world_size,
-                               config.seed, self.group.rank, self.group.world_size)
+        self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,
+                               self.group.world_size)
         self.step, self.seconds, self.stop_requested = 0, 0.0, False
         with self.group.waiting():
             self._resume()

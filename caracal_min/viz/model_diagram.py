@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from html import escape
 
 from ..config import CaracalConfig
+from . import svg
 from .style import palette
 
 __all__ = ["Drawing", "model_diagram"]
@@ -15,11 +16,16 @@ _WIDTH, _TOP, _MARGIN = 440, 40, 10  # of the drawing, in its own units
 _LEFT, _COLUMN = 12, 116  # the model: where its column begins, and how wide it is
 _RIGHT, _PANEL = 158, 272  # the insides: likewise
 _BOX, _GAP = 27, 15  # height of a box, and of an arrow
-_CENTRED, _MUTED, _BOLD = 'text-anchor="middle"', f'fill="{palette.muted}"', 'font-weight="600"'
+_THIN, _THICK = 1.3, 3  # of a stroke
 
-# Fill and edge of a box.
-_PLAIN, _WINDOW = ("#f4f4f4", palette.muted), ("#e4e4e4", palette.muted)
-_CONTENT, _GATE, _RESULT = ("#e3f0f8", palette.content), ("#fdf2dc", palette.gate), ("#def2ec", palette.result)
+
+def _tint(colour: str, opacity: float) -> dict:
+    return {"fill": colour, "fill_opacity": opacity, "stroke": colour}
+
+
+# How a box looks, by what it holds.
+_PLAIN, _WINDOW = {"fill": palette.shade, "stroke": palette.muted}, _tint(palette.muted, 0.16)
+_CONTENT, _GATE, _RESULT = _tint(palette.content, 0.11), _tint(palette.gate, 0.15), _tint(palette.result, 0.13)
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,7 @@ def model_diagram(config: CaracalConfig) -> Drawing:
     kinds = "".join("A" if i in config.attention_layers else "F" for i in range(config.n_layers))
     model, first, below = _model(config, kinds)
     block, end = _block("F or A" if attends else "F")
-    zoom = [_line(f"M{_LEFT + _COLUMN} {y}L{_RIGHT} {to}", palette.muted, 'stroke-dasharray="3 4"')
+    zoom = [svg.path("M", _LEFT + _COLUMN, y, "L", _RIGHT, to, stroke=palette.muted, stroke_dasharray="3 4")
             for y, to in zip(first, (_TOP + 4, end - 4), strict=True)]
     fourier, end = _fourier(config, end + 12)
     attention, end = _attention(config, end + 12) if attends else ([], end)
@@ -53,35 +59,32 @@ def model_diagram(config: CaracalConfig) -> Drawing:
     head = f"{config.n_layers} blocks, D = {config.d_model}, H = {config.n_heads}"
     if attends:
         head += f", w = {config.window_size}"
-    parts = [_text(_LEFT, 24, head, f'{_BOLD} font-size="15"'), *zoom, *model, *block, *fourier, *attention]
     alt = _alt(config, kinds)
-    return Drawing(
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" width="{_WIDTH}" height="{height}" '
-        f'role="img" font-family="system-ui, sans-serif" font-size="13.5" fill="{palette.ink}">'
-        f'<title>{escape(alt)}</title><rect width="{_WIDTH}" height="{height}" fill="white"/>{"".join(parts)}</svg>',
-        alt)
+    return Drawing(svg.frame(_WIDTH, height, svg.element("title", escape(alt)),
+                             svg.text(_LEFT, 24, head, weight=600, font_size=15),
+                             *zoom, *model, *block, *fourier, *attention, size=13.5), alt)
 
 
 def _model(config: CaracalConfig, kinds: str) -> tuple[list[str], tuple[float, float], float]:
     """Draw the column from tokens to logits; return it, the top and bottom of the first block, and where it ends."""
     middle, y = _LEFT + _COLUMN / 2, _TOP + 18.0
-    parts = [_text(middle, y - 5, "tokens (B, L)", _CENTRED)]
+    parts = [svg.text(middle, y - 5, "tokens (B, L)", "middle")]
     for name in ("embedding", *(["positions"] if config.positional_encoding else [])):
         parts += [_down(middle, y, y + _GAP), _named(_LEFT, y + _GAP, _COLUMN, name)]
         y += _GAP + _BOX
-    parts += [_down(middle, y, y + 24), _text(middle - 7, y + 16, "(B, L, D)", f'text-anchor="end" {_MUTED}')]
+    parts += [_down(middle, y, y + 24), svg.text(middle - 7, y + 16, "(B, L, D)", "end", fill=palette.muted)]
     y += 24
     row = max(18.0, min(26.0, 312 / len(kinds)))
     first = (y, y + row)
     for i, kind in enumerate(kinds):
         parts += [_rect(_LEFT, y, _COLUMN, row, _RESULT if kind == "F" else _WINDOW, 0),
-                  _text(_LEFT + 26, y + row / 2 + 5, f"{i}", f'text-anchor="end" {_MUTED}'),
-                  _text(middle, y + row / 2 + 5, kind, f"{_CENTRED} {_BOLD}")]
+                  svg.text(_LEFT + 26, y + row / 2 + 5, i, "end", fill=palette.muted),
+                  svg.text(middle, y + row / 2 + 5, kind, "middle", 600)]
         y += row
     for name, after in (("norm", ""), ("embedding", "ᵀ")):
         parts += [_down(middle, y, y + _GAP), _named(_LEFT, y + _GAP, _COLUMN, name, after=after)]
         y += _GAP + _BOX
-    parts += [_down(middle, y, y + _GAP), _text(middle, y + _GAP + 15, "logits (B, L, V)", _CENTRED)]
+    parts += [_down(middle, y, y + _GAP), svg.text(middle, y + _GAP + 15, "logits (B, L, V)", "middle")]
     return parts, first, y + _GAP + 20
 
 
@@ -89,16 +92,16 @@ def _block(kinds: str) -> tuple[list[str], float]:
     """Draw a block; return it and where it ends, as the next two do."""
     stream, norm, inside, half = _RIGHT + 22, _RIGHT + 46, _RIGHT + 158, 64
     start, end = _TOP + 30, _TOP + 30 + 2 * half
-    parts = [_line(f"M{stream} {start}V{end}")]
+    parts = [_line("M", stream, start, "V", end)]
     for y, names, after in ((start + 22, ("mixer_norm", "mixer"), kinds),
                             (start + 22 + half, ("mlp_norm", "mlp"), "SwiGLU")):
         back, corner = y + 28, inside + 51
         parts += [_across(stream, norm, y), _named(norm, y - _BOX / 2, 96, names[0]),
                   _across(norm + 96, inside, y), _named(inside, y - _BOX / 2, 102, names[1], after=f": {after}"),
-                  _line(f"M{corner} {y + _BOX / 2}V{back}H{stream + 16}"),
-                  f'<path d="M{stream + 9} {back}l8 -5v10z"/>',
-                  f'<circle cx="{stream}" cy="{back}" r="9" fill="white" stroke="{palette.ink}" stroke-width="1.3"/>',
-                  _text(stream, back + 5, "+", _CENTRED)]
+                  _line("M", corner, y + _BOX / 2, "V", back, "H", stream + 16),
+                  svg.path("M", stream + 9, back, "l8 -5v10z", fill=palette.ink),
+                  svg.circle(stream, back, 9, fill=palette.paper, stroke=palette.ink, stroke_width=_THIN),
+                  svg.text(stream, back + 5, "+", "middle")]
     return [_panel(_TOP, end + 8, "a block"), *parts], end + 8
 
 
@@ -118,15 +121,15 @@ def _fourier(config: CaracalConfig, top: float) -> tuple[list[str], float]:
     begins = y
     if config.gate == "two_stage":
         parts += [_down(gate, y, y + _GAP), _rect(right, y + _GAP, half, _BOX, _GATE),
-                  _text(gate, y + _GAP + 18, "SiLU", _CENTRED),
+                  svg.text(gate, y + _GAP + 18, "SiLU", "middle"),
                   _down(gate, y + _GAP + _BOX, y + 2 * _GAP + _BOX),
                   _named(right, y + 2 * _GAP + _BOX, half, "gate_mix", _GATE)]
         y += 2 * (_GAP + _BOX)
     parts += [*_stream(content, begins, y + 24, "v", palette.content), *_stream(gate, y, y + 24, "g", palette.gate),
-              _text(middle, y + 17, "(B, D, L)", f"{_CENTRED} {_MUTED}")]
+              svg.text(middle, y + 17, "(B, D, L)", "middle", fill=palette.muted)]
     y += 24
-    parts += [_rect(left, y, width, 46, _RESULT), _text(middle, y + 19, "causal convolution", _CENTRED),
-              _text(middle, y + 37, "pad, FFT, multiply, FFT⁻¹, cut", _CENTRED),
+    parts += [_rect(left, y, width, 46, _RESULT), svg.text(middle, y + 19, "causal convolution", "middle"),
+              svg.text(middle, y + 37, "pad, FFT, multiply, FFT⁻¹, cut", "middle"),
               *_stream(middle, y + 46, y + 70, "r", palette.result), _named(left, y + 70, width, "to_out")]
     end = y + 70 + _BOX + 10
     return [_panel(top, end, "mixer F: a Fourier layer"), *parts], end
@@ -136,8 +139,8 @@ def _attention(config: CaracalConfig, top: float) -> tuple[list[str], float]:
     left, y = _RIGHT + 12, top + 30
     middle, end = y + 21, y + 42 + 10
     parts = [_named(left, middle - _BOX / 2, 60, "to_qkv"), _across(left + 60, left + 73, middle),
-             _rect(left + 73, y, 102, 42, _WINDOW), _text(left + 124, y + 17, "softmax over", _CENTRED),
-             _text(left + 124, y + 34, f"{config.window_size} tokens", _CENTRED),
+             _rect(left + 73, y, 102, 42, _WINDOW), svg.text(left + 124, y + 17, "softmax over", "middle"),
+             svg.text(left + 124, y + 34, f"{config.window_size} tokens", "middle"),
              _across(left + 175, left + 188, middle), _named(left + 188, middle - _BOX / 2, 60, "to_out")]
     return [_panel(top, end, "mixer A: window attention"), *parts], end
 
@@ -155,40 +158,35 @@ def _alt(config: CaracalConfig, kinds: str) -> str:
     return alt
 
 
-def _text(x: float, y: float, words: str, more: str = "") -> str:
-    return f'<text x="{x:g}" y="{y:g}" {more}>{escape(words)}</text>'
+def _rect(x: float, y: float, width: float, height: float, look: dict, corner: float = 4) -> str:
+    return svg.rect(x, y, width, height, rx=corner, stroke_width=_THIN, **look)
 
 
-def _rect(x: float, y: float, width: float, height: float, colours: tuple[str, str], corner: float = 4) -> str:
-    return (f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{corner}" fill="{colours[0]}" '
-            f'stroke="{colours[1]}" stroke-width="1.3"/>')
-
-
-def _named(x: float, y: float, width: float, name: str, colours: tuple[str, str] = _PLAIN, after: str = "") -> str:
+def _named(x: float, y: float, width: float, name: str, look: dict = _PLAIN, after: str = "") -> str:
     """Draw a box that holds the name of a module, and words after it."""
-    words = f'<tspan font-family="monospace">{name}</tspan>{escape(after)}'
-    return _rect(x, y, width, _BOX, colours) + f'<text x="{x + width / 2:g}" y="{y + 18:g}" {_CENTRED}>{words}</text>'
+    words = svg.element("tspan", name, font_family="monospace") + escape(after)
+    return _rect(x, y, width, _BOX, look) + svg.element("text", words, x=x + width / 2, y=y + 18, text_anchor="middle")
 
 
 def _panel(top: float, end: float, title: str) -> str:
-    return (_rect(_RIGHT, top, _PANEL, end - top, ("white", palette.rule), 6)
-            + _text(_RIGHT + 12, top + 19, title, _BOLD))
+    return (_rect(_RIGHT, top, _PANEL, end - top, {"fill": palette.paper, "stroke": palette.rule}, 6)
+            + svg.text(_RIGHT + 12, top + 19, title, weight=600))
 
 
-def _line(path: str, colour: str = palette.ink, more: str = 'stroke-width="1.3"') -> str:
-    return f'<path d="{path}" fill="none" stroke="{colour}" {more}/>'
+def _line(*steps: str | float, colour: str = palette.ink, width: float = _THIN) -> str:
+    return svg.path(*steps, stroke=colour, stroke_width=width)
 
 
 def _down(x: float, y: float, to: float) -> str:
-    return _line(f"M{x:g} {y:g}V{to - 7:g}") + f'<path d="M{x:g} {to:g}l-5 -8h10z"/>'
+    return _line("M", x, y, "V", to - 7) + svg.path("M", x, to, "l-5 -8h10z", fill=palette.ink)
 
 
 def _across(x: float, to: float, y: float) -> str:
-    return _line(f"M{x:g} {y:g}H{to - 7:g}") + f'<path d="M{to:g} {y:g}l-8 -5v10z"/>'
+    return _line("M", x, y, "H", to - 7) + svg.path("M", to, y, "l-8 -5v10z", fill=palette.ink)
 
 
 def _stream(x: float, y: float, to: float, letter: str, colour: str) -> list[str]:
     """Draw one of v, g and r as a thick arrow in its colour."""
-    return [_line(f"M{x:g} {y:g}V{to - 7:g}", colour, 'stroke-width="3"'),
-            f'<path d="M{x:g} {to:g}l-6 -9h12z" fill="{colour}"/>',
-            _text(x + 9, to - 7, letter, f'font-style="italic" {_BOLD} font-size="15"')]
+    return [_line("M", x, y, "V", to - 7, colour=colour, width=_THICK),
+            svg.path("M", x, to, "l-6 -9h12z", fill=colour),
+            svg.text(x + 9, to - 7, letter, weight=600, font_style="italic", font_size=15)]

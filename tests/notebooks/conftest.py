@@ -19,8 +19,8 @@ def notebooks(root: Path) -> dict[str, NotebookNode]:
 def make_notebook() -> Callable[..., NotebookNode]:
     """Make a notebook of cells given as text (Markdown) or as dicts from `code`, after a title and the set-up cell."""
 
-    def make(*cells: str | dict, title: str = "# A chapter\n", setup: bool = True) -> NotebookNode:
-        head = [title, code(SETUP, tags=["setup"])] if setup else [title]
+    def make(*cells: str | dict, title: str = "# A chapter\n\nWhy?", setup: bool = True) -> NotebookNode:
+        head = [title, code(SETUP, tags=["setup", "remove-cell"])] if setup else [title]
         cells = [cell if isinstance(cell, dict) else {"cell_type": "markdown", "metadata": {}, "source": cell}
                  for cell in (*head, *cells)]
         metadata = {"language_info": {"name": "python", "pygments_lexer": "ipython3"}}

@@ -133,11 +133,13 @@ def test_only_the_cache_in_use_is_kept(tmp_path):
 def test_launch_buttons_need_a_repository(slug, address, monkeypatch):
     monkeypatch.setenv("GITHUB_REPOSITORY", slug)
     buttons = {"colab_url": "https://colab.research.google.com"}
-    config = SimpleNamespace(html_theme_options={"repository_url": "https://github.com/", "launch_buttons": buttons})
+    config = SimpleNamespace(html_theme_options={"repository_url": "https://github.com/", "launch_buttons": buttons},
+                             html_baseurl="")
     site.name_the_repository(None, config)
     assert config.html_theme_options.get("repository_url") == address
     assert config.html_theme_options.get("repository_branch") == ("colab" if address else None)
     assert config.html_theme_options["launch_buttons"] == (buttons if address else {})
+    assert config.html_baseurl == ("https://owner.github.io/some.name/" if address else "")
 
 
 def test_scripts_of_thebe_are_dropped_and_others_stay():

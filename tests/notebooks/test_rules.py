@@ -8,9 +8,12 @@ import check_notebooks
 import nbformat
 import pytest
 import strip_notebooks
+from bookext import figure_rules
 from bookext import notebook_rules as rules
+from bookext.figure_rules import GOALS, OPENING
 
 ASSERT = "assert 1 + 1 == 2"
+FIGURE, CAPTION = ("viz.roots(8)", {"tags": [OPENING, "remove-input"]}), f"**Figure 1.1.** It turns.\n\n{GOALS}"
 EXERCISES = [part for number in (1, 2, 3) for part in (
     f"### Exercise {number}: Something (easy, 10 minutes)\n\nDo it.",
     ("code", f'def task_{number}(x):\n    """Return x, (L,)."""\n    raise NotImplementedError\n\n'
@@ -21,7 +24,8 @@ EXERCISES = [part for number in (1, 2, 3) for part in (
 def good(make_notebook, make_code):
     """A notebook that keeps every rule."""
     cells = [make_code(part[1]) if isinstance(part, tuple) else part for part in EXERCISES]
-    return make_notebook("## A section", make_code(ASSERT), "## Exercises", *cells)
+    opening = make_code(FIGURE[0], **FIGURE[1])
+    return make_notebook(opening, CAPTION, "## A section", make_code(ASSERT), "## Exercises", *cells)
 
 
 def test_the_book_keeps_the_rules(root):
@@ -78,11 +82,12 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(rules.markdown_is_plain, 2, "directive", "```{note}\nhello\n```"),
     broken(rules.markdown_is_plain, 2, "directive", "text\n\n:::{tip}\nhello\n:::"),
     broken(rules.markdown_is_plain, 2, "target", "(a-label)=\n## Title"),
-    broken(rules.images_have_alt_text, 2, "mystnb.image.alt", ("plt.plot(x)", {})),
-    broken(rules.images_have_alt_text, 2, "mystnb.image.alt", ("fig, ax = plt.subplots()", {"alt": "plot"})),
-    broken(rules.images_have_alt_text, 3, "mystnb.image.alt", ("def draw():\n    plt.plot(x)", {}), ("draw()", {})),
-    broken(rules.images_have_alt_text, 2, "without alt", "![](picture.png)"),
-    broken(rules.images_have_alt_text, 2, "without alt", '<img src="picture.png">'),
+    broken(figure_rules.images_have_alt_text, 2, "mystnb.image.alt", ("plt.plot(x)", {})),
+    broken(figure_rules.images_have_alt_text, 2, "mystnb.image.alt", ("fig, ax = plt.subplots()", {"alt": "plot"})),
+    broken(figure_rules.images_have_alt_text, 3, "mystnb.image.alt",
+           ("def draw():\n    plt.plot(x)", {}), ("draw()", {})),
+    broken(figure_rules.images_have_alt_text, 2, "without alt", "![](picture.png)"),
+    broken(figure_rules.images_have_alt_text, 2, "without alt", '<img src="picture.png">'),
     broken(rules.something_is_asserted, -1, "asserts nothing", ("x = 'assert'", {})),
     broken(rules.headings_nest, 2, "only title", "# Another title"),
     broken(rules.headings_nest, 2, "skips", "### Too deep"),
@@ -90,6 +95,21 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(rules.headings_nest, -1, "no title", title="A chapter"),
     broken(rules.numbers_are_named_well, 2, "no number", "many<!-- = x -->"),
     broken(rules.exercises_can_be_checked, -1, "0 exercises"),
+    broken(figure_rules.opens_with_its_figure, 0, "question", FIGURE, CAPTION, title="# A chapter\n\nIt asks nothing."),
+    broken(figure_rules.opens_with_its_figure, 0, "nothing after", FIGURE, CAPTION,
+           title=f"# A chapter\n\nWhy?\n\n{GOALS}"),
+    broken(figure_rules.opens_with_its_figure, 2, "tag it", (FIGURE[0], {}), CAPTION),
+    broken(figure_rules.opens_with_its_figure, 2, "shows the figure", ("viz.use_style()", FIGURE[1]), CAPTION),
+    broken(figure_rules.opens_with_its_figure, 3, "caption", FIGURE, f"It turns.\n\n{GOALS}"),
+    broken(figure_rules.opens_with_its_figure, 3, "goals", FIGURE, "**Figure 1.1.** It turns."),
+    broken(figure_rules.machinery_is_folded, 1, "remove-cell", (rules.SETUP, {"tags": ["setup"]}), setup=False),
+    broken(figure_rules.machinery_is_folded, 2, "remove-input", (FIGURE[0], {"tags": [OPENING]})),
+    broken(figure_rules.machinery_is_folded, 2, "hide-input", ("import torch\nfrom caracal_min import viz", {})),
+    broken(figure_rules.machinery_is_folded, 2, "hide-input", ("x = 1\nplt.plot(x)", {})),
+    broken(figure_rules.machinery_is_folded, 2, "hide-input", (FIGURE[0], {})),
+    broken(figure_rules.captions_are_numbered, 3, "number 1 is next", FIGURE, "**Figure 1.2.** It turns."),
+    broken(figure_rules.captions_are_numbered, 3, "behind a drawing", ("x = 1", {}), "**Figure 1.1.** It turns."),
+    broken(figure_rules.captions_are_numbered, 3, "begins the cell", FIGURE, "Look.\n\n**Figure 1.1.** It turns."),
 ])
 def test_each_rule_rejects_a_notebook_that_breaks_it(rule, index, says, cells, kwargs, make_notebook, make_code):
     notebook = make_notebook(*(make_code(cell[0], **cell[1]) if isinstance(cell, tuple) else cell for cell in cells),
@@ -146,7 +166,7 @@ def test_an_assert_that_runs_or_says_that_it_does_not(source, make_notebook, mak
     ("check.task_1(task_1)", "", "check.name(name)"),
 ])
 def test_exercises_that_break_the_form(good, old, new, says):
-    for cell in good["cells"][4:]:
+    for cell in good["cells"][6:]:
         cell["source"] = cell["source"].replace(old, new)
     problems = list(rules.exercises_can_be_checked(good))
     assert problems
@@ -158,7 +178,7 @@ def test_exercises_that_break_the_form(good, old, new, says):
     "![A curve](c.png) and <img src='c.png' alt=\"A curve\">", "Half (of) it = 2", "#hashtag",
 ])
 def test_ordinary_text_breaks_no_rule(text, good):
-    good["cells"].insert(3, {"cell_type": "markdown", "metadata": {}, "source": text})
+    good["cells"].insert(5, {"cell_type": "markdown", "metadata": {}, "source": text})
     assert rules.check(good) == []
 
 
@@ -167,15 +187,15 @@ def test_ordinary_text_breaks_no_rule(text, good):
     "def draw():\n    plt.plot(x)", "%matplotlib inline", "viz.poke(v, g)", "plt.close()",
 ])
 def test_cells_that_draw_nothing_need_no_alt_text(source, make_notebook, make_code):
-    assert list(rules.images_have_alt_text(make_notebook(make_code(source)))) == []
+    assert list(figure_rules.images_have_alt_text(make_notebook(make_code(source)))) == []
 
 
 def test_the_command_line_names_file_and_cell(good, make_code, tmp_path, capsys):
     path = tmp_path / "01_bad.ipynb"
-    good.cells[3] = make_code(ASSERT, prints="x")
+    good.cells[5] = make_code(ASSERT, prints="x")
     nbformat.write(good, path)
     assert check_notebooks.main([str(path)]) == 1
-    assert capsys.readouterr().out.startswith("01_bad, cell 3: carries outputs")
+    assert capsys.readouterr().out.startswith("01_bad, cell 5: carries outputs")
     assert strip_notebooks.main(["--check", str(path)]) == 1
     assert strip_notebooks.main([str(path)]) == 0
     assert check_notebooks.main([str(path)]) == 0

@@ -1,14 +1,28 @@
 """The book's own Sphinx extension: measured numbers, the claims ledger, and a site without outside requests.
 
-`printed_values`, `prose_numbers`, `ledger` and `notebook_rules` know nothing of Sphinx and are tested by
-themselves; `measured`, `claims`, `docstrings`, `kernel`, `mathjax`, `progress`, `promises`, `site` and
-`typography` connect them to the build.
+`cells`, `printed_values`, `prose_numbers`, `loose_numbers`, `ledger`, `figure_rules` and `notebook_rules` know nothing
+of Sphinx and are tested by themselves; the other modules connect them to the build.
 """
 
-from . import claims, docstrings, kernel, mathjax, measured, progress, promises, site, typography
+from . import (
+    boxes,
+    chapters,
+    claims,
+    docstrings,
+    kernel,
+    landing,
+    mathjax,
+    measured,
+    progress,
+    promises,
+    site,
+    typography,
+)
+
+_PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, boxes, chapters, landing, promises, typography)
 
 
 def setup(app):
-    for part in (site, kernel, mathjax, progress, docstrings, measured, claims, promises, typography):
+    for part in _PARTS:
         part.setup(app)
-    return {"version": "1", "env_version": 1, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}

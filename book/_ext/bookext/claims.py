@@ -21,6 +21,28 @@ from .measured import notebook_of, with_output
 logger = logging.getLogger(__name__)
 
 HEADS = ("", "The paper says", "Verdict", "We found")
+_FILTER = """<div class="ledger-filter" hidden>FIELDS <output></output></div>
+<script>
+document.addEventListener("DOMContentLoaded", () => {
+  const box = document.querySelector(".ledger-filter"), lists = [...box.querySelectorAll("select")];
+  const rows = [...document.querySelectorAll("table.claims-ledger tbody tr")];
+  const show = () => {
+    const chosen = lists.map((list) => list.value).filter(Boolean);
+    rows.forEach((row) => { row.hidden = !chosen.every((name) => row.classList.contains(name)); });
+    box.querySelector("output").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
+  };
+  const follow = () => {
+    const name = "is-" + location.hash.slice(1);
+    if ([...lists[0].options].some((option) => option.value === name)) lists[0].value = name;
+    else if (location.hash.startsWith("#ledger-")) lists.forEach((list) => { list.value = ""; });
+    show();
+  };
+  lists.forEach((list) => list.addEventListener("change", show));
+  addEventListener("hashchange", follow);
+  box.hidden = false;
+  follow();
+});
+</script>"""
 _CLAIM_LINK = re.compile(r"claim\s+(\d+)", re.IGNORECASE)
 
 
@@ -73,14 +95,14 @@ class ClaimsLedger(SphinxDirective):
         except (OSError, ValueError) as error:
             raise self.error(f"{self.arguments[0]}: {error}") from error
         ledger_pages(self.env)[self.env.docname] = LedgerPage(self.env.docname, claims)
-        return [self.summary(claims), self.table(claims)]
+        return [self.summary(claims), ledger_filter(claims), self.table(claims)]
 
     def summary(self, claims: list[Claim]) -> nodes.Node:
         paragraph = nodes.paragraph(classes=["ledger-summary"])
         for verdict in VERDICTS:
             count = sum(claim.verdict == verdict for claim in claims)
             if count:
-                paragraph += [badge(verdict, f"{count} "), nodes.Text(" ")]
+                paragraph += [badge(verdict, f"{count} ", ids=[slug(verdict)]), nodes.Text(" ")]
         return paragraph
 
     def table(self, claims: list[Claim]) -> nodes.Node:
@@ -96,7 +118,8 @@ class ClaimsLedger(SphinxDirective):
         link = nodes.paragraph("", "", claim_link(number=claim.id, to="cell"), classes=["ledger-source"])
         columns = ([number], [*self.markdown(claim.says), source],
                    [nodes.paragraph("", "", badge(claim.verdict))], [*self.markdown(claim.found), link])
-        return nodes.row("", *(nodes.entry("", *column) for column in columns), ids=[f"ledger-{claim.id}"])
+        return nodes.row("", *(nodes.entry("", *column) for column in columns), ids=[f"ledger-{claim.id}"],
+                         classes=[f"is-{slug(claim.verdict)}", f"in-{claim.notebook}"])
 
     def markdown(self, text: str) -> list[nodes.Node]:
         box = nodes.Element()
@@ -104,8 +127,23 @@ class ClaimsLedger(SphinxDirective):
         return box.children
 
 
-def badge(verdict: str, prefix: str = "") -> nodes.Node:
-    return nodes.inline("", prefix + verdict, classes=["verdict", "verdict-" + verdict.replace(" ", "-")])
+def slug(verdict: str) -> str:
+    return verdict.replace(" ", "-")
+
+
+def badge(verdict: str, prefix: str = "", **attributes: object) -> nodes.Node:
+    return nodes.inline("", prefix + verdict, classes=["verdict", f"verdict-{slug(verdict)}"], **attributes)
+
+
+def ledger_filter(claims: list[Claim]) -> nodes.Node:
+    """Return two lists to choose from, which hide the rows of other verdicts and chapters; no script, no lists."""
+    stems = sorted({claim.notebook for claim in claims})
+    lists = (("verdict", [(f"is-{slug(verdict)}", verdict) for verdict in VERDICTS]),
+             ("chapter", [(f"in-{stem}", f"{int(stem[:2])}. {stem[3:].replace('_', ' ')}") for stem in stems]))
+    fields = "".join(f'<label>{name} <select><option value="">all</option>' + "".join(
+        f'<option value="{value}">{words}</option>' for value, words in choices) + "</select></label>"
+                     for name, choices in lists)
+    return nodes.raw("", _FILTER.replace("FIELDS", fields), format="html")
 
 
 def mark_asserting_cells(app, doctree):

@@ -8,7 +8,8 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from . import loose_numbers
+from . import figure_rules, loose_numbers
+from .cells import calls, code_cells, markdown_cells, parse
 from .ledger import NOT_TESTED, asserts_something
 from .printed_values import Problem, cell_tags
 from .prose_numbers import quotes
@@ -37,15 +38,13 @@ _DIRECTIVE = re.compile(r"^\s*(`{3,}|:{3,})\s*\{[a-z][a-z:-]*\}", re.MULTILINE)
 _TARGET = re.compile(r"^\([\w-]+\)=\s*$", re.MULTILINE)
 _HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$", re.MULTILINE)
 _EXERCISE = re.compile(r"Exercise (\d+): \S.* \((easy|medium|hard), (\d+) minutes\)")
-_IMAGE = re.compile(r"!\[(.*?)\]\(|<img\b(?![^>]*\balt=\"([^\"]+)\")")
-_QUIET = {"rcParams", "style", "close", "switch_backend", "rc"}
 
 Rule = Callable[[dict], Iterator[Problem]]
 
 
 def outputs_are_stripped(notebook: dict) -> Iterator[Problem]:
     """The repository holds no outputs and no execution counts: the build makes them."""
-    for index, cell in _code(notebook):
+    for index, cell in code_cells(notebook):
         if cell.get("outputs"):
             yield Problem(index, "carries outputs; run tools/strip_notebooks.py")
         if cell.get("execution_count") is not None:
@@ -53,7 +52,7 @@ def outputs_are_stripped(notebook: dict) -> Iterator[Problem]:
 
 
 def cells_are_short(notebook: dict) -> Iterator[Problem]:
-    for index, cell in _code(notebook):
+    for index, cell in code_cells(notebook):
         lines = len(cell["source"].splitlines())
         if lines > LONGEST_CELL:
             yield Problem(index, f"has {lines} lines; a cell has at most {LONGEST_CELL}, better 3 to 7")
@@ -61,7 +60,7 @@ def cells_are_short(notebook: dict) -> Iterator[Problem]:
 
 def setup_comes_first(notebook: dict) -> Iterator[Problem]:
     """The first code cell is the set-up cell, letter for letter the same in every notebook."""
-    index, cell = next(_code(notebook), (0, None))
+    index, cell = next(code_cells(notebook), (0, None))
     if cell is None or cell["source"].strip() != SETUP:
         yield Problem(index, "the first code cell must be the set-up cell as in book/_ext/bookext/notebook_rules.py")
     elif "setup" not in cell_tags(cell):
@@ -70,34 +69,22 @@ def setup_comes_first(notebook: dict) -> Iterator[Problem]:
 
 def markdown_is_plain(notebook: dict) -> Iterator[Problem]:
     """MyST roles, directives and targets show as raw text in Colab and JupyterLab."""
-    for index, text in _markdown(notebook):
+    for index, text in markdown_cells(notebook):
         for pattern, name in ((_ROLE, "role"), (_DIRECTIVE, "directive"), (_TARGET, "target")):
             found = pattern.search(text)
             if found:
                 yield Problem(index, f"the MyST {name} '{found[0].strip()}' shows raw outside the pages")
 
 
-def images_have_alt_text(notebook: dict) -> Iterator[Problem]:
-    """A cell that draws says in its metadata, in words, what the picture shows."""
-    drawing = _drawing_functions(notebook)
-    for index, cell in _code(notebook):
-        alt = cell.get("metadata", {}).get("mystnb", {}).get("image", {}).get("alt", "")
-        if _draws(cell["source"], drawing) and len(alt.split()) < 3:
-            yield Problem(index, "draws a picture; say in its metadata, mystnb.image.alt, what it shows")
-    for index, text in _markdown(notebook):
-        if any(not (found[1] or found[2]) for found in _IMAGE.finditer(text)):
-            yield Problem(index, "shows an image without alt text")
-
-
 def something_is_asserted(notebook: dict) -> Iterator[Problem]:
-    if not any(asserts_something(cell) for _, cell in _code(notebook)):
+    if not any(asserts_something(cell) for _, cell in code_cells(notebook)):
         yield Problem(-1, "asserts nothing; every chapter checks what it says")
 
 
 def nothing_passes_in_silence(notebook: dict) -> Iterator[Problem]:
     """A cell that may skip an assert prints `not tested here: why` instead, at which the build of the book stops."""
-    for index, cell in _code(notebook):
-        for node in _run_once(_parse(cell["source"])):
+    for index, cell in code_cells(notebook):
+        for node in _run_once(parse(cell["source"])):
             if _may_skip(node):
                 line = ast.unparse(node).splitlines()[0]
                 yield Problem(index, f"'{line}' may pass without a test; print '{NOT_TESTED}: why' where it does")
@@ -106,7 +93,7 @@ def nothing_passes_in_silence(notebook: dict) -> Iterator[Problem]:
 def headings_nest(notebook: dict) -> Iterator[Problem]:
     """One title, in the first cell, and no level skipped below it."""
     level = 0
-    for index, text in _markdown(notebook):
+    for index, text in markdown_cells(notebook):
         for mark, title in _HEADING.findall(_without_fences(text)):
             if (len(mark) == 1) != (level == 0):
                 yield Problem(index, f"'{title}': a notebook begins with its only title, '# ...'")
@@ -134,20 +121,20 @@ def exercises_can_be_checked(notebook: dict) -> Iterator[Problem]:
 
 def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
     """Each comment behind a number in the text follows the protocol of `prose_numbers`."""
-    for index, text in _markdown(notebook):
+    for index, text in markdown_cells(notebook):
         yield from (Problem(index, quote) for quote in quotes(text) if isinstance(quote, str))
 
 
 def comparisons_are_asserted(notebook: dict) -> Iterator[Problem]:
     """A loose number stands in a sentence with a comparison only where an assert holds what is printed."""
-    trees = {index: _parse(cell["source"]) for index, cell in _code(notebook)}
-    yield from loose_numbers.unasserted(dict(_markdown(notebook)), trees)
+    trees = {index: parse(cell["source"]) for index, cell in code_cells(notebook)}
+    yield from loose_numbers.unasserted(dict(markdown_cells(notebook)), trees)
 
 
 RULES: tuple[Rule, ...] = (
-    outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, images_have_alt_text,
+    outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain,
     something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked, numbers_are_named_well,
-    comparisons_are_asserted,
+    comparisons_are_asserted, *figure_rules.RULES,
 )
 
 
@@ -178,7 +165,7 @@ def exercise_names(notebook: dict) -> list[str]:
 
 
 def _exercise_name(code: str) -> str | None:
-    tree = _parse(code)
+    tree = parse(code)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     for function in functions:
         last = function.body[-1]
@@ -189,21 +176,8 @@ def _exercise_name(code: str) -> str | None:
     return None
 
 
-def _code(notebook: dict) -> Iterator[tuple[int, dict]]:
-    return ((index, cell) for index, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "code")
-
-
-def _markdown(notebook: dict) -> Iterator[tuple[int, str]]:
-    return ((i, cell["source"]) for i, cell in enumerate(notebook["cells"]) if cell["cell_type"] == "markdown")
-
-
 def _without_fences(text: str) -> str:
     return re.sub(r"^(`{3,}|~{3,}).*?^\1", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def _parse(code: str) -> ast.Module:
-    """Parse the code of a cell, with IPython's magics taken out."""
-    return ast.parse(re.sub(r"^(\s*)[%!].*$", r"\1pass", code, flags=re.MULTILINE))
 
 
 def _run_once(node: ast.AST) -> Iterator[ast.AST]:
@@ -237,7 +211,7 @@ def _branches(node: ast.AST) -> list[list[ast.stmt]]:
 
 def _ends_or_says_so(branch: list[ast.stmt]) -> bool:
     """Whether a branch raises an error, or prints a text that begins with `not tested here: `."""
-    for call in _calls(branch):
+    for call in calls(branch):
         if ast.unparse(call.func) == "print" and call.args:
             text = call.args[0]
             if isinstance(text, ast.JoinedStr) and text.values:
@@ -245,27 +219,3 @@ def _ends_or_says_so(branch: list[ast.stmt]) -> bool:
             if isinstance(text, ast.Constant) and str(text.value).startswith(f"{NOT_TESTED}: "):
                 return True
     return any(isinstance(inner, ast.Raise) for part in branch for inner in ast.walk(part))
-
-
-def _calls(nodes: list[ast.AST]) -> Iterator[ast.Call]:
-    return (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Call))
-
-
-def _uses_pyplot(nodes: list[ast.AST]) -> bool:
-    for call in _calls(nodes):
-        root, *path = ast.unparse(call.func).split(".")
-        if root == "plt" and path and path[0] not in _QUIET:
-            return True
-    return False
-
-
-def _drawing_functions(notebook: dict) -> set[str]:
-    """Return the names of functions, defined in the notebook, that draw when they are called."""
-    return {node.name for _, cell in _code(notebook) for node in ast.walk(_parse(cell["source"]))
-            if isinstance(node, ast.FunctionDef) and _uses_pyplot(node.body)}
-
-
-def _draws(code: str, drawing: set[str]) -> bool:
-    """Whether running the code draws with pyplot, itself or through a function of the notebook."""
-    run = [node for node in _parse(code).body if not isinstance(node, ast.FunctionDef | ast.ClassDef)]
-    return _uses_pyplot(run) or any(ast.unparse(call.func) in drawing for call in _calls(run))

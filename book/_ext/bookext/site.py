@@ -27,6 +27,7 @@ def setup(app):
     app.connect("html-page-context", drop_thebe, priority=900)
     app.connect("build-finished", drop_font_preloads)
     app.connect("build-finished", stamp_downloads)
+    app.connect("build-finished", write_not_found)
 
 
 def package_hash(folder: Path, versions: tuple[str, ...] = ()) -> str:
@@ -61,6 +62,8 @@ def name_the_repository(app, config):
         options["repository_url"] = f"https://github.com/{slug}"
         options["repository_branch"] = COLAB_BRANCH
         options["use_repository_button"] = True
+        owner, _, name = slug.partition("/")
+        config.html_baseurl = config.html_baseurl or f"https://{owner.lower()}.github.io/{name}/"
     else:
         if slug:
             logger.warning("GITHUB_REPOSITORY is '%s'; give owner/name, or leave it unset", slug)
@@ -109,3 +112,22 @@ def drop_font_preloads(app, exception):
             text = page.read_text(encoding="utf-8")
             if _FONT_PRELOAD.search(text):
                 page.write_text(_FONT_PRELOAD.sub("", text), encoding="utf-8")
+
+
+def write_not_found(app, exception):
+    """Write 404.html, which the host of the site shows in place of any missing page, so that it needs no other file."""
+    if exception is None and app.builder.format == "html":
+        slug = os.environ.get("GITHUB_REPOSITORY", "")
+        home = f"/{slug.split('/')[1]}/" if "/" in slug else "/"
+        Path(app.outdir, "404.html").write_text(_NOT_FOUND.format(home=home), encoding="utf-8")
+
+
+_NOT_FOUND = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>No such page: Caracal from Scratch</title>
+<style>:root {{ color-scheme: light dark; }} body {{ max-width: 36rem; margin: 15vh auto; padding: 0 1.5rem;
+font: 1.1rem/1.6 system-ui, sans-serif; }}</style></head>
+<body><main><h1>There is no such page</h1>
+<p>The page may have been renamed, or the chapter is not written yet. What there is begins at
+<a href="{home}">Caracal from Scratch</a>.</p></main></body></html>
+"""

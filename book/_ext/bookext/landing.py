@@ -1,0 +1,144 @@
+"""The landing page: the live cover, the verdicts as they are counted, and a card for each chapter.
+
+The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is typed twice: the figure is the
+package's, the verdicts are counted in the ledger, and titles, questions, times and pictures are the chapters' own.
+"""
+
+import base64
+import re
+from html import escape
+from pathlib import Path
+
+import nbformat
+import torch
+from docutils import nodes
+from sphinx.util.docutils import SphinxDirective
+
+from caracal_min import viz
+
+from .figure_rules import OPENING
+from .ledger import VERDICTS, read_ledger
+from .measured import notebook_of
+
+DESCRIPTION = ("A language model built on polynomial multiplication, taken apart and put together: interactive "
+               "figures, code that runs on a laptop, and what the Caracal paper says, checked.")
+STILLS = "_static/chapters"
+_STILL = re.compile(r'class="caracal-still" src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
+_MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
+
+
+def setup(app):
+    app.add_directive("cover", Cover)
+    app.add_directive("verdict-strip", VerdictStrip)
+    app.add_directive("chapter-cards", ChapterCards)
+    app.connect("doctree-read", keep_still)
+    app.connect("env-purge-doc", lambda app, env, docname: stills(env).pop(docname, None))
+    app.connect("env-merge-info", lambda app, env, names, other: stills(env).update(
+        {name: still for name, still in stills(other).items() if name in names}))
+    app.connect("html-page-context", describe)
+    app.connect("build-finished", write_stills)
+
+
+def stills(env) -> dict[str, bytes]:
+    """Return the stills of the chapters' opening figures, SVG by page."""
+    if not hasattr(env, "opening_stills"):
+        env.opening_stills = {}
+    return env.opening_stills
+
+
+def keep_still(app, doctree):
+    """Keep the still of the figure that a chapter opens with, for its card."""
+    for cell in doctree.findall(nodes.container):
+        if OPENING in cell.get("cell_metadata", {}).get("tags", []):
+            for raw in cell.findall(nodes.raw):
+                if found := _STILL.search(raw.astext()):
+                    stills(app.env)[app.env.docname] = base64.b64decode(found[1])
+
+
+def write_stills(app, exception):
+    if exception is None and app.builder.format == "html":
+        for docname, svg in stills(app.env).items():
+            path = Path(app.outdir, STILLS, f"{Path(docname).name}.svg")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(svg)
+
+
+def question_of(notebook: dict) -> tuple[str, str]:
+    """Return the title of a chapter and the last question of its first cell, as plain text."""
+    title, _, text = notebook["cells"][0]["source"].partition("\n")
+    plain = re.sub(r"<!--.*?-->|[*`$\\]", "", " ".join(text.split()))
+    questions = re.findall(r"[^.?]+\?", plain)
+    return title.lstrip("# "), questions[-1].strip() if questions else ""
+
+
+def minutes_of(notebook: dict) -> int:
+    """Return how long a chapter takes to read, as it says itself; ValueError where it does not say."""
+    text = "\n".join(cell["source"] for cell in notebook["cells"][:6] if cell["cell_type"] == "markdown")
+    if (found := _MINUTES.search(text)) is None:
+        raise ValueError("a chapter says how long it takes: '**Time:** about 50 minutes'")
+    return int(found[1])
+
+
+class Cover(SphinxDirective):
+    """The anti-diagonals of two short sequences, live."""
+
+    def run(self):
+        figure = viz.antidiagonals(torch.tensor([2, 1, 3, 1, 2, 1]), torch.tensor([1, 2, 1, 3, 1, 2]), t=4)
+        return [nodes.raw("", f'<div class="cover-figure">{figure.to_html()}</div>', format="html")]
+
+
+class VerdictStrip(SphinxDirective):
+    """How many claims of the ledger, the YAML file beside this page, have which verdict, as a bar and in words."""
+
+    required_arguments = 2  # the ledger, and the page that shows it
+
+    def run(self):
+        path = Path(self.env.srcdir, self.arguments[0])
+        self.env.note_dependency(str(path))
+        claims = read_ledger(path)
+        address = self.env.app.builder.get_relative_uri(self.env.docname, self.arguments[1])
+        counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
+        counts = {verdict: count for verdict, count in counts.items() if count}
+        bar = "".join(f'<span class="verdict-{v.replace(" ", "-")}" style="flex-grow: {n}"></span>'
+                      for v, n in counts.items())
+        words = "".join(f'<li><a href="{address}#{v.replace(" ", "-")}"><b>{n}</b> <span class="verdict '
+                        f'verdict-{v.replace(" ", "-")}">{v}</span></a></li>' for v, n in counts.items())
+        said = f"{len(claims)} statements of the paper, and what a cell of this book found of each:"
+        return [nodes.raw("", f'<div class="verdict-strip"><p>{said}</p><div class="verdict-bar" aria-hidden="true">'
+                              f"{bar}</div><ul>{words}</ul></div>", format="html")]
+
+
+class ChapterCards(SphinxDirective):
+    """A card for each chapter of the folder notebooks/, and how long all of them take."""
+
+    def run(self):
+        names = sorted(name for name in self.env.found_docs if name.startswith("notebooks/"))
+        cards, minutes = [], 0
+        for name in names:
+            self.env.note_dependency(self.env.doc2path(name))
+            notebook = notebook_of(self.env, name)
+            minutes += minutes_of(notebook)
+            title, question = question_of(notebook)
+            stem = name.split("/")[1]
+            root = self.env.app.builder.get_relative_uri(self.env.docname, "x").removesuffix("x.html")
+            cards.append(
+                f'<li><a href="{self.env.app.builder.get_relative_uri(self.env.docname, name)}">'
+                f'<span class="card-picture"><img src="{root}{STILLS}/{stem}.svg" loading="lazy" '
+                f'alt="The figure that opens chapter {int(stem[:2])}"></span>'
+                f'<span class="chapter-number">Chapter {int(stem[:2])}</span> <b>{escape(title)}</b>'
+                f'<span class="card-question">{escape(question)}</span></a></li>')
+        said = f"{len(names)} chapters, about {round(minutes / 60)} hours of reading; the exercises take as long again."
+        return [nodes.raw("", f'<p>{said}</p><ul class="chapter-cards">{"".join(cards)}</ul>', format="html")]
+
+
+def describe(app, pagename, templatename, context, doctree):
+    """Tell search engines and link previews what a page is; the picture needs a known address of the site."""
+    words = DESCRIPTION
+    if (path := Path(app.env.doc2path(pagename))).suffix == ".ipynb" and path.exists():
+        words = question_of(nbformat.read(path, as_version=4))[1] or words
+    tags = {"og:title": re.sub("<[^>]*>", "", context.get("title", "")), "og:description": words, "og:type": "article"}
+    if app.config.html_baseurl:
+        tags["og:image"] = f"{app.config.html_baseurl.rstrip('/')}/_static/social.png"
+    lines = [f'<meta name="description" content="{escape(words)}">',
+             *(f'<meta property="{name}" content="{escape(text)}">' for name, text in tags.items())]
+    context["metatags"] = context.get("metatags", "") + "\n".join(lines)

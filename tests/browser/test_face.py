@@ -1,0 +1,134 @@
+"""The face of the book: what stands on the first screen of a page, how wide a line is, and how boxes differ."""
+
+import re
+
+import pytest
+from figure_pages import contrast
+from page_checks import DESK, PHONE, Visit
+from test_pages import CLAIMS, PAGES
+
+CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
+MEASURE = 42 * 16  # pixels of the longest line of prose
+
+_TOP = "node => node.getBoundingClientRect().top + scrollY"
+_COLOURS = "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).borderLeftColor]"
+_PROSE = """() => Math.max(...[...document.querySelectorAll('.bd-article > section p, .bd-article > section li')]
+    .filter(node => !node.closest('table, figure, .cell, .caracal-figure, dd') && node.checkVisibility())
+    .map(node => node.getBoundingClientRect().width))"""
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_opens_with_its_figure(name, page, site):
+    """Question and live figure stand on the first screen of a desk and of a phone; set-up and imports do not."""
+    Visit(page, f"{site}/{name}")
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        top = page.locator(".caracal-figure[data-ready]").first.evaluate(_TOP)
+        assert top < size["height"] - 200, f"the figure begins at {top:.0f} of {size['height']} pixels"
+    first = page.locator("figure.book-figure").first
+    assert re.match(r"Figure \d+\.1\.", first.locator("figcaption").inner_text())
+    assert not page.get_by_text("%pip install").count()
+    assert page.locator("details.hide").first.get_attribute("open") is None
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_line_of_prose_is_not_too_long(name, page, site):
+    Visit(page, f"{site}/{name}")
+    assert 300 < page.evaluate(_PROSE) <= MEASURE
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_says_its_number_and_links_its_solutions(name, page, site):
+    Visit(page, f"{site}/{name}")
+    assert page.locator("h1 .chapter-number").first.inner_text() == f"Chapter {int(name[10:12])}"
+    page.locator(".to-solutions a").click()
+    page.wait_for_url("**/book/solutions/" + name.split("/")[1])
+
+
+def test_headings_are_smaller_on_a_phone(page, site):
+    sizes = {}
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        Visit(page, f"{site}/{CHAPTERS[0]}")
+        sizes[size["width"]] = [float(page.locator(f"article section {tag}").first.evaluate(
+            "node => parseFloat(getComputedStyle(node).fontSize)")) for tag in ("h1", "h2", "h3")]
+    desk, phone = sizes[DESK["width"]], sizes[PHONE["width"]]
+    assert desk == sorted(desk, reverse=True) and phone == sorted(phone, reverse=True)
+    assert all(small < large for small, large in zip(phone, desk, strict=True))
+
+
+def test_both_faces_are_the_books_own(page, site):
+    Visit(page, f"{site}/{CHAPTERS[0]}")
+    page.evaluate("document.fonts.ready")
+    loaded = page.evaluate("[...document.fonts].filter(face => face.status === 'loaded').map(face => face.family)")
+    assert {"Source Serif 4", "Bricolage Grotesque"} <= {family.strip('"') for family in loaded}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_boxes_look_like_their_verdicts(theme, page, site, book):
+    """A box of each verdict has a colour of its own, and its chips say what the ledger says."""
+    page.emulate_media(color_scheme=theme)
+    Visit(page, f"{site}/{CLAIMS}")
+    ledger = {row.get_attribute("id").removeprefix("ledger-"): row.locator(".verdict").inner_text()
+              for row in page.locator("table.claims-ledger tbody tr").all()}
+    looks = {}
+    for name in CHAPTERS:
+        Visit(page, f"{site}/{name}")
+        for box in page.locator("blockquote.claim-box").all():
+            for chip in box.locator(".claim-verdicts .verdict").all():
+                number, said = re.fullmatch(r"Claim (\d+): (.*)", chip.inner_text()).groups()
+                assert said == ledger[number]
+            kind = re.search(r"\bclaim-((?!box)[a-z-]+)", box.get_attribute("class"))[1]
+            looks[kind] = tuple(box.evaluate(_COLOURS))
+        for theorem in page.locator("blockquote.theorem-box").all():
+            looks["theorem"] = tuple(theorem.evaluate(_COLOURS))
+    assert len(looks) >= 6 and len(set(looks.values())) == len(looks), looks
+
+
+def test_the_ledger_is_filtered_by_verdict_and_chapter(page, site):
+    Visit(page, f"{site}/{CLAIMS}")
+    rows = page.locator("table.claims-ledger tbody tr")
+    everything = rows.count()
+    verdict, chapter = page.locator(".ledger-filter select").all()
+    verdict.select_option("holds")
+    kept = [row for row in rows.all() if row.is_visible()]
+    assert 0 < len(kept) < everything and {row.locator(".verdict").inner_text() for row in kept} == {"holds"}
+    assert page.locator(".ledger-filter output").inner_text() == f"{len(kept)} of {everything} claims"
+    chapter.select_option(index=1)
+    assert 0 < len([row for row in rows.all() if row.is_visible()]) < len(kept)
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_landing_page_says_what_it_is_and_what_to_do(size, page, site):
+    page.set_viewport_size(size)
+    visit = Visit(page, f"{site}/index.html")
+    assert visit.problems == []
+    for words in ("Start reading", "What holds of the paper"):
+        button = page.get_by_role("link", name=words)
+        assert button.evaluate("node => node.getBoundingClientRect().bottom") < size["height"]
+        colours = button.evaluate("n => [getComputedStyle(n).color, getComputedStyle(n).backgroundColor]")
+        assert "0, 0, 0, 0" in colours[1] or contrast(*colours) >= 4.5
+    assert page.locator(".cover-figure .caracal-figure[data-ready]").evaluate(_TOP) < size["height"] - 200
+
+
+def test_the_landing_page_counts_the_ledger_and_shows_every_chapter(page, site):
+    Visit(page, f"{site}/{CLAIMS}")
+    verdicts = page.locator("table.claims-ledger tbody .verdict").all_inner_texts()
+    Visit(page, f"{site}/index.html")
+    strip = page.locator(".verdict-strip li").all_inner_texts()
+    assert {words: int(count) for count, words in (line.split(maxsplit=1) for line in strip)} == {
+        verdict: verdicts.count(verdict) for verdict in verdicts}
+    cards = page.locator("ul.chapter-cards a")
+    assert sorted(card.get_attribute("href") for card in cards.all()) == CHAPTERS
+    for picture in page.locator("ul.chapter-cards img").all():
+        picture.scroll_into_view_if_needed()
+        page.wait_for_function("node => node.complete && node.naturalWidth > 0", arg=picture.element_handle())
+    page.locator(".verdict-strip li a").first.click()
+    page.wait_for_url("**/book/claims.html#*")
+    assert page.locator(".ledger-filter output").inner_text() == f"{verdicts.count('holds')} of {len(verdicts)} claims"
+
+
+def test_a_missing_page_is_answered(page, book):
+    visit = Visit(page, (book / "404.html").as_uri())
+    assert visit.problems == []
+    assert page.get_by_role("link", name="Caracal from Scratch").count() == 1
