@@ -209,7 +209,7 @@ class Caracal(LanguageModel):
         write_model(Path(folder), {"model_type": "caracal", **asdict(self.config)}, self.state_dict())
 
     @classmethod
-    def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None, **changes) -> "Caracal":
+    def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None, **changes: Any) -> "Caracal":
         """Load a model from a folder, or from a repository of the Hugging Face hub ("owner/name").
 
         Args:

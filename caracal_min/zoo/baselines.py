@@ -27,6 +27,7 @@ import json
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -81,7 +82,7 @@ def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline
     return baseline_of(name, size)
 
 
-def baseline_of(name: str, size: CaracalConfig, **changes) -> "Baseline":
+def baseline_of(name: str, size: CaracalConfig, **changes: Any) -> "Baseline":
     """Build a freshly initialised baseline of the vocabulary, width, layers and heads of a Caracal.
 
     Args:
@@ -165,7 +166,7 @@ def _transformers():
     return transformers
 
 
-def _configuration(name: str, size: CaracalConfig, **changes):
+def _configuration(name: str, size: CaracalConfig, **changes: Any):
     """Return the configuration of a baseline, with some fields changed, of the class that `transformers` has for it."""
     if not torch.cuda.is_available():  # the kernels need CUDA: no use in being told that they are not installed
         logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
