@@ -39,8 +39,6 @@ class EvaluateConfig:
 
     model: str
     """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
-    gate_length: int | None = None
-    """Cuts the gate of a Caracal after so many tokens, also of one trained without; left out: as it was trained."""
     data: str = "embedded"
     """Text to measure losses on: as in `train`: embedded, fineweb, a file or a folder of files, or token shards.  A
     document, or a line of JSON with one, has at most 16 MiB."""
@@ -70,6 +68,8 @@ class EvaluateConfig:
     """auto (a GPU if there is one), cpu, cuda, ..."""
     precision: Precision = "auto"
     """Of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 or float32."""
+    gate_length: int | None = None
+    """Cuts the gate of a Caracal after so many tokens, also of one trained without; left out: as it was trained."""
 
     def __post_init__(self):
         for name in ("context", "tokens", "batch_size", "max_length"):

@@ -172,7 +172,7 @@ class _Race:
         if not self.folder.complete or self.took_part or _runs_of(self.folder.record) != results["runs"]:
             write_record(self.folder.record, "race", vars(self.config), results, data,
                          sum(run["seconds"] for run in self.results), torch.device(self.config.device),
-                         self.state["parts"])
+                         self.state["parts"], grown=True)
         record = json.loads(self.folder.record.read_text())
         self.show(race_table(record))
         self.show(f"record = {self.folder.record}")

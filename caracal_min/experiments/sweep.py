@@ -111,7 +111,7 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
         results = {"runs": runs, "chance": chance, "tasks": sizes}
         return write_record(folder.record, "learn", asdict(config), results, None,
                             max(sum(run["seconds"] for run in runs), 1e-3), torch.device("cpu"),
-                            [process["part"] for process in lines.of("process")])
+                            [process["part"] for process in lines.of("process")], grown=True)
     finally:
         folder.close()
 

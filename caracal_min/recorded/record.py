@@ -85,7 +85,7 @@ def require_recordable(path: Path) -> None:
 
 
 def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data: Mapping | None, seconds: float,
-                 device: torch.device, parts: Sequence[Mapping] = ()) -> dict:
+                 device: torch.device, parts: Sequence[Mapping] = (), grown: bool = False) -> dict:
     """Write the record of a run that has just ended, atomically, and return it.
 
     Args:
@@ -94,12 +94,14 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
         seconds: wall time of the run.
         device: what it ran on.
         parts: of a run that several processes carried out one after the other, with which code and where.
+        grown: whether these results hold all those of the record that is there, which this one then replaces.
 
     Raises:
         RecordError: it does not fit the schema, or holds a number that is not finite.
         OSError: the file cannot be written, or there is one already.
     """
-    require_new(path)
+    if not grown:
+        require_new(path)
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     program = "caracal_min" if sys.argv[0].endswith("__main__.py") else Path(sys.argv[0]).name
     record = {"format": FORMAT, "kind": kind, "command": [program, *sys.argv[1:]], "config": dict(config),

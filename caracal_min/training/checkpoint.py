@@ -90,10 +90,11 @@ class Checkpoints:
         for path in (self.folder / _NEWEST, self.folder / _PREVIOUS):
             try:
                 with safe_open(path, framework="pt") as file:
-                    before = dict(json.loads(file.metadata()["facts"])["settings"])
+                    before = json.loads(file.metadata()["facts"])["settings"]
             except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError):
                 continue  # `load` says what is wrong with it
-            return _require_settings(self.folder, before, json.loads(json.dumps(settings)), defaults)
+            if isinstance(before, dict):
+                return _require_settings(self.folder, before, json.loads(json.dumps(settings)), defaults)
 
     def load(self, model: nn.Module, optimizer: Optimizer, facts: dict, defaults: dict) -> tuple[dict, bytes | None]:
         """Restore a run from the newest checkpoint that is whole.

@@ -14,7 +14,7 @@ assert {kept} is None or keep_freed_memory() is {kept}
 faults = []
 for _ in range(8):
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    parts = [torch.ones(1 << 22) for _ in range(8)]
+    parts = [torch.ones(1 << 24) for _ in range(8)]
     del parts
     faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 print(sum(faults[2:]))

@@ -276,7 +276,7 @@ def test_bad_settings_get_one_line(changes, words):
 
 
 def test_the_command(tmp_path, capsys):
-    lines = "".join(json.dumps({"text": f"text number {i}"}) + "\n" for i in range(60))
+    lines = "".join(json.dumps({"text": f"text number {i}" * 3}) + "\n" for i in range(60))
     (tmp_path / "text.jsonl").write_text(lines)
     command = ["race", "--data", str(tmp_path / "text.jsonl"), "--out", str(tmp_path / "race"), "--contenders",
                "caracal", "--learning-rates", "0.001", "--seeds", "0", "--tokens", "256", "--width", "16", "--layers",

@@ -206,7 +206,7 @@ def test_what_a_record_needs_is_looked_for_before_the_run(tmp_path, monkeypatch)
         with pytest.raises(kind, match=str(tmp_path)):
             require_recordable(path)
     monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(ImportError, match="records need jsonschema"):
+    with pytest.raises(ImportError, match="a record needs jsonschema"):
         require_recordable(tmp_path / "record.json")
 
 
