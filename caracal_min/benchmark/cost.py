@@ -100,10 +100,10 @@ class Pass(NamedTuple):
     """Whether the convolution is a single operator, which reads v and g and writes r, and nothing between."""
 
 
-_LARGE_BATCH, _ALONE = Pass(), Pass(tokens=1)
+_BATCH, _ALONE = Pass(), Pass(tokens=1)
 
 
-def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _LARGE_BATCH) -> dict[str, Cost]:
+def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _BATCH) -> dict[str, Cost]:
     """Return the cost of a forward pass, per token of sequences of `length` tokens, by part.
 
     Args:
@@ -120,7 +120,7 @@ def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how
     return {part: Cost(operations[part], moved[part] + weights[part] * how.bytes_each / how.tokens) for part in PARTS}
 
 
-def training(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _LARGE_BATCH) -> dict[str, Cost]:
+def training(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _BATCH) -> dict[str, Cost]:
     """Return the cost of a training step, per token, by part; arguments as in `forward`.
 
     Three forward passes: a product y = x W has two more of its size in its backward.  The convolution has eight

@@ -12,6 +12,10 @@ const CSS = `
   .caracal-live .tim-bars { display: grid; gap: 0.35rem; margin: 0.2rem 0 0.6rem; }
   .caracal-live .tim-model { display: grid; grid-template-columns: 8.2em minmax(0, 1fr) 4.6em; align-items: center;
     gap: 0.5rem; width: 100%; padding: 0 0.5em; text-align: left; border-color: var(--rule); }
+  .caracal-live .tim-models { container-type: inline-size; }
+  @container (max-width: 430px) {
+    .caracal-live .tim-model { grid-template-columns: minmax(0, 1fr) auto; row-gap: 0.15rem; padding: 0.3em 0.5em 0.5em; }
+    .caracal-live .tim-model > .tim-bar { grid-row: 2; grid-column: 1 / 3; } }
   .caracal-live .tim-model[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink); }
   .caracal-live .tim-model > span { font-weight: 600; }
   .caracal-live .tim-model > b { font-weight: 600; text-align: right; font-variant-numeric: tabular-nums; }
@@ -77,7 +81,7 @@ export function render({ model, el }) {
   const devices = model.get("devices"), now = { ...model.get("start") };
   const host = begin(el, CSS, "The least time a device allows. Striped: waits for memory. Press a bar to see its parts.");
 
-  const bars = make(el, "div", { class: "tim-bars" });
+  const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });
   const rows = MODELS.map(([key, name]) => {
     const node = make(bars, "button", { type: "button", class: "tim-model" });
     make(node, "span", {}, name);
