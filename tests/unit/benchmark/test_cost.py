@@ -27,8 +27,8 @@ from caracal_min.zoo import make_model
 TINY = PRESETS["tiny"]
 PURE = replace(TINY, fourier_per_attention=None)
 SMALL = CaracalConfig(300, 64, 7, 4, window_size=16)
-VARIANTS = [SMALL, replace(SMALL, fourier_per_attention=None), replace(SMALL, pre_conv=False),
-            replace(SMALL, gate="single_stage"), replace(SMALL, fourier_per_attention=1), TINY]
+VARIANTS = {"2:1": SMALL, "pure": replace(SMALL, fourier_per_attention=None), "no taps": replace(SMALL, pre_conv=False),
+            "one stage": replace(SMALL, gate="single_stage"), "1:1": replace(SMALL, fourier_per_attention=1)}
 
 
 def weights(size, architecture="caracal"):
@@ -37,7 +37,7 @@ def weights(size, architecture="caracal"):
     return 2 * (one - many)
 
 
-@pytest.mark.parametrize("size", VARIANTS, ids=str)
+@pytest.mark.parametrize("size", [*VARIANTS.values(), TINY], ids=[*VARIANTS, "tiny"])
 def test_every_weight_is_in_one_part(size):
     with torch.device("meta"):
         assert weights(size) == Caracal(size).num_parameters()
@@ -53,7 +53,7 @@ def test_llama_has_the_weights_of_the_baseline():
             assert weights(PRESETS[preset], "llama") == make_model("llama", preset).num_parameters()
 
 
-@pytest.mark.parametrize("size", VARIANTS[:-1], ids=str)
+@pytest.mark.parametrize("size", VARIANTS.values(), ids=VARIANTS)
 def test_products_are_those_that_torch_counts(size):
     tokens, parts = torch.zeros(2, 48, dtype=torch.long), forward(size, 48)
     with FlopCounterMode(display=False) as counter, torch.no_grad():
