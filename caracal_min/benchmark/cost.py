@@ -33,7 +33,7 @@ PARTS = ("output", "mlp", "projections", "gate mix", "convolution", "attention",
 """Names of the parts, in the order in which all functions return them."""
 
 ARCHITECTURES = ("caracal", "llama", "window")
-"""Which mixers a model has: those of its configuration, full attention in all layers, windows in all layers."""
+"""A model with the mixers of its configuration, with full attention in all layers, with windows in all layers."""
 
 _ON_VECTORS = ("convolution", "elementwise")  # parts that are no products of matrices
 _FLOAT32 = 4  # bytes
@@ -85,8 +85,8 @@ DEVICES = {
     "RTX 4090": Device(165e12, 82.6e12, 1008e9), "RTX 3090": Device(71e12, 35.6e12, 936e9),
     "T4": Device(65e12, 8.1e12, 320e9),
 }
-"""The vendor's data sheets: dense products of 16 bits added up in float32 (bfloat16; float16 for the T4), float32, and
-memory.  H100 and A100 are the SXM modules, the latter with 80 GB."""
+"""Devices by name, from the vendor's data sheets.  Products are dense and in bfloat16 (float16 for the T4), added up in
+float32.  H100 and A100 are the SXM modules, the latter with 80 GB."""
 
 
 class Pass(NamedTuple):

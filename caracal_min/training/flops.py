@@ -1,6 +1,7 @@
 """How many arithmetic operations a model needs, and how many a device could do: model FLOPs utilisation (MFU).
 
-Counted from the structure by `benchmark.cost`.
+Counted from the structure by `benchmark.cost`.  By convention the backward pass costs twice the forward pass, and what
+is computed again counts nothing; `benchmark.cost.training` counts what is done.
 
 Source: Chowdhery et al. 2022 (PaLM), Appendix B, for the definition.
 """
@@ -9,7 +10,7 @@ import re
 
 import torch
 
-from ..benchmark.cost import DEVICES, total, training
+from ..benchmark.cost import DEVICES, forward, total
 from ..config import CaracalConfig
 from ..language_model import LanguageModel
 from ..model import Caracal
@@ -28,11 +29,11 @@ def flops_per_token(model: LanguageModel, context: int) -> float | None:
     """
     config = model.config
     if isinstance(model, Caracal):
-        return total(training(config, context)).operations
+        return 3 * total(forward(config, context)).operations
     if getattr(config, "model_type", None) != "llama":
         return None
     size = CaracalConfig(config.vocab_size, config.hidden_size, config.num_hidden_layers, config.num_attention_heads)
-    return total(training(size, context, "llama")).operations
+    return 3 * total(forward(size, context, "llama")).operations
 
 
 def peak_flops(device: torch.device) -> float | None:
