@@ -12,7 +12,8 @@ measured:
     generation    one token of a whole model at a context, against its slow twin and the whole forward pass
 
 The modules: `config` (what is measured, and what a measurement is), `measure` (the stopwatch), `appendix` (what is
-compared with), `operators`, `steps` and `decoding` (the rows), `run` (all of them, a table, a record).
+compared with), `operators`, `steps` and `decoding` (the rows), `run` (all of them, a table, a record).  Without a
+stopwatch: `cost`, what a model must cost, counted by part.
 """
 
 from .appendix import AppendixFourier, appendix_conv

@@ -12,10 +12,11 @@ from .roots import roots
 from .schedule import schedule
 from .sight import sight
 from .style import palette, use_style
+from .time_budget import time_budget
 from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
 __all__ = ["Figure", "antidiagonals", "clock", "fourier_shapes", "mixing_matrices", "model_diagram", "palette",
-           "parameter_budget", "poke", "roots", "schedule", "sight", "toeplitz_kernel",
-           "training_run", "use_style", "weighted_sum"]
+           "parameter_budget", "poke", "roots", "schedule", "sight", "time_budget",
+           "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]

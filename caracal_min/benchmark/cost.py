@@ -1,0 +1,252 @@
+"""What a model must cost, counted and not measured: operations, and bytes to and from memory, by part and by length.
+
+A device sets two speeds, operations and bytes per second.  A part of a model takes at least as long as the slower of
+its two counts (`Device.seconds`): the roofline.  Nothing here runs a model or a clock.
+
+Parts, in the order of `PARTS`:
+
+    output         the tied output matrix, and its logits; looking a token up costs nothing
+    mlp            the three matrices of the SwiGLU
+    projections    v, g and output of a Fourier layer; q, k, v and output of an attention layer
+    gate mix       the second stage of the gate, within heads
+    convolution    three real FFTs and the product of two spectra, in float32
+    attention      scores and weighted sums over the keys that a token sees
+    elementwise    norms, biases, taps, SiLU, sums and products of single numbers
+
+Two operations, a multiplication and an addition, per weight and token; 2.5 N log2 N for a real FFT of N points.  Bytes:
+every operator reads its inputs and writes its result once, as PyTorch's own operators do where nothing fuses them;
+attention is one operator, as in FlashAttention.  Weights are read once for all tokens of a batch.
+
+Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token).
+"""
+
+import math
+from typing import NamedTuple
+
+from ..config import CaracalConfig
+from ..spectral import fft_points
+
+__all__ = ["ARCHITECTURES", "DEVICES", "PARTS", "Cost", "Device", "Pass", "decoding", "forward", "mixers", "total",
+           "training"]
+
+PARTS = ("output", "mlp", "projections", "gate mix", "convolution", "attention", "elementwise")
+"""Names of the parts, in the order in which all functions return them."""
+
+ARCHITECTURES = ("caracal", "llama", "window")
+"""A model with the mixers of its configuration, with full attention in all layers, with windows in all layers."""
+
+_ON_VECTORS = ("convolution", "elementwise")  # parts that are no products of matrices
+_FLOAT32 = 4  # bytes
+_TRANSFORMS = 8 / 3  # of a training step and of the forward pass: 3 of v, g and r; of dr, v and g again, of dv and dg
+_BASE = 32  # tokens that `relaxed` sums directly
+
+
+class Cost(NamedTuple):
+    """What a part costs per token."""
+
+    operations: float
+    """Multiplications and additions."""
+    bytes: float
+    """Read from and written to memory."""
+
+    @property
+    def intensity(self) -> float:
+        """Operations per byte."""
+        return self.operations / self.bytes
+
+
+class Device(NamedTuple):
+    """The speeds of a device: of products of matrices, which often have units of their own, the rest, and memory."""
+
+    products: float
+    """Operations per second in products of matrices."""
+    vector: float
+    """Operations per second in everything else, in float32."""
+    bandwidth: float
+    """Bytes per second, to and from memory."""
+
+    def seconds(self, part: str, cost: Cost) -> float:
+        """Return the least seconds that a part can take."""
+        return max(self.compute(part, cost), cost.bytes / self.bandwidth)
+
+    def compute(self, part: str, cost: Cost) -> float:
+        """Return the seconds that its operations take."""
+        return cost.operations / (self.vector if part in _ON_VECTORS else self.products)
+
+    def bound(self, part: str, cost: Cost) -> str:
+        """Return what sets the time of a part: "compute" or "bandwidth"."""
+        return "compute" if self.compute(part, cost) >= cost.bytes / self.bandwidth else "bandwidth"
+
+
+DEVICES = {
+    "H200": Device(989e12, 67e12, 4.8e12), "H100 PCIe": Device(756e12, 51e12, 2e12),
+    "H100": Device(989e12, 67e12, 3.35e12), "A100": Device(312e12, 19.5e12, 2.039e12),
+    "L40S": Device(362e12, 91.6e12, 864e9), "L4": Device(121e12, 30.3e12, 300e9),
+    "RTX 4090": Device(165e12, 82.6e12, 1008e9), "RTX 3090": Device(71e12, 35.6e12, 936e9),
+    "T4": Device(65e12, 8.1e12, 320e9),
+}
+"""Devices by name, from the vendor's data sheets.  Products are dense and in bfloat16 (float16 for the T4), added up in
+float32.  H100 and A100 are the SXM modules, the latter with 80 GB."""
+
+
+class Pass(NamedTuple):
+    """How a forward pass is run, as far as its bytes depend on it."""
+
+    tokens: int = 2**16
+    """Tokens that are read together, for which weights are read once: the paper's 0.5M over eight GPUs."""
+    bytes_each: int = 2
+    """Bytes of a number outside the convolution."""
+    fused: bool = False
+    """Whether the convolution is a single operator, which reads v and g and writes r, and nothing between."""
+
+
+_BATCH, _ALONE = Pass(), Pass(tokens=1)
+
+
+def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _BATCH) -> dict[str, Cost]:
+    """Return the cost of a forward pass, per token of sequences of `length` tokens, by part.
+
+    Args:
+        size: width, layers, heads, window and the rest; all parts but the mixers are the same in every architecture.
+        architecture: one of `ARCHITECTURES`; a Llama of the size is the one of `zoo.baselines`.
+
+    Raises:
+        ValueError: length below 1, or an unknown architecture.
+    """
+    if length < 1:
+        raise ValueError(f"{length} tokens; give a whole number >= 1")
+    moved = _moved(size, length, architecture, how)
+    weights, operations = _weights(size, architecture), _operations(size, length, architecture)
+    return {part: Cost(operations[part], moved[part] + weights[part] * how.bytes_each / how.tokens) for part in PARTS}
+
+
+def training(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _BATCH) -> dict[str, Cost]:
+    """Return the cost of a training step, per token, by part; arguments as in `forward`.
+
+    Three forward passes: a product y = x W has two more of its size in its backward.  The convolution has eight
+    transforms where it had three (`spectral`).  AdamW reads and writes seven float32 numbers a weight in a step.
+    """
+    ahead, weights = forward(size, length, architecture, how), _weights(size, architecture)
+    step = 7 * _FLOAT32 / how.tokens
+    times = {part: _TRANSFORMS if part == "convolution" else 3 for part in PARTS}
+    return {part: Cost(times[part] * cost.operations, times[part] * cost.bytes + step * weights[part])
+            for part, cost in ahead.items()}
+
+
+def decoding(size: CaracalConfig, context: int, architecture: str = "caracal", how: Pass = _ALONE,
+             convolution: str = "relaxed") -> dict[str, Cost]:
+    """Return the cost of writing one token after `context` tokens, by part; `how.tokens` are sequences side by side.
+
+    Args:
+        convolution: "relaxed", on average over many tokens, or "dot_product", as in `relaxed`.
+
+    Raises:
+        ValueError: context below 1, or an unknown architecture or convolution.
+    """
+    if convolution not in ("relaxed", "dot_product"):
+        raise ValueError(f"unknown convolution {convolution!r}; accepted: relaxed, dot_product")
+    parts, layers = forward(size, context, architecture, how), mixers(size, architecture)
+    keys = layers["window"] * min(size.window_size, context) + layers["full"] * context
+    context = min(context, size.gate_length or context)  # what is held under a gate that is cut
+    mixing = Cost(2.0 * context, 2.0 * context * how.bytes_each)  # of a channel: v and g are read whole
+    if convolution == "relaxed":
+        mixing = _relaxed(context, how.bytes_each)
+    channels = layers["fourier"] * size.d_model
+    return parts | {"attention": Cost(4.0 * size.d_model * keys, 2.0 * size.d_model * keys * how.bytes_each),
+                    "convolution": Cost(channels * mixing.operations, channels * mixing.bytes)}
+
+
+def total(parts: dict[str, Cost]) -> Cost:
+    """Return the sum over all parts."""
+    return Cost(*(sum(column) for column in zip(*parts.values(), strict=True)))
+
+
+def mixers(size: CaracalConfig, architecture: str = "caracal") -> dict[str, int]:
+    """Return how many layers mix by convolution, by a window, by full attention: "fourier", "window", "full".
+
+    Raises:
+        ValueError: an unknown architecture.
+    """
+    if architecture not in ARCHITECTURES:
+        raise ValueError(f"unknown architecture {architecture!r}; accepted: {', '.join(ARCHITECTURES)}")
+    windows = {"caracal": len(size.attention_layers), "llama": 0, "window": size.n_layers}[architecture]
+    full = size.n_layers if architecture == "llama" else 0
+    return {"fourier": size.n_layers - windows - full, "window": windows, "full": full}
+
+
+def _keys(length: int, window: int) -> float:
+    """Return how many keys a token sees in the mean: the first ones see fewer."""
+    window = min(window, length)
+    return window - window * (window - 1) / (2 * length)
+
+
+def _frames(size: CaracalConfig, length: int) -> tuple[int, int, int]:
+    """Return the gates of a text, the points of a transform, and the frames into which a longer text is cut."""
+    gates = min(size.gate_length or length, length)
+    points = fft_points(length, gates)
+    return gates, points, math.ceil(length / (points - gates + 1))
+
+
+def _weights(size: CaracalConfig, architecture: str) -> dict[str, float]:
+    """Return the number of weights of each part."""
+    layers, d = mixers(size, architecture), size.d_model
+    fourier, attention = layers["fourier"], layers["window"] + layers["full"]
+    two_stage = size.gate == "two_stage"
+    norms = (2 * size.n_layers + 1) * (d if architecture == "llama" else 2 * d)
+    own = (2 + 3 + two_stage + 3 * size.pre_conv) * d  # of a Fourier layer: its norm, its biases, its taps
+    return {"output": size.vocab_size * d, "mlp": size.n_layers * 3 * d * size.mlp_width,
+            "projections": (3 * fourier + 4 * attention) * d * d,
+            "gate mix": fourier * two_stage * d * d // size.n_heads, "convolution": 0, "attention": 0,
+            "elementwise": norms + fourier * own}
+
+
+def _operations(size: CaracalConfig, length: int, architecture: str) -> dict[str, float]:
+    """Return the operations of each part per token, forward."""
+    layers, d = mixers(size, architecture), size.d_model
+    gates, n, frames = _frames(size, length)
+    # A real FFT of the gate, two in each frame, and its n / 2 complex products.
+    transforms = 2.5 * (1 + 2 * frames) * n * math.log2(n) + 3 * frames * n
+    keys = layers["window"] * _keys(length, size.window_size) + layers["full"] * _keys(length, length)
+    of_weights = {part: 2.0 * count for part, count in _weights(size, architecture).items()}
+    without = 1 - gates / length  # the share of tokens that compute no gate
+    of_weights["projections"] -= without * 2 * layers["fourier"] * d * d
+    of_weights["gate mix"] *= 1 - without
+    return of_weights | {"convolution": layers["fourier"] * d * transforms / length, "attention": 4.0 * d * keys}
+
+
+def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> dict[str, float]:
+    """Return the bytes that each part reads and writes per token, forward, beside its weights."""
+    layers, d, m = mixers(size, architecture), size.d_model, size.mlp_width
+    fourier, attention = layers["fourier"], layers["window"] + layers["full"]
+    two_stage = size.gate == "two_stage"
+    # A block: two norms and two sums of two; the SwiGLU: SiLU and product of two.  A Fourier layer: its norm, taps, and
+    # SiLU.  Llama turns q and k by their position.  The model: look up, and the last norm.
+    own = (2 + 2 * size.pre_conv + 2 * two_stage) * d
+    elementwise = size.n_layers * (10 * d + 3 * m) + fourier * own + layers["full"] * 4 * d + 4 * d
+    numbers = {"output": d + 2 * size.vocab_size, "mlp": size.n_layers * 3 * (d + m),
+               "projections": (fourier + attention) * 6 * d, "gate mix": fourier * two_stage * 2 * d,
+               "attention": attention * 4 * d, "elementwise": elementwise}
+    moved = {part: float(count * how.bytes_each) for part, count in numbers.items()}
+    return moved | {"convolution": fourier * d * _streams(size, length, how)}
+
+
+def _streams(size: CaracalConfig, length: int, how: Pass) -> float:
+    """Return the bytes that a convolution reads and writes, per channel and token."""
+    at_least = 3 * how.bytes_each
+    if how.fused:
+        return at_least
+    _, points, frames = _frames(size, length)
+    # In float32, and a spectrum is as large as its points: v and g padded (written), transformed (read, written), one
+    # product (two read, one written), one inverse (read, written), all but those of g in every frame; the r that is
+    # kept, read.
+    return at_least + _FLOAT32 * ((3 + (3 + 3 + 2) * frames) * points / length + 1)
+
+
+def _relaxed(context: int, bytes_each: int) -> Cost:
+    """Return the mean cost of a token and channel of `RelaxedConvolution` at a context."""
+    operations, moved = 4.0 * (_BASE + 1) / 2, 2.0 * (_BASE + 1) * bytes_each
+    for m in (2**k for k in range(int(math.log2(_BASE)), max(context, 1).bit_length() - 1)):
+        # Every 2m tokens a block: five transforms of 2m points, two products of m complex numbers and their sum.
+        operations += (5 * 2.5 * 2 * m * math.log2(2 * m) + 14 * m) / (2 * m)
+        moved += _FLOAT32 * (5 * 2 * 2 * m + 7 * 2 * m + 3 * m) / (2 * m)
+    return Cost(operations, moved)

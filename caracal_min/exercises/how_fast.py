@@ -1,0 +1,101 @@
+"""Checkers for the exercises of chapter 11, how fast.
+
+Expected values come from the definitions, tried one length or batch at a time.
+"""
+
+import math
+from collections.abc import Callable
+from numbers import Real
+
+from . import checker
+
+__all__ = ["caches_outweigh", "cheaper_for_good", "product_intensity", "tokens_to_fill"]
+
+
+@checker
+def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
+    """Check `product_intensity(d_in, d_out, tokens, bytes_each)`: operations per byte of a linear layer on a batch."""
+    cases = [(d_in, d_out, tokens, size) for d_in, d_out in ((512, 512), (512, 1408), (64, 3))
+             for tokens in (1, 7, 65536) for size in (2, 4)]
+    for d_in, d_out, tokens, size in cases:
+        numbers = tokens * d_in + tokens * d_out + d_in * d_out
+        given = answer(d_in, d_out, tokens, size)
+        expected = 2 * tokens * d_in * d_out / (size * numbers)
+        case = f"product_intensity of {d_in} x {d_out} weights, {tokens} tokens, {size} bytes each"
+        if isinstance(given, bool) or not isinstance(given, Real) or not math.isclose(given, expected, rel_tol=1e-9):
+            raise AssertionError(f"{case}: expected {expected:.6g}, given {given!r}")
+    return f"{len(cases)} layers"
+
+
+@checker
+def tokens_to_fill(answer: Callable[[int, int, float, float], int | None]) -> str:
+    """Check `tokens_to_fill(width, bytes_each, rate, bandwidth)`: from which batch on compute binds a product."""
+    # Whole numbers, so that equality is exact: rate over bandwidth is the ridge, in operations per byte.
+    cases = [(width, size, ridge * 10**12, 10**12) for width in (64, 512, 1024, 4096) for size in (2, 4)
+             for ridge in (1, 8, 16, 153, 300)]
+    for width, size, rate, bandwidth in cases:
+        def filled(tokens, width=width, size=size, rate=rate, bandwidth=bandwidth):
+            return 2 * tokens * width**2 * bandwidth >= size * (2 * tokens * width + width**2) * rate
+
+        never = width * bandwidth <= size * rate  # the slopes in the number of tokens
+        _expect(f"tokens_to_fill of width {width}, {size} bytes each, ridge at {rate // bandwidth}",
+                answer(width, size, float(rate), float(bandwidth)), None if never else _first(filled))
+    return f"{len(cases)} devices and widths"
+
+
+@checker
+def cheaper_for_good(answer: Callable[[int, int], int]) -> str:
+    """Check `cheaper_for_good(width, heads)`: the length from which on a Fourier mixer has fewer operations."""
+    cases = ((4, 1), (8, 1), (8, 8), (16, 2), (16, 16), (24, 4), (32, 2), (32, 8), (64, 8), (512, 8), (512, 1))
+    for width, heads in cases:
+        lengths = range(1, 1000)  # from 11 on the difference rises, at 1,000 it is positive for every width
+        dearer = [length for length in lengths if _gain(width, heads, length) <= 0]
+        case = f"cheaper_for_good with width {width} and {heads} heads"
+        _expect(case, answer(width, heads), max(dearer, default=0) + 1)
+    return f"{len(cases)} layers"
+
+
+@checker
+def caches_outweigh(answer: Callable[..., int | None]) -> str:
+    """Check `caches_outweigh(weights, width, fourier, windows, full, window, texts)`: a context, in tokens."""
+    cases = ((62_494_208, 512, 8, 4, 0, 256, 1), (62_494_208, 512, 8, 4, 0, 256, 64),
+             (64_280_064, 512, 0, 0, 12, 256, 1), (64_280_064, 512, 0, 0, 12, 256, 16),
+             (61_000_000, 512, 0, 12, 0, 256, 1), (61_000_000, 512, 0, 12, 0, 256, 64), (10_000, 8, 1, 1, 1, 4, 1),
+             (10_000, 8, 1, 0, 0, 1, 1000), (10_240, 8, 2, 3, 0, 64, 1), (50_000, 8, 0, 2, 1, 100, 2))
+    for weights, width, fourier, windows, full, window, texts in cases:
+        def heavy(context, case=(weights, width, fourier, windows, full, window, texts)):
+            weights, width, fourier, windows, full, window, texts = case
+            vectors = (fourier + full) * context + windows * min(window, context)
+            return texts * 2 * width * vectors >= weights
+
+        never = not fourier + full and not heavy(window)
+        _expect(f"caches_outweigh with {weights} weights, width {width}, {fourier} Fourier, {windows} window and "
+                f"{full} full layers, window {window}, {texts} texts",
+                answer(weights, width, fourier, windows, full, window, texts), None if never else _first(heavy))
+    return f"{len(cases)} models"
+
+
+def _gain(width: int, heads: int, length: int) -> float:
+    """Return the operations of an attention mixer less those of a Fourier mixer, per token."""
+    attention = 8 * width**2 + 2 * width * (length + 1)
+    return attention - (6 * width**2 + 2 * width**2 / heads + width * (15 * math.log2(2 * length) + 6))
+
+
+def _first(holds: Callable[[int], bool]) -> int:
+    """Return the smallest whole number >= 1 for which a condition holds that goes on to hold."""
+    high = 1
+    while not holds(high):
+        high *= 2
+    low = high // 2  # too small, or 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _expect(case: str, given: object, expected: int | None) -> None:
+    """Compare whole numbers, whatever holds them, or None."""
+    same = given is None if expected is None else (isinstance(given, Real) and not isinstance(given, bool)
+                                                   and given == expected)
+    if not same:
+        raise AssertionError(f"{case}: expected {expected}, given {given!r}")

@@ -1,0 +1,171 @@
+// What a training step must take at least: operations and bytes of each part against two speeds of a device.
+// model: devices (name, products, vector: operations per second; bandwidth: bytes per second), start (model, length,
+// device, width, fused).  The counts are those of caracal_min/benchmark/cost.py, for lengths that are powers of two.
+
+const MODELS = [["hybrid", "hybrid Caracal"], ["pure", "pure Caracal"], ["llama", "Llama"]];
+const PARTS = [["output", "ink", 1], ["mlp", "ink", 0.24], ["projections", "ink", 0.55], ["gate mix", "gate", 1],
+  ["convolution", "result", 1], ["attention", "other-1", 1], ["elementwise", "other-0", 1]];
+const VOCABULARY = 50257, LAYERS = 12, WINDOW = 256, HEAD = 64, TOKENS = 65536;
+const BYTES = 2, FLOAT32 = 4, TRANSFORMS = 8 / 3;        // a step has eight transforms where a pass has three
+const LENGTHS = { min: 6, max: 17 }, WIDTHS = { min: 256, max: 4096, step: 64 };   // lengths as powers of two
+const CSS = `
+  .caracal-live .tim-bars { display: grid; gap: 0.35rem; margin: 0.2rem 0 0.6rem; }
+  .caracal-live .tim-model { display: grid; grid-template-columns: 8.2em minmax(0, 1fr) 4.6em; align-items: center;
+    gap: 0.5rem; width: 100%; padding: 0 0.5em; text-align: left; border-color: var(--rule); }
+  .caracal-live .tim-models { container-type: inline-size; }
+  @container (max-width: 430px) {
+    .caracal-live .tim-model { grid-template-columns: minmax(0, 1fr) auto; row-gap: 0.15rem; padding: 0.3em 0.5em 0.5em; }
+    .caracal-live .tim-model > .tim-bar { grid-row: 2; grid-column: 1 / 3; } }
+  .caracal-live .tim-model[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink); }
+  .caracal-live .tim-model > span { font-weight: 600; }
+  .caracal-live .tim-model > b { font-weight: 600; text-align: right; font-variant-numeric: tabular-nums; }
+  .caracal-live .tim-bar { display: flex; height: 22px; background: var(--paper); }
+  .caracal-live .tim-bar i { display: block; flex: 0 0 auto; box-shadow: inset 1px 0 0 var(--paper); }
+  .caracal-live .tim-waits { background-image: repeating-linear-gradient(135deg, transparent 0 4px, var(--paper) 4px 6px); }
+  .caracal-live .tim-room { container-type: inline-size; }
+  .caracal-live .tim-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 2rem; align-items: start; }
+  @container (min-width: 600px) { .caracal-live .tim-parts { grid-template-columns: minmax(0, 1.15fr) minmax(0, 1fr); } }
+  .caracal-live table.tim-list { border-collapse: collapse; width: 100%; margin: 0; font-variant-numeric: tabular-nums;
+    font-size: inherit; color: inherit; background: none; border: 0; }
+  .caracal-live .tim-list caption { text-align: left; font-weight: 600; color: inherit; padding: 0 0 0.2rem; caption-side: top; }
+  .caracal-live .tim-list th, .caracal-live .tim-list td { padding: 0.1rem 0 0.1rem 0.6rem; text-align: right;
+    font-weight: 400; background: none; border: 0; color: inherit; }
+  .caracal-live .tim-list thead th { color: var(--muted); vertical-align: bottom; }
+  .caracal-live .tim-list th:first-child { text-align: left; padding-left: 0; white-space: nowrap; }
+  .caracal-live .tim-list tr { background: none; }
+  .caracal-live .tim-list i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 7px; }
+  .caracal-live .tim-set { display: grid; gap: 0.15rem; }
+  .caracal-live .tim-set input[type="range"] { margin: 5px 0 6px; }
+  .caracal-live .tim-pick { display: flex; flex-wrap: wrap; gap: 0.35rem; margin: 0.2rem 0 0.5rem; }
+  .caracal-live .tim-pick button[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink);
+    font-weight: 600; }
+  .caracal-live .tim-word { font-weight: 600; margin: 0; }`;
+
+const hidden = (width) => Math.ceil(Math.floor((8 * width) / 3) / 128) * 128;      // of the SwiGLU
+const grouped = (x) => `${x}`.replace(/\B(?=(\d{3})+$)/g, ",");
+const together = (values) => Object.values(values).reduce((a, b) => a + b, 0);
+
+// Operations and bytes per token of a training step, by part: "model" is hybrid, pure or llama.
+export function counts(model, { width: d, length, fused }) {
+  const full = model === "llama" ? LAYERS : 0, windows = model === "hybrid" ? LAYERS / 3 : 0;
+  const fourier = LAYERS - full - windows, attention = full + windows, m = hidden(d);
+  const weights = { output: VOCABULARY * d, mlp: LAYERS * 3 * d * m, projections: (3 * fourier + 4 * attention) * d * d,
+    "gate mix": fourier * d * HEAD, convolution: 0, attention: 0,
+    elementwise: (2 * LAYERS + 1) * (full ? d : 2 * d) + fourier * 9 * d };
+  const w = Math.min(WINDOW, length), seen = w - (w * (w - 1)) / (2 * length);
+  const points = 2 * length, transforms = 7.5 * points * Math.log2(points) + 3 * points;
+  const streams = 3 * BYTES + (fused ? 0 : FLOAT32 * (11 * 2 + 1));
+  const moved = { output: BYTES * (d + 2 * VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m), projections: BYTES * LAYERS * 6 * d,
+    "gate mix": BYTES * fourier * 2 * d, convolution: fourier * d * streams, attention: BYTES * attention * 4 * d,
+    elementwise: BYTES * (LAYERS * (10 * d + 3 * m) + fourier * 6 * d + full * 4 * d + 4 * d) };
+  return Object.fromEntries(PARTS.map(([part]) => {
+    const times = part === "convolution" ? TRANSFORMS : 3, once = moved[part] + (weights[part] * BYTES) / TOKENS;
+    const operations = part === "convolution" ? (fourier * d * transforms) / length
+      : part === "attention" ? 4 * d * (windows * seen + full * (length + 1) / 2) : 2 * weights[part];
+    return [part, { operations: times * operations, bytes: times * once + (7 * FLOAT32 * weights[part]) / TOKENS }];
+  }));
+}
+
+// Microseconds of each part, and what binds it.
+export function least(parts, device) {
+  return Object.fromEntries(Object.entries(parts).map(([part, { operations, bytes }]) => {
+    const rate = part === "convolution" || part === "elementwise" ? device.vector : device.products;
+    const [compute, memory] = [operations / rate, bytes / device.bandwidth];
+    return [part, { time: 1e6 * Math.max(compute, memory), bound: compute >= memory ? "compute" : "bandwidth" }];
+  }));
+}
+
+const paint = (colour, share) => `background-color: color-mix(in srgb, var(--${colour}) ${100 * share}%, var(--paper))`;
+
+export function render({ model, el }) {
+  const devices = model.get("devices"), now = { ...model.get("start") };
+  const host = begin(el, CSS, "The least time a device allows. Striped: waits for memory. Press a bar to see its parts.");
+
+  const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });
+  const rows = MODELS.map(([key, name]) => {
+    const node = make(bars, "button", { type: "button", class: "tim-model" });
+    make(node, "span", {}, name);
+    const bar = make(node, "div", { class: "tim-bar", "aria-hidden": "true" });
+    const pieces = PARTS.map(([part, colour, share]) => ({ part, node: make(bar, "i", { style: paint(colour, share) }) }));
+    node.addEventListener("click", () => { now.model = key; update(); });
+    return { key, name, node, pieces, number: make(node, "b") };
+  });
+
+  const parts = make(make(el, "div", { class: "tim-room" }), "div", { class: "tim-parts" });
+  const list = make(parts, "table", { class: "tim-list" }), caption = make(list, "caption", { "aria-live": "polite" });
+  const head = make(make(list, "thead"), "tr");
+  for (const word of ["part", "operations", "time", "bound by"]) make(head, "th", { scope: "col" }, word);
+  const body = make(list, "tbody");
+  const lines = PARTS.map(([part, colour, share]) => {
+    const row = make(body, "tr"), name = make(row, "th", { scope: "row" });
+    make(name, "i", { style: paint(colour, share) });
+    name.append(part);
+    return { part, row, cells: all(3, () => make(row, "td")) };
+  });
+
+  const set = make(parts, "div", { class: "tim-set" });
+  const control = (name, { min, max, step = 1 }, change) => {
+    const { caption: words, slider } = slide(set, {}, min, max, step);
+    slider.setAttribute("aria-label", name);
+    slider.addEventListener("input", () => { change(Number(slider.value)); update(); });
+    return (value, said_) => {
+      slider.value = value;
+      slider.setAttribute("aria-valuetext", said_);
+      words.textContent = `${name}: ${said_}`;
+    };
+  };
+  const sayLength = control("length", LENGTHS, (k) => { now.length = 2 ** k; });
+  const sayWidth = control("width D", WIDTHS, (x) => { now.width = x; });
+  make(set, "p", { class: "tim-word", id: `${host.id}-devices` }, "device");
+  const group = make(set, "div", { class: "tim-pick", role: "group", "aria-labelledby": `${host.id}-devices` });
+  const choices = devices.map((device) => {
+    const node = make(group, "button", { type: "button" }, device.name);
+    node.addEventListener("click", () => { now.device = device.name; update(); });
+    return { node, device };
+  });
+  make(set, "p", { class: "tim-word", id: `${host.id}-fft` }, "convolution");
+  const ways = make(set, "div", { class: "tim-pick", role: "group", "aria-labelledby": `${host.id}-fft` });
+  const kinds = [[false, "library FFTs"], [true, "one fused operator"]].map(([fused, name]) => {
+    const node = make(ways, "button", { type: "button" }, name);
+    node.addEventListener("click", () => { now.fused = fused; update(); });
+    return { node, fused };
+  });
+
+  function update() {
+    const device = devices.find(({ name }) => name === now.device);
+    const of = Object.fromEntries(MODELS.map(([key]) => [key, counts(key, now)]));
+    const times = Object.fromEntries(MODELS.map(([key]) => [key, least(of[key], device)]));
+    const totals = Object.fromEntries(MODELS.map(([key]) => [key, together(all(PARTS.length,
+      (k) => times[key][PARTS[k][0]].time))]));
+    const longest = Math.max(...Object.values(totals));
+    for (const { key, name, node, pieces, number } of rows) {
+      for (const { part, node: piece } of pieces) {
+        const { time, bound } = times[key][part];
+        piece.style.width = `${(100 * time) / longest}%`;
+        piece.classList.toggle("tim-waits", bound === "bandwidth");
+      }
+      number.textContent = `${totals[key].toFixed(2)} µs`;
+      node.setAttribute("aria-pressed", key === now.model);
+      node.setAttribute("aria-label", `${name}, ${totals[key].toFixed(2)} microseconds a token`);
+    }
+    const chosen = of[now.model], whole = together(all(PARTS.length, (k) => chosen[PARTS[k][0]].operations));
+    const [, name] = MODELS.find(([key]) => key === now.model);
+    const waits = PARTS.filter(([part]) => times[now.model][part].bound === "bandwidth")
+      .reduce((sum, [part]) => sum + times[now.model][part].time, 0);
+    caption.textContent = `${name}: ${((100 * waits) / totals[now.model]).toFixed(0)}% of the time waits for memory`;
+    for (const { part, row, cells } of lines) {
+      const { operations } = chosen[part], { time, bound } = times[now.model][part];
+      row.hidden = !operations;
+      [`${((100 * operations) / whole).toFixed(1)}%`, `${((100 * time) / totals[now.model]).toFixed(1)}%`, bound]
+        .forEach((text, k) => { cells[k].textContent = text; });
+    }
+    sayLength(Math.log2(now.length), `${grouped(now.length)} tokens`);
+    sayWidth(now.width, grouped(now.width));
+    for (const { node, device: { name: given } } of choices) node.setAttribute("aria-pressed", given === now.device);
+    for (const { node, fused } of kinds) node.setAttribute("aria-pressed", fused === now.fused);
+    Object.assign(host.dataset, { start: JSON.stringify(now), counts: JSON.stringify(of), times: JSON.stringify(times) });
+  }
+  update();
+}
+
+export default { render };

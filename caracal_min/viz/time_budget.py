@@ -1,0 +1,108 @@
+"""The figure of chapter 11: what a training step must take at least, by part, on a device, for three mixers."""
+
+from dataclasses import replace
+
+from ..benchmark.cost import DEVICES, PARTS, Cost, Pass, training
+from ..config import PRESETS, CaracalConfig
+from . import svg
+from .figure import Figure
+from .style import palette
+
+__all__ = ["time_budget"]
+
+_MODELS = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}
+_SHOWN = ("T4", "RTX 4090", "A100", "H200")  # devices of the figure
+_LENGTHS, _WIDTHS = (64, 131_072), (256, 4096)  # smallest and largest; a length is a power of two
+_COLOURS = {"output": (palette.ink, 1), "mlp": (palette.ink, 0.24), "projections": (palette.ink, 0.55),
+            "gate mix": (palette.gate, 1), "convolution": (palette.result, 1), "attention": (palette.others[1], 1),
+            "elementwise": (palette.others[0], 1)}
+_WIDTH, _LEFT, _ROW, _PITCH = 440, 118, 30, 21  # of the still, in its own units
+
+
+def time_budget(model: str = "pure", length: int = 512, device: str = "A100", width: int = 512) -> Figure:
+    """Show the least time of a training step by part, for a hybrid and a pure Caracal and a Llama of 12 layers.
+
+    The reader moves sliders for width and length, takes a device, and may fuse the convolution into one operator.
+
+    Args:
+        model: whose parts are listed at first: hybrid, pure or llama.
+        length: tokens of a sequence, a power of two from 64 to 131,072.
+        device: T4, RTX 4090, A100 or H200 (`benchmark.cost.DEVICES`).
+        width: a multiple of 64 from 256 to 4,096; heads have 64 channels.
+
+    Raises:
+        ValueError: one of them is none of these.
+    """
+    if model not in _MODELS:
+        raise ValueError(f"unknown model {model!r}; accepted: {', '.join(_MODELS)}")
+    if device not in _SHOWN:
+        raise ValueError(f"unknown device {device!r}; accepted: {', '.join(_SHOWN)}")
+    if not _LENGTHS[0] <= length <= _LENGTHS[1] or length & (length - 1):
+        raise ValueError(f"length={length}; give a power of two from {_LENGTHS[0]} to {_LENGTHS[1]:,}")
+    if not _WIDTHS[0] <= width <= _WIDTHS[1] or width % 64:
+        raise ValueError(f"width={width}; give a multiple of 64 from {_WIDTHS[0]} to {_WIDTHS[1]:,}")
+    devices = [{"name": name, **DEVICES[name]._asdict()} for name in _SHOWN]
+    start = {"model": model, "length": length, "device": device, "width": width, "fused": False}
+    return Figure("time_budget", {"devices": devices, "start": start}, _still(start), _alt(start))
+
+
+def _costs(start: dict) -> dict[str, dict[str, Cost]]:
+    """Return the parts of each model, per token of a training step."""
+    size = _size(start["width"])
+    how = Pass(fused=start["fused"])
+    return {"hybrid": training(size, start["length"], how=how),
+            "pure": training(replace(size, fourier_per_attention=None), start["length"], how=how),
+            "llama": training(size, start["length"], "llama", how)}
+
+
+def _size(width: int) -> CaracalConfig:
+    return CaracalConfig(PRESETS["tiny"].vocab_size, width, 12, width // 64)
+
+
+def _times(start: dict) -> dict[str, dict[str, float]]:
+    """Return the least microseconds per token, by model and part."""
+    device = DEVICES[start["device"]]
+    return {model: {part: 1e6 * device.seconds(part, cost) for part, cost in parts.items()}
+            for model, parts in _costs(start).items()}
+
+
+def _alt(start: dict) -> str:
+    times, parts = _times(start), _costs(start)[start["model"]]
+    whole, operations = sum(times[start["model"]].values()), sum(cost.operations for cost in parts.values())
+    words = "; ".join(f"{part} {100 * parts[part].operations / operations:.1f}% of the operations, "
+                      f"{100 * times[start['model']][part] / whole:.0f}% of the time, bound by "
+                      f"{DEVICES[start['device']].bound(part, parts[part])}"
+                      for part in PARTS if parts[part].operations)
+    bars = ", ".join(f"{_MODELS[model]} {sum(of.values()):.2f}" for model, of in times.items())
+    return (f"Three bars of the least time of a training step on one {start['device']} at {start['length']:,} tokens, "
+            f"in microseconds a token: {bars}. Of {_MODELS[start['model']]}: {words}. Sliders for width and length, "
+            "buttons for the device and for a fused convolution.")
+
+
+def _still(start: dict) -> str:
+    times, parts = _times(start), _costs(start)[start["model"]]
+    device = DEVICES[start["device"]]
+    longest = max(sum(of.values()) for of in times.values())
+    across = (_WIDTH - _LEFT - 84) / longest
+    title = f"least µs a token: training, {start['length']:,} tokens, one {start['device']}"
+    rows = [svg.text(12, 20, title, weight=600)]
+    for k, (model, of) in enumerate(times.items()):
+        y, left = 34 + k * _ROW, float(_LEFT)
+        rows.append(svg.text(12, y + 15, _MODELS[model], weight=600 if model == start["model"] else None))
+        for part, time in of.items():
+            colour, share = _COLOURS[part]
+            rows.append(svg.rect(left, y, across * time, 22.0, fill=colour, fill_opacity=share))
+            left += across * time
+        rows.append(svg.text(left + 6, y + 15, f"{sum(of.values()):.2f}"))
+    top = 34 + 3 * _ROW + 26
+    whole, operations = sum(times[start["model"]].values()), sum(cost.operations for cost in parts.values())
+    rows += [svg.text(12, top, _MODELS[start["model"]], weight=600), svg.text(250, top, "operations", "end"),
+             svg.text(320, top, "time", "end"), svg.text(_WIDTH - 12, top, "bound by", "end")]
+    for k, (part, cost) in enumerate(parts.items()):
+        y, (colour, share) = top + (k + 1) * _PITCH, _COLOURS[part]
+        rows += [svg.rect(12, y - 11, 12, 12, fill=colour, fill_opacity=share), svg.text(32, y, part)]
+        if cost.operations:
+            rows += [svg.text(250, y, f"{100 * cost.operations / operations:.1f}%", "end"),
+                     svg.text(320, y, f"{100 * times[start['model']][part] / whole:.1f}%", "end"),
+                     svg.text(_WIDTH - 12, y, device.bound(part, cost), "end")]
+    return svg.frame(_WIDTH, top + len(PARTS) * _PITCH + 12, *rows)

@@ -1,0 +1,159 @@
+"""The cost model: its weights are the model's, its products those that PyTorch counts, its caches those of decoding."""
+
+from dataclasses import replace
+from math import log2
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.benchmark.cost import (
+    ARCHITECTURES,
+    DEVICES,
+    PARTS,
+    Cost,
+    Device,
+    Pass,
+    decoding,
+    forward,
+    mixers,
+    total,
+    training,
+)
+from caracal_min.config import PRESETS
+from caracal_min.zoo import make_model
+
+TINY = PRESETS["tiny"]
+PURE = replace(TINY, fourier_per_attention=None)
+SMALL = CaracalConfig(300, 64, 7, 4, window_size=16)
+VARIANTS = {"2:1": SMALL, "pure": replace(SMALL, fourier_per_attention=None), "no taps": replace(SMALL, pre_conv=False),
+            "one stage": replace(SMALL, gate="single_stage"), "1:1": replace(SMALL, fourier_per_attention=1)}
+
+
+def weights(size, architecture="caracal"):
+    """The weights that a pass reads: the bytes that vanish when many tokens share them."""
+    one, many = (total(forward(size, 64, architecture, Pass(tokens=n, bytes_each=1))).bytes for n in (1, 2))
+    return 2 * (one - many)
+
+
+@pytest.mark.parametrize("size", [*VARIANTS.values(), TINY], ids=[*VARIANTS, "tiny"])
+def test_every_weight_is_in_one_part(size):
+    with torch.device("meta"):
+        assert weights(size) == Caracal(size).num_parameters()
+    parts = forward(size, 64)
+    mixing = ("convolution", "attention")
+    assert sum(parts[p].operations for p in PARTS if p not in mixing) == 2 * weights(size)
+
+
+def test_llama_has_the_weights_of_the_baseline():
+    pytest.importorskip("transformers")
+    for preset in ("nano", "tiny", "large"):
+        with torch.device("meta"):
+            assert weights(PRESETS[preset], "llama") == make_model("llama", preset).num_parameters()
+
+
+@pytest.mark.parametrize("size", VARIANTS.values(), ids=VARIANTS)
+def test_products_are_those_that_torch_counts(size):
+    tokens, parts = torch.zeros(2, 48, dtype=torch.long), forward(size, 48)
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        Caracal(size).logits(tokens)
+    counted = {str(op).removeprefix("aten."): n for op, n in counter.get_flop_counts()["Global"].items()}
+    taps = counted.pop("convolution", 0)
+    products = sum(parts[p].operations for p in ("output", "mlp", "projections", "gate mix"))
+    scores = sum(n for op, n in counted.items() if "attention" in op)
+    assert sum(counted.values()) - scores == 96 * products
+    assert taps == 96 * 6 * size.d_model * mixers(size)["fourier"] * size.pre_conv
+
+
+def test_attention_counts_the_pairs_that_are_seen():
+    for length, window in ((5, 16), (16, 16), (40, 16), (300, 1)):
+        pairs = sum(min(t + 1, window) for t in range(length))
+        size = replace(SMALL, window_size=window)
+        assert forward(size, length, "window")["attention"].operations == pytest.approx(
+            7 * 4 * 64 * pairs / length)
+        assert forward(size, length, "llama")["attention"].operations == 7 * 4 * 64 * (length + 1) / 2
+
+
+def test_convolution_counts_three_transforms_and_a_product():
+    cost = forward(PURE, 4096)["convolution"]
+    assert cost.operations == 12 * 512 * (3 * 2.5 * 8192 * 13 + 6 * 4096) / 4096
+    whole, fused = (forward(PURE, 4096, how=Pass(fused=f))["convolution"].bytes for f in (False, True))
+    assert fused == 12 * 512 * 3 * 2 and whole == 12 * 512 * (3 * 2 + 4 * 23)
+    assert forward(TINY, 4096)["convolution"].bytes == whole * 8 / 12
+    assert forward(TINY, 4096, "llama")["convolution"] == Cost(0, 0)
+
+
+def test_a_training_step_is_three_passes_and_the_optimiser():
+    how = Pass(tokens=1000)
+    step, ahead = training(TINY, 512, how=how), forward(TINY, 512, how=how)
+    assert step["mlp"].operations == 3 * ahead["mlp"].operations
+    assert step["convolution"] == Cost(*(8 / 3 * x for x in ahead["convolution"]))
+    added = total(step).bytes - sum((8 / 3 if p == "convolution" else 3) * ahead[p].bytes for p in PARTS)
+    assert added == pytest.approx(28 * 62_494_208 / 1000)
+
+
+def test_decoding_reads_its_weights_and_its_caches():
+    for context in (100, 4096):
+        with torch.device("meta"):
+            caches = Caracal(TINY).new_caches(1, context, "dot_product")
+        held = {"convolution": 0, "attention": 0}
+        for cache in caches:
+            if hasattr(cache, "window"):
+                held["attention"] += cache.k.numel() + cache.v.numel()
+            else:
+                held["convolution"] += cache.convolution.streams.numel()
+        parts = decoding(TINY, context, convolution="dot_product")
+        assert {part: parts[part].bytes for part in held} == {part: 2 * count for part, count in held.items()}
+        assert parts["mlp"].bytes > 2 * 12 * 3 * 512 * 1408
+        assert decoding(TINY, context, "llama")["attention"].bytes == 2 * 12 * 2 * 512 * context
+    few, many = (decoding(TINY, 4096, how=Pass(tokens=n))["mlp"].bytes for n in (1, 64))
+    assert few > 50 * many
+
+
+def test_relaxed_decoding_grows_with_the_square_of_the_logarithm():
+    at = {k: decoding(PURE, 2**k)["convolution"].operations / (12 * 512) for k in (5, 10, 14, 18)}
+    assert at[5] == 66
+    assert [at[k] - at[5] for k in (10, 14, 18)] == [sum(12.5 * (j + 1) + 7 for j in range(5, k)) for k in (10, 14, 18)]
+    plain = decoding(PURE, 2**14, convolution="dot_product")["convolution"]
+    assert plain.operations == 12 * 512 * 2 * 2**14 > 20 * 12 * 512 * at[14]
+
+
+def test_a_device_is_bound_by_the_slower_of_two_counts():
+    device = Device(products=100.0, vector=10.0, bandwidth=5.0)
+    assert device.seconds("mlp", Cost(200, 5)) == 2 and device.bound("mlp", Cost(200, 5)) == "compute"
+    assert device.seconds("mlp", Cost(200, 50)) == 10 and device.bound("mlp", Cost(200, 50)) == "bandwidth"
+    assert device.seconds("convolution", Cost(200, 5)) == 20
+    assert Cost(200, 5).intensity == 40
+    assert all(d.products > d.vector > d.bandwidth > 0 for d in DEVICES.values())
+
+
+def test_the_convolution_waits_for_memory_on_every_device():
+    for device in DEVICES.values():
+        for length in (64, 512, 8192, 2**17):
+            assert device.bound("convolution", forward(PURE, length)["convolution"]) == "bandwidth"
+            assert device.bound("mlp", forward(PURE, length)["mlp"]) == "compute" or device.products > 8e13
+
+
+def test_lengths_are_compared_as_the_orders_say():
+    llama, pure = ([total(forward(s, length, a)).operations for length in (2**13, 2**14, 2**15)]
+                   for s, a in ((TINY, "llama"), (PURE, "caracal")))
+    assert (llama[2] - llama[1]) == 2 * (llama[1] - llama[0]) == 12 * 2 * 512 * 2**14
+    assert pure[2] - pure[1] == pytest.approx(12 * 512 * 15 * (log2(2**16) - log2(2**15)), rel=0.01)
+
+
+@pytest.mark.parametrize("call, says", [
+    (lambda: forward(TINY, 0), "0 tokens; give a whole number >= 1"),
+    (lambda: forward(TINY, 8, "mamba"), "unknown architecture 'mamba'; accepted: caracal, llama, window"),
+    (lambda: decoding(TINY, 8, convolution="fft"), "unknown convolution 'fft'; accepted: relaxed, dot_product"),
+])
+def test_bad_input_is_refused_in_a_line(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()
+
+
+def test_architectures_have_the_mixers_of_their_name():
+    found = {name: mixers(TINY, name) for name in ARCHITECTURES}
+    assert found == {"caracal": {"fourier": 8, "window": 4, "full": 0},
+                     "llama": {"fourier": 0, "window": 0, "full": 12},
+                     "window": {"fourier": 0, "window": 12, "full": 0}}

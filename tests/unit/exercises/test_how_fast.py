@@ -1,0 +1,126 @@
+"""The checkers of chapter 11: right answers pass, named wrong ones fail with the case, blank ones are reported."""
+
+import math
+
+import numpy as np
+from exercise_answers import Answers
+
+from caracal_min.exercises import how_fast as check
+
+
+def intensity(d_in, d_out, tokens, bytes_each):
+    return 2 * tokens * d_in * d_out / (bytes_each * (tokens * (d_in + d_out) + d_in * d_out))
+
+
+def fill(width, bytes_each, rate, bandwidth):
+    slope = 2 * width**2 * bandwidth - 2 * width * bytes_each * rate
+    return None if slope <= 0 else max(1, math.ceil(bytes_each * width**2 * rate / slope))
+
+
+def fill_by_search(width, bytes_each, rate, bandwidth):
+    ridge = rate / bandwidth
+    if width / bytes_each <= ridge:
+        return None
+    tokens = 1
+    while 2 * tokens * width * width < ridge * bytes_each * (2 * tokens * width + width * width):
+        tokens += 1
+    return tokens
+
+
+def gain(width, heads, length):
+    return (2 - 2 / heads) * width + 2 * (length + 1) - 15 * math.log2(2 * length) - 6
+
+
+def good(width, heads):
+    return max((length for length in range(1, 500) if gain(width, heads, length) <= 0), default=0) + 1
+
+
+def first(width, heads):
+    return next(length for length in range(1, 500) if gain(width, heads, length) > 0)
+
+
+def good_from_below(width, heads):
+    length = 11
+    while gain(width, heads, length) <= 0:
+        length += 1
+    return length if length > 11 else good(width, heads)
+
+
+def outweigh(weights, width, fourier, windows, full, window, texts):
+    need = weights / (texts * 2 * width)                # vectors of a text
+    if need <= (fourier + full + windows) * window:
+        return math.ceil(need / (fourier + full + windows))
+    return math.ceil((need - windows * window) / (fourier + full)) if fourier + full else None
+
+
+def variant(both=2, cut=True, shared=True, windows_=True):
+    def count(weights, width, fourier, windows, full, window, texts):
+        for context in range(1, 200_000):
+            vectors = (fourier + full) * context
+            vectors += windows * (min(window, context) if cut else context) if windows_ else 0
+            if (texts if shared else 1) * both * width * vectors >= weights:
+                return context
+        return None
+
+    return count
+
+
+RIGHT = {
+    check.product_intensity: [intensity, lambda *a: np.float64(intensity(*a))],
+    check.tokens_to_fill: [fill, fill_by_search, lambda *a: fill(*a) and float(fill(*a))],
+    check.cheaper_for_good: [good, good_from_below, lambda *a: np.int64(good(*a))],
+    check.caches_outweigh: [outweigh, variant()],
+}
+WRONG = {
+    check.product_intensity: {
+        "forgets the weights": lambda i, o, t, b: 2 * i * o / (b * (i + o)),
+        "weights for every token": lambda i, o, t, b: 2 * i * o / (b * (i + o + i * o)),
+        "one operation a weight": lambda *a: intensity(*a) / 2,
+        "forgets the bytes": lambda i, o, t, b: intensity(i, o, t, 1),
+        "forgets what is written": lambda i, o, t, b: 2 * t * i * o / (b * (t * i + i * o)),
+        "the other way up": lambda *a: 1 / intensity(*a),
+        "a text": lambda *a: str(intensity(*a)),
+        "forgets to return": lambda *a: None,
+    },
+    check.tokens_to_fill: {
+        "as if activations were free": lambda w, b, rate, bw: math.ceil(b * rate / (2 * bw)),
+        "never says none": lambda *a: fill(*a) or 0,
+        "infinity for none": lambda *a: fill(*a) or math.inf,
+        "one too many": lambda *a: fill(*a) and fill(*a) + 1,
+        "not rounded up": lambda *a: fill(*a) and fill(*a) - 1,
+        "two bytes": lambda w, b, rate, bw: fill(w, 2, rate, bw),
+        "reads no results": lambda w, b, rate, bw: None if 2 * w * bw <= b * rate else max(
+            1, math.ceil(b * w * w * rate / (2 * w * w * bw - w * b * rate))),
+        "forgets to return": lambda *a: None,
+    },
+    check.cheaper_for_good: {
+        "the first crossing": first,
+        "the mix alone": lambda w, h: good(0, 1),
+        "without the heads": lambda w, h: good(w, 10**9),
+        "a width like any other": lambda w, h: good(512, h),
+        "one too small": lambda w, h: good(w, h) - 1,
+        "an average length": lambda w, h: max(1, 54 - w),
+        "forgets to return": lambda *a: None,
+    },
+    check.caches_outweigh: {
+        "one stream": variant(both=1),
+        "windows without an end": variant(cut=False),
+        "no windows": variant(windows_=False),
+        "texts share a cache": variant(shared=False),
+        "fills the windows first": lambda weights, width, fourier, windows, full, window, texts: math.ceil(
+            (weights / (texts * 2 * width) - windows * window) / (fourier + full)) if fourier + full else None,
+        "not rounded up": lambda *a: outweigh(*a) and outweigh(*a) - 1,
+        "zero for none": lambda *a: outweigh(*a) or 0,
+        "forgets to return": lambda *a: None,
+    },
+}
+REASONS = [
+    (check.product_intensity, "forgets the weights", "512 x 512 weights, 1 tokens, 2 bytes each: expected 0.996"),
+    (check.tokens_to_fill, "as if activations were free", "width 64, 2 bytes each, ridge at 1: expected 2, given 1"),
+    (check.cheaper_for_good, "the first crossing", "given 1"),
+    (check.caches_outweigh, "windows without an end", "8 Fourier, 4 window and 0 full layers, window 256, 1 texts: "),
+]
+
+
+class TestAnswers(Answers):
+    chapter, right, wrong, reasons = check, RIGHT, WRONG, REASONS

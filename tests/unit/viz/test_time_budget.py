@@ -1,0 +1,49 @@
+"""The figure of chapter 11: its still and words follow the cost model, bad input is refused."""
+
+import re
+
+import pytest
+from figure_stills import still_of
+
+from caracal_min import viz
+from caracal_min.benchmark.cost import DEVICES, PARTS, training
+from caracal_min.config import PRESETS
+from caracal_min.viz.time_budget import _costs, _times
+
+
+@pytest.mark.parametrize("model, length, device", [("pure", 512, "A100"), ("llama", 8192, "T4"),
+                                                   ("hybrid", 65536, "H200")])
+def test_still_tells_the_facts_of_its_frame(model, length, device):
+    figure = viz.time_budget(model, length, device)
+    text, start = still_of(figure), figure.model["start"]
+    times, parts = _times(start), _costs(start)[model]
+    assert f"{length:,} tokens, one {device}" in text
+    for of in times.values():
+        assert f">{sum(of.values()):.2f}<" in text and f"{sum(of.values()):.2f}" in figure.alt
+    whole = sum(cost.operations for cost in parts.values())
+    for part in PARTS:
+        if parts[part].operations:
+            assert f">{100 * parts[part].operations / whole:.1f}%<" in text
+            assert f">{100 * times[model][part] / sum(times[model].values()):.1f}%<" in text
+            assert f"{part} {100 * parts[part].operations / whole:.1f}% of the operations" in figure.alt
+    bound = [DEVICES[device].bound(part, cost) for part, cost in parts.items() if cost.operations]
+    assert re.findall(r">(compute|bandwidth)<", text) == bound
+
+
+def test_its_hybrid_and_its_llama_are_tiny():
+    costs = _costs(viz.time_budget("pure", 1024).model["start"])
+    assert costs["hybrid"] == training(PRESETS["tiny"], 1024)
+    assert costs["llama"] == training(PRESETS["tiny"], 1024, "llama")
+    assert costs["pure"]["attention"].operations == 0 < costs["hybrid"]["attention"].operations
+
+
+@pytest.mark.parametrize("given, says", [
+    ({"model": "mamba"}, "unknown model 'mamba'; accepted: hybrid, pure, llama"),
+    ({"device": "L4"}, "unknown device 'L4'; accepted: T4, RTX 4090, A100, H200"),
+    ({"length": 500}, "length=500; give a power of two from 64 to 131,072"),
+    ({"length": 32}, "length=32; give a power of two"),
+    ({"width": 520}, "width=520; give a multiple of 64 from 256 to 4,096"),
+])
+def test_bad_input_is_refused(given, says):
+    with pytest.raises(ValueError, match=says):
+        viz.time_budget(**given)
