@@ -31,6 +31,7 @@ def build(tmp_path):
         (tmp_path / "book" / "fault_runs.json").write_text(json.dumps(RUNS))
         (tmp_path / "index.md").write_text(page)
         warnings, settings = io.StringIO(), {"extensions": ["myst_parser", "bookext.promises"],
+                                             "source_suffix": {".md": "markdown"},
                                              "myst_enable_extensions": ["colon_fence"]}
         with docutils_namespace():
             Sphinx(tmp_path, None, tmp_path / "html", tmp_path / "doctrees", "html", settings, status=None,
