@@ -16,7 +16,7 @@ RULE = f"sha256 of the text, one document in {_ONE_IN}"
 EVERY_TENTH, LAST_HUNDREDTH = "every tenth document", "the documents in the last hundredth of the tokens"
 """What earlier versions held out, of texts in memory and of shards.  Only runs that began so go on so."""
 TRAIN, HELD_OUT, ALL = "train", "held_out", "all"
-"""The parts of a source: what may be trained on, what may not, both."""
+"""The parts of a source, which are what may be trained on, what may not, and both."""
 
 
 def is_held_out(text: str) -> bool:

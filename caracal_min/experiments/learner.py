@@ -35,7 +35,7 @@ CONTENDERS: dict[str, tuple[tuple[str, str], int]] = {
     "linear-attention": (("linear-attention", "linear-attention"), 0),
     "delta-rule": (("delta-rule", "delta-rule"), 0),
 }
-"""Contenders by name: the mixers of the two blocks (`mixers.MIXERS`), and the keys that a window layer sees."""
+"""Contenders by name, with the mixers of the two blocks (`mixers.MIXERS`), and the keys that a window layer sees."""
 
 
 @dataclass(frozen=True)

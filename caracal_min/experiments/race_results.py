@@ -7,10 +7,7 @@ from typing import Literal
 
 from ..recorded.record import RecordError, read_record
 
-__all__ = ["Curve", "curves", "load_race", "race_table", "standings"]
-
-Curve = dict[str, list[float]]
-"""x, and the mean, lowest and highest held-out loss there over the seeds: lists of one length."""
+__all__ = ["curves", "load_race", "race_table", "standings"]
 
 
 def load_race(path: Path, require_commit: bool = True) -> dict:
@@ -56,7 +53,7 @@ def standings(runs: Sequence[dict]) -> list[dict]:
     return sorted(rows, key=lambda row: float("inf") if row["loss"] is None else row["loss"])
 
 
-def curves(record: dict, against: Literal["tokens", "seconds"] = "tokens") -> dict[str, Curve]:
+def curves(record: dict, against: Literal["tokens", "seconds"] = "tokens") -> dict[str, dict[str, list[float]]]:
     """Return the held-out loss of each contender at its best rate, over tokens or over time, best contender first.
 
     Args:
@@ -65,9 +62,10 @@ def curves(record: dict, against: Literal["tokens", "seconds"] = "tokens") -> di
             tokens, so before its end a curve shows no run that was planned to be shorter.
 
     Returns:
-        a `Curve` by name; losses in nats per token.
+        by name, lists of one length of x, and of the mean, lowest and highest held-out loss there over the seeds, in
+        nats per token.
     """
-    drawn: dict[str, Curve] = {}
+    drawn: dict[str, dict[str, list[float]]] = {}
     for row in record["results"]["standings"]:
         runs = [run for run in record["results"]["runs"] if run["contender"] == row["contender"]
                 and run["learning_rate"] == row["learning_rate"] and run["diverged"] is None]

@@ -167,8 +167,8 @@ TASKS = {
     "memorise": Memorise(63, 16),
     "recall-zoology": Recall(4, 128, 128, tokens=64),
 }
-"""The tasks by name, at sizes for a CPU.  Published: selective-copy copies 16 in 256 tokens, compression and memorise
-have 32 tokens, memorise 127 keys, recall-zoology 8,192 ids."""
+"""The tasks by name, at sizes for a CPU.  As published, selective-copy copies 16 in 256 tokens, compression and
+memorise have 32 tokens, memorise 127 keys, recall-zoology 8,192 ids."""
 
 
 def make_task(name: str) -> Task:

@@ -30,7 +30,7 @@ class TrainConfig:
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
-    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of layers, such as 3:1."""
+    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of Fourier to attention layers."""
     gate_length: int | None = None
     """Tokens that have a gate, for a state of fixed size in decoding; None, as in the paper: all."""
     data: str = "fineweb"
