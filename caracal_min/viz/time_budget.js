@@ -28,8 +28,9 @@ const CSS = `
   .caracal-live table.tim-list { border-collapse: collapse; width: 100%; margin: 0; font-variant-numeric: tabular-nums;
     font-size: inherit; color: inherit; background: none; border: 0; }
   .caracal-live .tim-list caption { text-align: left; font-weight: 600; color: inherit; padding: 0 0 0.2rem; caption-side: top; }
-  .caracal-live .tim-list th, .caracal-live .tim-list td { padding: 0.1rem 0 0.1rem 0.6rem; text-align: right;
+  .caracal-live .tim-list th, .caracal-live .tim-list td { padding: 0.1rem 0 0.1rem clamp(0.2rem, 2cqw, 0.6rem); text-align: right;
     font-weight: 400; background: none; border: 0; color: inherit; }
+  @container (max-width: 380px) { .caracal-live table.tim-list { font-size: min(0.85em, 3.8cqw); } }
   .caracal-live .tim-list thead th { color: var(--muted); vertical-align: bottom; }
   .caracal-live .tim-list th:first-child { text-align: left; padding-left: 0; white-space: nowrap; }
   .caracal-live .tim-list tr { background: none; }
