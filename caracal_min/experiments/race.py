@@ -1,12 +1,14 @@
 """The race: the same text, tokens, batches and parameters for every way to mix tokens, several seeds, a sweep of rates.
 
-The rule of the sweep: every contender runs at every learning rate with the first seed; at the rate where its held-out
-loss is lowest it runs with each other seed too.  A best rate at the edge of those tried is marked as such.
+The rule of the sweep: every contender runs at every learning rate with the first seed, on fewer tokens; at the rate
+where its held-out loss is lowest it then runs on all tokens with every seed.  (With sweep_part=1 the sweep runs on all
+tokens, and what is left are the other seeds.)  A best rate at the edge of those tried is marked as such.
 
 Every run is a `training.Trainer` run in a folder of its own, so the whole race survives a kill:
 
     race.json                 what all runs share, the time of a step of each contender, the processes that took part
     runs/NAME_RATE_SEED/      a run: its checkpoints and log, and, once it is over, result.json in place of checkpoints
+    sweep/NAME_RATE_SEED/     the same of a run that only sweeps the rates
     record.json               the record of the race, written at its end
 
 The same command goes on.  More contenders, rates or seeds in a later command use the runs that are there.
@@ -82,12 +84,13 @@ class _Race:
     def run(self) -> dict:
         fitting = {name: fitted(name, self.config.size, self.config.context) for name in self.config.contenders}
         lineup = self._lineup(fitting)
-        first, *others = self.config.seeds
+        first, *seeds = self.config.seeds
+        sweep = self.config.sweep_part < 1
         for rate in sorted(self.config.learning_rates):
             for name in lineup:
-                self._run(name, fitting[name][0], rate, first)
+                self._run(name, fitting[name][0], rate, first, sweep)
         best = {row["contender"]: row["learning_rate"] for row in standings(self.results)}
-        for seed in others:
+        for seed in self.config.seeds if sweep else seeds:
             for name in lineup:
                 if best[name] is not None:
                     self._run(name, fitting[name][0], best[name], seed)
@@ -141,9 +144,9 @@ class _Race:
         return partial(_train_step, in_precision(model.loss, torch.device(config.device).type, config.precision),
                        optimizer, tokens)
 
-    def _run(self, name: str, number: int, rate: float, seed: int) -> None:
-        """Add the result of a run, which is carried out unless it was before."""
-        folder = self.config.out / "runs" / f"{name}_{rate:g}_{seed}"
+    def _run(self, name: str, number: int, rate: float, seed: int, sweep: bool = False) -> None:
+        """Add the result of a run, or of one that only sweeps the rates, which is carried out unless it was before."""
+        folder = self.config.out / ("sweep" if sweep else "runs") / f"{name}_{rate:g}_{seed}"
         result = read_result(folder)
         if result is None:
             self._take_part()
@@ -151,11 +154,13 @@ class _Race:
             def build() -> LanguageModel:
                 return CONTENDERS[name].build(self.config.size, self.config.context, number)
 
-            with RaceRun(self.config.recipe(rate, seed, folder), self.corpus, build) as run:
-                result = run.to_the_end({"contender": name, "learning_rate": rate, "seed": seed})
+            facts = {"contender": name, "learning_rate": rate, "seed": seed, "sweep": sweep}
+            with RaceRun(self.config.recipe(rate, seed, folder, sweep), self.corpus, build) as run:
+                result = run.to_the_end(facts)
         self.results.append(result)
         loss = "diverged" if result["loss"] is None else f"{result['loss']:.4f} nats"
-        self.show(f"{name}, rate {rate:g}, seed {seed}: {loss} in {result['seconds'] / 60:.1f} minutes, "
+        part = ", sweep" if sweep else ""
+        self.show(f"{name}, rate {rate:g}, seed {seed}{part}: {loss} in {result['seconds'] / 60:.1f} minutes, "
                   f"{result['seconds_per_step']:.3f} s a step")
 
     def _record(self, fitting: dict, lineup: list[str]) -> dict:

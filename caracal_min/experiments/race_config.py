@@ -9,8 +9,9 @@ of processor time, of both cores together, on a machine that had much other work
     caracal 1.34   no-swa 1.29   no-swa-no-pc 1.21   window 1.39   llama 1.79   static 1.05   hyena 1.27
     gated-deltanet 5.3   mamba2 5.8   mamba: two sequences alone had not ended after 50
 
-With both cores free that is half as long by the clock, so the 976 steps of a run of Caracal are eleven minutes, and
-four runs each are five and a half hours for the first seven and six more for the last two.
+With both cores free that is half as long by the clock, so the 732 steps of a run of Caracal are eight minutes.  Two
+such runs and three of a quarter's length each are two and a half hours for the first seven contenders, and as much
+again for the last two.
 """
 
 from dataclasses import dataclass, fields
@@ -51,8 +52,10 @@ class RaceConfig:
     """Peaks of the schedule that are tried with the first seed."""
     seeds: tuple[int, ...] = (0, 1)
     """Of weights and order of the data; the best rate runs with all of them."""
-    tokens: int = 8_000_000
+    tokens: int = 6_000_000
     """Tokens that each run trains on."""
+    sweep_part: float = 0.25
+    """Part of the tokens that a run of the sweep has, which decides the rate alone; 1: it is the first seed's run."""
     width: int = 192
     """Width of Caracal and of all who have an MLP."""
     layers: int = 6
@@ -93,6 +96,7 @@ class RaceConfig:
         require_range(self, ("width", "layers", "heads", "context", "window", "batch_size", "measurements",
                              "eval_windows", "checkpoint_every"), low=1)
         require_range(self, ("tokens",), low=self.batch_size * self.context)
+        require_range(self, ("sweep_part",), above=0, high=1)
         require_range(self, ("slowest",), above=0)
         _ = self.size, [self.recipe(rate, seed) for rate in self.learning_rates for seed in self.seeds]
 
@@ -106,10 +110,14 @@ class RaceConfig:
         """The settings that all runs share: a race goes on only under the same."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name not in _FREE}
 
-    def recipe(self, learning_rate: float, seed: int, out: Path | None = None) -> TrainConfig:
-        """Return the settings of a run, whoever runs: the recipe of the paper but for rate, batch and length."""
-        steps = max(1, self.tokens // (self.batch_size * self.context))
-        return TrainConfig(data=self.data, validation=self.validation, tokenizer=self.tokenizer, tokens=self.tokens,
+    def recipe(self, learning_rate: float, seed: int, out: Path | None = None, sweep: bool = False) -> TrainConfig:
+        """Return the settings of a run, whoever runs: the recipe of the paper but for rate, batch and length.
+
+        The schedule of a run of the sweep ends with its fewer tokens.
+        """
+        steps = max(1, int(self.tokens * (self.sweep_part if sweep else 1)) // (self.batch_size * self.context))
+        tokens = steps * self.batch_size * self.context
+        return TrainConfig(data=self.data, validation=self.validation, tokenizer=self.tokenizer, tokens=tokens,
                            context=self.context, batch_size=self.batch_size, micro_batch_size=self.batch_size,
                            learning_rate=learning_rate, seed=seed, eval_every=max(1, steps // self.measurements),
                            eval_windows=self.eval_windows, checkpoint_every=self.checkpoint_every, out=out,

@@ -27,22 +27,24 @@ def standings(runs: Sequence[dict]) -> list[dict]:
 
     Args:
         runs: results of runs, as in a record, in the order in which they were run: the first is one of the sweep.
+            Those that are marked as of the sweep decide the rate alone; where none is, all runs with the first seed do.
 
     Returns:
         contender; sweep, pairs of learning rate and held-out loss (None: diverged) with the first seed;
         learning_rate, the best of them (None: all diverged); at_edge, whether it is the lowest or the highest that was
-        tried, so that a better one may lie beyond; losses by seed at that rate; loss, their mean, and spread, the
-        highest less the lowest (None if a seed diverged); parameters; seconds_per_step, the median over these runs.
-        Losses in nats per token.
+        tried, so that a better one may lie beyond; losses by seed at that rate, on all tokens; loss, their mean, and
+        spread, the highest less the lowest (None if a seed diverged); parameters; seconds_per_step, the median over
+        these runs.  Losses in nats per token.
     """
     rows = []
     for name in dict.fromkeys(run["contender"] for run in runs):
         own = [run for run in runs if run["contender"] == name]
-        first = own[0]["seed"]
-        sweep = sorted((run["learning_rate"], run["loss"]) for run in own if run["seed"] == first)
-        whole = [(loss, rate) for rate, loss in sweep if loss is not None]
-        best = min(whole)[1] if whole else None
-        at_best = [run for run in own if run["learning_rate"] == best]
+        whole = [run for run in own if not run["sweep"]]
+        tried = [run for run in own if run["sweep"]] or [run for run in own if run["seed"] == own[0]["seed"]]
+        sweep = sorted((run["learning_rate"], run["loss"]) for run in tried)
+        finished = [(loss, rate) for rate, loss in sweep if loss is not None]
+        best = min(finished)[1] if finished else None
+        at_best = [run for run in whole if run["learning_rate"] == best]
         losses = {str(run["seed"]): run["loss"] for run in at_best}
         known = bool(losses) and None not in losses.values()
         rows.append({"contender": name, "parameters": own[0]["parameters"], "sweep": [list(pair) for pair in sweep],
@@ -67,7 +69,7 @@ def curves(record: dict, against: Literal["tokens", "seconds"] = "tokens") -> di
     """
     drawn: dict[str, dict[str, list[float]]] = {}
     for row in record["results"]["standings"]:
-        runs = [run for run in record["results"]["runs"] if run["contender"] == row["contender"]
+        runs = [run for run in record["results"]["runs"] if run["contender"] == row["contender"] and not run["sweep"]
                 and run["learning_rate"] == row["learning_rate"] and run["diverged"] is None]
         points = list(zip(*(run["curve"] for run in runs), strict=True))
         if not points:

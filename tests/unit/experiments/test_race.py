@@ -33,7 +33,8 @@ def config(out, **changes):
     """A race of two, in steps of 2 x 16 tokens, without the timing deciding anything."""
     small = dict(contenders=("caracal", "static"), learning_rates=(1e-3, 3e-3), seeds=(0, 1), tokens=STEPS * 2 * 16,
                  width=32, layers=3, heads=2, context=16, window=8, batch_size=2, measurements=3, eval_windows=4,
-                 checkpoint_every=2, slowest=1e9, device="cpu", precision="float32", progress=False, out=out)
+                 checkpoint_every=2, sweep_part=1.0, slowest=1e9, device="cpu", precision="float32", progress=False,
+                 out=out)
     return RaceConfig(**{**small, **changes})
 
 
@@ -52,7 +53,8 @@ def timeless(value):
 
 def run_of(name, loss, rate=1e-3, seed=0, **more):
     return {"contender": name, "learning_rate": rate, "seed": seed, "parameters": 1000, "loss": loss,
-            "seconds_per_step": 0.5, "diverged": None if loss is not None else "loss nan at step 3", **more}
+            "sweep": False, "seconds_per_step": 0.5, "diverged": None if loss is not None else "loss nan at step 3",
+            **more}
 
 
 @pytest.mark.parametrize("name", CONTENDERS)
@@ -145,6 +147,28 @@ def test_the_record_holds_the_race(tmp_path):
         assert by_time["x"] == pytest.approx([n * row["seconds_per_step"] for n in (2, 4, 6)])
     assert f"{results['standings'][0]['loss']:.4f}" in race_table(record)
     assert "6 runs of a race" in describe(record | {"code": record["code"] | {"commit": "0" * 40}})
+
+
+def test_a_sweep_of_shorter_runs_decides_the_rate_alone(tmp_path):
+    record = run_race(config(tmp_path, sweep_part=0.5), corpus(), quiet)
+    assert load_race(tmp_path / "record.json", require_commit=False) == record
+    runs = record["results"]["runs"]
+    tried, whole = ([run for run in runs if run["sweep"] is part] for part in (True, False))
+    assert [(run["contender"], run["learning_rate"], run["seed"]) for run in tried] == [
+        ("caracal", 1e-3, 0), ("static", 1e-3, 0), ("caracal", 3e-3, 0), ("static", 3e-3, 0)]
+    assert {run["steps"] for run in tried} == {3} and {run["steps"] for run in whole} == {STEPS}
+    for row in record["results"]["standings"]:
+        own = [run for run in tried if run["contender"] == row["contender"]]
+        assert row["sweep"] == [[run["learning_rate"], run["loss"]] for run in own]
+        assert row["learning_rate"] == min(own, key=lambda run: run["loss"])["learning_rate"]
+        ends = {str(run["seed"]): run["loss"] for run in whole if run["contender"] == row["contender"]}
+        assert set(ends) == {"0", "1"} and row["losses"] == ends
+        assert curves(record)[row["contender"]]["x"] == [64, 128, 192]
+    before = (tmp_path / "record.json").read_bytes()
+    run_race(config(tmp_path, sweep_part=0.5), corpus(), quiet)
+    assert (tmp_path / "record.json").read_bytes() == before
+    with pytest.raises(ValueError, match="sweep_part=0.5, now 1.0"):
+        run_race(config(tmp_path), corpus(), quiet)
 
 
 def test_the_same_seed_gives_all_the_same_batches(tmp_path, monkeypatch):
@@ -268,6 +292,7 @@ def test_a_record_of_something_else_is_no_race(tmp_path):
     ({"seeds": (1, 1)}, "seeds=1 1; give at least one, and each once"), ({"seeds": (-1,)}, "seed=-1; give"),
     ({"width": 30, "heads": 4}, "d_model=30 is not divisible"), ({"tokens": 31}, "tokens=31; give a number >= 32"),
     ({"tokenizer": "bert"}, "tokenizer='bert'; accepted: byte, gpt2"), ({"slowest": 0.0}, "slowest=0.0; give"),
+    ({"sweep_part": 0.0}, "sweep_part=0.0; give"), ({"sweep_part": 1.5}, "sweep_part=1.5; give"),
 ])
 def test_bad_settings_get_one_line(changes, words):
     with pytest.raises(ValueError, match=words) as caught:
