@@ -87,7 +87,7 @@ def faint(svg: str, theme: Palette) -> set[str]:
     letters, lines = map(_look, _LETTERS.findall(svg)), map(_look, _STYLE.findall(svg))
     seen = {("letters", look["fill"], opacity_of(look), 4.5) for look in letters if look["fill"] != theme.paper.lower()}
     seen |= {("a line", look["stroke"], opacity_of(look), 3) for look in lines
-             if "stroke" in look and look.get("fill", "none") == "none"}
+             if "stroke" in look and look.get("fill") == "none"}
     paper = _rgb(theme.paper)
     ratios = {(name, colour, opacity, least): contrast(_rgb(colour) * opacity + paper * (1 - opacity), paper)
               for name, colour, opacity, least in seen}
