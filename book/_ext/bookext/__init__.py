@@ -13,16 +13,18 @@ from . import (
     landing,
     mathjax,
     measured,
+    plots,
     progress,
     promises,
     site,
     typography,
 )
 
-_PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, boxes, chapters, landing, promises, typography)
+_PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, plots, boxes, chapters, landing, promises,
+          typography)
 
 
 def setup(app):
     for part in _PARTS:
         part.setup(app)
-    return {"version": "1", "env_version": 2, "parallel_read_safe": True, "parallel_write_safe": True}
+    return {"version": "1", "env_version": 3, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -10,9 +10,12 @@ from functools import partial
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
+from sphinx.util import logging
 
 from .claims import badge, ledger_pages
 from .ledger import VERDICTS
+
+logger = logging.getLogger(__name__)
 
 CAPTION = re.compile(r"Figure (\d+)\.(\d+)\.")
 _LINK = re.compile(r"claim (\d+)")
@@ -63,6 +66,13 @@ def frame_figures(app, doctree):
             figure = book_figure("", cell, book_caption("", "", *paragraph.children), classes=["book-figure"],
                                  ids=[f"figure-{number[1]}-{number[2]}"])
             parent.insert(index - 1, figure)
+    for cell in doctree.findall(nodes.container):
+        if cell.get("nb_element") == "cell_code" and not isinstance(cell.parent, book_figure) and _shows_figure(cell):
+            logger.warning("cell %d shows a figure without caption", cell["cell_index"], location=cell, type="figures")
+
+
+def _shows_figure(cell: nodes.Element) -> bool:
+    return any(cell.findall(nodes.image)) or any("caracal-figure" in raw.astext() for raw in cell.findall(nodes.raw))
 
 
 class MarkBoxes(SphinxPostTransform):

@@ -1,0 +1,194 @@
+"""Plots in the build: without their ground, in the colours of both themes, none of them faint, each with a caption."""
+
+import base64
+import io
+import re
+
+import matplotlib
+import nbformat
+import numpy as np
+import pytest
+from bookext import plots
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+from PIL import Image
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
+
+from caracal_min import viz
+from caracal_min.viz import svg as stills
+from caracal_min.viz.style import dark, palette
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
+THEMES = pytest.mark.parametrize("theme", [palette, dark], ids=["light", "dark"])
+
+
+@pytest.fixture
+def draw():
+    """A function that hands axes in the book's style to another one, and returns what that drew, as SVG."""
+
+    def start(paint) -> str:
+        with matplotlib.rc_context():
+            viz.use_style()
+            figure = Figure()
+            paint(figure.add_subplot())
+            out = io.StringIO()
+            figure.savefig(out, format="svg", metadata={"Date": None})
+        return out.getvalue()
+
+    return start
+
+
+def everything(ax):
+    """Paint a line, a hollow mark, letters in three colours, something filled, and an image that fades."""
+    ax.plot([0, 1], [0, 1], color=palette.content)
+    ax.plot([1], [0], "D", color=palette.ink, mfc="white")
+    ax.fill_between([0, 1], [0, 1], color=palette.result, alpha=0.3)
+    ax.text(0, 0, "black", color="black")
+    ax.text(0, 1, "ink")
+    ax.text(1, 1, "paper", color="white")
+    fades = LinearSegmentedColormap.from_list("", [palette.gate + "00", palette.gate])
+    ax.imshow(np.linspace(0, 1, 16).reshape(4, 4), cmap=fades, extent=(0, 1, 0, 1))
+
+
+def without_rasters(svg):
+    return re.sub(r"base64,[^\"]*", "", svg)
+
+
+def rasters(svg):
+    found = re.findall(r"data:image/png;base64,([^\"]*)", svg)
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA")) for data in found]
+
+
+def test_a_plot_loses_its_ground_and_keeps_what_else_is_white(draw):
+    svg = draw(everything)
+    bare = plots.without_ground(svg)
+    grounds = r'<g id="patch_[12]">\s*<path d="[^"]*" style="fill: {}"/>'
+    assert len(re.findall(grounds.format("#ffffff"), svg)) == 2  # of the figure and of its axes
+    assert len(re.findall(grounds.format("none"), bare)) == 2
+    assert bare.count("#ffffff") == svg.count("#ffffff") - 2 > 0
+    still = stills.frame(40, 30, stills.rect(1, 1, 5, 5, fill=palette.paper))
+    assert plots.without_ground(still).count(palette.paper) == still.count(palette.paper) - 1 == 1
+
+
+def test_in_the_dark_every_colour_is_its_counterpart(draw):
+    light = plots.without_ground(draw(everything))
+    night = plots.on_dark(light)
+    assert {c.lower() for c in COLOUR.findall(without_rasters(night))} <= set(plots.colours(dark))
+    assert night.count(dark.content.lower()) == light.count(palette.content.lower()) > 0
+    assert re.search(r"<svg\b[^>]*", night)[0].count(f'fill="{dark.ink}"') == 1, "black letters carry no colour"
+    nothing = COLOUR.sub("", without_rasters(light))
+    assert COLOUR.sub("", without_rasters(night)).replace(' fill=""', "", 1) == nothing, "nothing but colours changes"
+
+
+def test_an_image_keeps_how_it_fades(draw):
+    light = draw(everything)
+    (before,), (after,) = rasters(light), rasters(plots.on_dark(light))
+    assert len(np.unique(before[..., 3])) == 16 and (before[..., 3] == after[..., 3]).all()
+    assert {tuple(pixel) for pixel in after[after[..., 3] > 0][:, :3].tolist()} == {
+        tuple(int(dark.gate[k:k + 2], 16) for k in (1, 3, 5))}
+
+
+@pytest.mark.parametrize("paint, says", [
+    (lambda ax: ax.plot([0, 1], color="#123456"), "has the colours #123456; take those of viz.palette"),
+    (lambda ax: ax.plot([0, 1], color="tab:red"), "has the colours #d62728"),
+    (lambda ax: ax.imshow(np.eye(2), cmap="Greys"), "image with colours between"),
+    (lambda ax: ax.imshow(np.arange(4).reshape(2, 2), cmap=LinearSegmentedColormap.from_list(
+        "", ["white", palette.gate])), "image with colours between"),
+])
+def test_a_colour_that_the_dark_has_not_is_named(paint, says, draw):
+    with pytest.raises(ValueError, match=says):
+        plots.on_dark(draw(paint))
+
+
+@THEMES
+def test_what_the_style_draws_is_not_faint(theme, draw):
+    svg = plots.without_ground(draw(everything))
+    assert plots.faint(svg if theme is palette else plots.on_dark(svg), theme) == set()
+
+
+@THEMES
+@pytest.mark.parametrize("paint, says", [
+    (lambda ax: ax.axhline(0, color=palette.rule), "a line in .*, opacity 1: 1.[47] to 1, where 3 is needed"),
+    (lambda ax: ax.plot([0, 1], color=palette.result, alpha=0.4), "a line in .*, opacity 0.4"),
+    (lambda ax: ax.grid(), "a line in"),
+    (lambda ax: ax.text(0, 0, "x", color=palette.rule), "letters in .* where 4.5 is needed"),
+    (lambda ax: ax.text(0, 0, "x", alpha=0.3), "letters in .*, opacity 0.3"),
+])
+def test_what_is_faint_is_named(theme, paint, says, draw):
+    svg = draw(paint)
+    (problem,) = plots.faint(svg if theme is palette else plots.on_dark(svg), theme)
+    assert re.match(says, problem)
+
+
+def test_letters_in_orange_are_faint_on_white_alone(draw):
+    svg = draw(lambda ax: ax.text(0, 0, "x", color=palette.gate))
+    assert len(plots.faint(svg, palette)) == 1 and plots.faint(plots.on_dark(svg), dark) == set()
+
+
+@THEMES
+def test_colours_for_lines_and_letters_stand_out(theme):
+    """Any series may be a line; ink, grey, blue, green and vermillion may be letters."""
+    paper, ratio = plots._rgb(theme.paper), {}
+    for name in ("content", "gate", "result", "wrapped", "ink", "muted"):
+        ratio[name] = plots.contrast(plots._rgb(getattr(theme, name)), paper)
+    assert min(*ratio.values(), *(plots.contrast(plots._rgb(other), paper) for other in theme.others)) >= 3
+    assert min(ratio[name] for name in ratio if name != "gate") >= 4.5
+    assert plots.contrast(np.zeros(3), np.full(3, 255)) == pytest.approx(21)
+
+
+def test_a_plot_is_a_little_larger_than_matplotlib_makes_it(draw):
+    assert plots.width_of(draw(everything)) == pytest.approx(5.2 * 96 * plots.SCALE, abs=1)
+    assert plots.width_of(stills.frame(440, 30)) == 440
+
+
+@pytest.fixture
+def build(tmp_path, make_notebook, make_code, monkeypatch):
+    """A function that builds a page with a drawing and a text below it; returns warnings, page and images by name."""
+    monkeypatch.delenv("IPYTHONDIR", raising=False)
+
+    def run(svg, below):
+        cell = make_code("draw()", alt="a drawing")
+        cell["outputs"] = [nbformat.v4.new_output("display_data", {"image/svg+xml": svg, "text/plain": "<Figure>"})]
+        notebook = make_notebook(cell, below, title="# Book", setup=False)
+        notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+        source = tmp_path / "source"
+        source.mkdir()
+        nbformat.write(notebook, source / "index.ipynb")
+        warnings = io.StringIO()
+        settings = {"extensions": ["myst_nb", *(f"bookext.{part}" for part in ("claims", "plots", "boxes"))],
+                    "nb_execution_mode": "off", "language": "en", "myst_enable_extensions": ["dollarmath"]}
+        with docutils_namespace():
+            Sphinx(source, None, tmp_path / "html", tmp_path / "doctrees", "html", settings, status=None,
+                   warning=warnings, freshenv=True).build()
+        images = {path.name.rpartition("-")[2]: path.read_text(encoding="utf-8")
+                  for path in (tmp_path / "html" / "_images").iterdir()}
+        return warnings.getvalue(), (tmp_path / "html" / "index.html").read_text(encoding="utf-8"), images
+
+    return run
+
+
+def test_a_page_has_a_plot_for_each_theme_in_one_figure(build, draw):
+    svg = draw(everything)
+    warnings, page, images = build(svg, "**Figure 1.1.** It rises, since $a<b$.\n\nText.")
+    assert warnings == ""
+    assert set(images) == {"light.svg", "dark.svg"} and images["dark.svg"] == plots.on_dark(images["light.svg"])
+    figure = re.search(r'<figure class="book-figure" id="figure-1-1">.*?</figure>', page, re.DOTALL)[0]
+    tags = re.findall(r"<img [^>]*>", figure)
+    assert [re.search(r"on-(light|dark)\b", tag)[1] for tag in tags] == ["light", "dark"]
+    assert all('alt="a drawing"' in tag and 'loading="lazy"' in tag and "width: 574px" in tag for tag in tags)
+    assert "It rises" in figure and "Text." not in figure
+
+
+def test_a_drawing_without_a_caption_is_a_warning(build, draw):
+    warnings, page, _ = build(draw(everything), "It rises.")
+    assert "cell 1 shows a figure without caption" in warnings and "<figure" not in page
+
+
+@pytest.mark.parametrize("paint, says", [
+    (lambda ax: ax.plot([0, 1], color="#123456"), "a drawing has the colours #123456"),
+    (lambda ax: ax.axhline(0, color=palette.rule), "a drawing has a line in #d9d9d9"),
+])
+def test_a_drawing_that_fits_no_theme_is_a_warning(paint, says, build, draw):
+    warnings, _, _ = build(draw(paint), "**Figure 1.1.** It rises.")
+    assert says in warnings
