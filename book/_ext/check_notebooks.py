@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import nbformat
-from bookext import notebook_rules
+from bookext import figure_rules, notebook_rules
 from bookext.ledger import check_boxes, check_claims, read_ledger
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -21,6 +21,7 @@ def problems_of(paths: list[Path], ledger: Path | None) -> list[str]:
     """Return a line for each broken rule; claims are checked where a ledger is given."""
     notebooks = {path.stem: nbformat.read(path, as_version=4) for path in paths}
     found = [(stem, problem) for stem, notebook in notebooks.items() for problem in notebook_rules.check(notebook)]
+    found += figure_rules.figures_exist(notebooks)
     if ledger is not None:
         claims = read_ledger(ledger)
         found += check_claims(claims, notebooks) + check_boxes(claims, notebooks)

@@ -14,6 +14,7 @@ from bookext.figure_rules import GOALS, OPENING
 
 ASSERT = "assert 1 + 1 == 2"
 FIGURE, CAPTION = ("viz.roots(8)", {"tags": [OPENING, "remove-input"]}), f"**Figure 1.1.** It turns.\n\n{GOALS}"
+TURNS = FIGURE, "**Figure 1.1.** It turns."
 EXERCISES = [part for number in (1, 2, 3) for part in (
     f"### Exercise {number}: Something (easy, 10 minutes)\n\nDo it.",
     ("code", f'def task_{number}(x):\n    """Return x, (L,)."""\n    raise NotImplementedError\n\n'
@@ -108,8 +109,13 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(figure_rules.machinery_is_folded, 2, "hide-input", ("x = 1\nplt.plot(x)", {})),
     broken(figure_rules.machinery_is_folded, 2, "hide-input", (FIGURE[0], {})),
     broken(figure_rules.captions_are_numbered, 3, "number 1 is next", FIGURE, "**Figure 1.2.** It turns."),
+    broken(figure_rules.captions_are_numbered, 4, "Figure N.2.", *TURNS, ("viz.clock(v, g)", {})),
+    broken(figure_rules.captions_are_numbered, 4, "Figure N.2.", *TURNS, ("plt.plot(x)", {}), "It rises."),
+    broken(figure_rules.captions_are_numbered, 4, "Figure N.2.", *TURNS, ("def draw():\n    plt.plot(x)\ndraw()", {}),
+           ("print(x)", {})),
+    broken(figure_rules.captions_are_numbered, 5, "number 2 is next", *TURNS, FIGURE, "**Figure 1.3.** Again."),
     broken(figure_rules.captions_are_numbered, 3, "behind a drawing", ("x = 1", {}), "**Figure 1.1.** It turns."),
-    broken(figure_rules.captions_are_numbered, 3, "begins the cell", FIGURE, "Look.\n\n**Figure 1.1.** It turns."),
+    broken(figure_rules.captions_are_numbered, 4, "begin the cell", *TURNS, "Look.\n\n**Figure 1.2.** It turns."),
 ])
 def test_each_rule_rejects_a_notebook_that_breaks_it(rule, index, says, cells, kwargs, make_notebook, make_code):
     notebook = make_notebook(*(make_code(cell[0], **cell[1]) if isinstance(cell, tuple) else cell for cell in cells),
@@ -117,6 +123,19 @@ def test_each_rule_rejects_a_notebook_that_breaks_it(rule, index, says, cells, k
     (problem,) = rule(notebook)
     assert problem.cell == index
     assert says in problem.message
+
+
+@pytest.mark.parametrize("text, says", [
+    ("As Figure 1.1 and Figure 2.1 show.", None), ("Figure 9.3 is in a chapter that is not here.", None),
+    ("See Figure 1.2.", "no 'Figure 1.2'"), ("See (Figure 2.2).", "no 'Figure 2.2'"),
+    ("**Figure 2.2.** It rises.", "another chapter"),
+])
+def test_figures_that_a_text_refers_to_exist(text, says, make_notebook, make_code):
+    chapters = {"01_any": make_notebook(make_code(FIGURE[0]), "**Figure 1.1.** It turns.", text),
+                "02_other": make_notebook(make_code(FIGURE[0]), "**Figure 2.1.** It turns.")}
+    found = figure_rules.figures_exist(chapters)
+    assert [(stem, problem.cell) for stem, problem in found] == ([("01_any", 4)] if says else [])
+    assert not says or says in found[0][1].message
 
 
 SAYS_SO = "print('not tested here: no network')"

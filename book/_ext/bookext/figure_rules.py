@@ -5,7 +5,8 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 from .cells import calls, code_cells, markdown_cells, parse
 from .ledger import asserts_something
@@ -14,7 +15,8 @@ from .printed_values import Problem, cell_tags
 OPENING = "opening-figure"  # the tag of the cell that shows a chapter's first figure
 GOALS = "**After this chapter you will be able to**"
 
-_CAPTION = re.compile(r"\*\*Figure (\d+)\.(\d+)\.\*\* \S")
+CAPTION = re.compile(r"\*\*Figure (\d+)\.(\d+)\.\*\* \S")
+_REFERENCE = re.compile(r"\bFigure (\d+)\.(\d+)")
 _IMAGE = re.compile(r"!\[(.*?)\]\(|<img\b(?![^>]*\balt=\"([^\"]+)\")")
 _QUIET = {"rcParams", "style", "close", "switch_backend", "rc"}
 
@@ -26,7 +28,7 @@ def opens_with_its_figure(notebook: dict) -> Iterator[Problem]:
         yield Problem(0, "the first cell is the title and the question of the chapter, and nothing after it")
     if OPENING not in cell_tags(figure) or not _shows_figure(figure):
         yield Problem(2, f"the third cell shows the figure that poses the question; tag it '{OPENING}'")
-    caption = _CAPTION.match(goals["source"])
+    caption = CAPTION.match(goals["source"])
     if goals["cell_type"] != "markdown" or not caption or caption[2] != "1" or GOALS not in goals["source"]:
         yield Problem(3, f"the fourth cell is the caption, '**Figure N.1.** ...', and the goals, '{GOALS}'")
 
@@ -51,15 +53,35 @@ def folds(notebook: dict) -> Iterator[tuple[int, str]]:
 
 
 def captions_are_numbered(notebook: dict) -> Iterator[Problem]:
-    """Captions, '**Figure 4.2.** ...', count from 1 on, and each begins the cell behind the one that draws."""
+    """Each figure has a caption, '**Figure 4.2.** ...', counted from 1 on, and it begins the cell behind the figure."""
     drawing, count = _drawing_functions(notebook), 0
-    for index, text in markdown_cells(notebook):
-        for found in _CAPTION.finditer(text):
-            count += 1
-            before = notebook["cells"][index - 1]
-            drawn = before["cell_type"] == "code" and (_shows_figure(before) or _draws(before["source"], drawing))
-            if int(found[2]) != count or found.start() or not drawn:
-                yield Problem(index, f"'{found[0][:-2]}': number {count} is next, and begins the cell behind a drawing")
+    for index, (cell, below) in enumerate(pairwise([*notebook["cells"], {"cell_type": "raw", "source": ""}])):
+        drawn = cell["cell_type"] == "code" and (_shows_figure(cell) or _draws(cell["source"], drawing))
+        text = below["source"] if below["cell_type"] == "markdown" else ""
+        caption = CAPTION.match(text)
+        count += drawn
+        if drawn and caption is None:
+            yield Problem(index, f"has no caption: begin the cell below with '**Figure N.{count}.** ...'")
+        elif drawn and int(caption[2]) != count:
+            yield Problem(index + 1, f"'Figure {caption[1]}.{caption[2]}.': number {count} is next")
+        for found in CAPTION.finditer(text):
+            if found.start() or not drawn:
+                yield Problem(index + 1, f"'{found[0][:-2]}' must begin the cell behind a drawing")
+
+
+def figures_exist(notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
+    """Hold captions and references of several chapters, by stem, against each other: 'Figure 4.2' is in chapter 4."""
+    captions = {stem: {(int(found[1]), int(found[2])) for _, text in markdown_cells(notebook)
+                       for found in CAPTION.finditer(text)} for stem, notebook in notebooks.items()}
+    known, chapters = set().union(*captions.values()), {int(stem[:2]) for stem in notebooks if stem[:2].isdigit()}
+    problems = []
+    for stem, notebook in notebooks.items():
+        for index, text in markdown_cells(notebook):
+            problems += [(stem, Problem(index, f"'Figure {found[1]}.{found[2]}' is the number of another chapter"))
+                         for found in CAPTION.finditer(text) if f"{int(found[1]):02}" != stem[:2]]
+            problems += [(stem, Problem(index, f"there is no '{found[0]}'")) for found in _REFERENCE.finditer(text)
+                         if int(found[1]) in chapters and (int(found[1]), int(found[2])) not in known]
+    return problems
 
 
 def images_have_alt_text(notebook: dict) -> Iterator[Problem]:
