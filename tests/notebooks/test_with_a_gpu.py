@@ -1,0 +1,75 @@
+"""Chapter 12 as it runs where there is a GPU and a network: other lines than on the pages, so they are run here.
+
+Stand-ins take the places of what is not here: the notebook's own question for a GPU is answered with yes, while the
+package finds none and computes on the CPU; the hub's FineWeb is a local sample, read through the same stream; and the
+recipe is cut down, as is Tiny, after it was accepted in full.
+"""
+
+import os
+
+import nbformat
+import pytest
+from end_to_end import offline_tokenizer
+from nbclient import NotebookClient
+
+STANDINS = '''
+import json, lzma, socket, sys
+from dataclasses import replace
+
+import datasets
+import torch
+from caracal_min import config
+from caracal_min.training import TrainConfig
+
+connect, for_preset, found = socket.create_connection, TrainConfig.for_preset.__func__, []
+
+def create_connection(address, *more, **options):
+    if address[0] == "huggingface.co":
+        return socket.socket()
+    return connect(address, *more, **options)
+
+def load_dataset(path, name, split, streaming):
+    assert (path, split, streaming) == ("HuggingFaceFW/fineweb", "train", True)
+    with lzma.open({sample!r}, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield json.loads(line)
+
+def cut_down(cls, preset, **changes):
+    asked = for_preset(cls, preset, **changes)
+    found.append(asked)
+    if preset != "tiny":
+        return asked
+    return replace(asked, minutes=0.15, context=64, batch_size=8, micro_batch_size=4, corpus_tokens=400_000,
+                   eval_every=4, eval_windows=4, progress=False)
+
+socket.create_connection = create_connection
+torch.cuda.is_available = lambda: sys._getframe(1).f_globals["__name__"] == "__main__"
+datasets.load_dataset = load_dataset
+TrainConfig.for_preset = classmethod(cut_down)
+config.PRESETS["tiny"] = replace(config.PRESETS["tiny"], d_model=64, n_layers=6, n_heads=4, window_size=32)
+'''
+
+
+@pytest.fixture
+def executed(notebooks, shared_data, tmp_path, monkeypatch):
+    """Chapter 12 with its outputs, and what the stand-ins saw."""
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # so that it is put back afterwards
+    offline_tokenizer(shared_data / "gpt2_bpe", tmp_path / "bpe")
+    sample = shared_data / "corpus" / "fineweb-validation.jsonl.xz"
+    notebook = nbformat.from_dict(notebooks["12_training"])
+    first = next(i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code") + 1
+    notebook.cells.insert(first, nbformat.v4.new_code_cell(STANDINS.replace("{sample!r}", repr(str(sample)))))
+    notebook.cells.append(nbformat.v4.new_code_cell(
+        "print(LARGE, recipe.preset, trainer.finished, vocabulary, corpus.source, found[0].minutes)"))
+    NotebookClient(notebook, timeout=900, kernel_name="python3",
+                   resources={"metadata": {"path": str(tmp_path)}}).execute(env=dict(os.environ))
+    return notebook
+
+
+def test_the_branch_of_the_gpu_runs_to_the_end(executed):
+    assert executed.cells[-1].outputs[0].text.split() == ["True", "tiny", "True", "50257", "fineweb", "20"]
+    said = "".join(output.get("text", "") for cell in executed.cells for output in cell.get("outputs", []))
+    for claim in (10, 11, 12):
+        cell = next(cell for cell in executed.cells if f"claim-{claim}" in cell.metadata.get("tags", []))
+        assert "not tested here" in "".join(output.get("text", "") for output in cell.outputs), claim
+    assert "NaN" not in said and "nan" not in said.split()
