@@ -71,7 +71,7 @@ def main() -> int:
         print(f"PyTorch {wanted} from {index} ...", flush=True)
         if install(index, wanted):
             return 0
-        print(f"PyTorch: {index} has no {wanted} for this Python, or cannot be reached; going on without it.", flush=True)
+        print(f"PyTorch: {index} has no {wanted} for this Python, or cannot be reached; going on without it.")
     if brings_cuda(platform.system(), offered(), wanted, gpu_by_nvidia()):
         print(WITH_CUDA.format(size=SIZE))
         if not index:

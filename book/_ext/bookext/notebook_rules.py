@@ -144,8 +144,8 @@ def comparisons_are_asserted(notebook: dict) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain,
-    something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked, the_time_counts_the_exercises,
-    numbers_are_named_well, comparisons_are_asserted, *figure_rules.RULES,
+    something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked,
+    the_time_counts_the_exercises, numbers_are_named_well, comparisons_are_asserted, *figure_rules.RULES,
 )
 
 
