@@ -7,7 +7,7 @@ Train, save, load, generate, evaluate:
     >>> from caracal_min.data import load_corpus
     >>> from caracal_min.evaluation import held_out_loss
     >>> from caracal_min.training import TrainConfig, Trainer
-    >>> corpus = load_corpus("embedded", max_tokens=100_000, progress=False)   # or files of your own
+    >>> corpus = load_corpus("embedded", max_tokens=500_000, progress=False)   # or files of your own
     >>> with Trainer(TrainConfig.for_preset("nano", tokens=4096, eval_windows=4, progress=False), corpus) as trainer:
     ...     log = trainer.run()
     >>> trainer.model.save_pretrained("my_model")
