@@ -4,8 +4,10 @@
 # make clean  remove what was built, keep the virtual environment
 #
 # Needs Python >= 3.11 and nothing else.  Another interpreter: make book PYTHON=python3.12
+# On Linux without an NVIDIA GPU, a PyTorch without CUDA: make book TORCH_INDEX=https://download.pytorch.org/whl/cpu
 
 PYTHON ?= python3
+export TORCH_INDEX ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -19,6 +21,8 @@ export PYTHONPATH :=
 
 book: $(STAMP)
 	@rm -rf _build/html
+	@echo "Executing $(words $(wildcard notebooks/*.ipynb)) chapters and building the pages: about 15 minutes on two cores and 0.1 GB on disk."
+	@echo "A chapter that has not changed since the last build is taken from its cache."
 	@$(BIN)/jupyter-book build . --all -W -n --keep-going -q
 	@echo "The book is built. Open $(CURDIR)/_build/html/index.html in a browser."
 
@@ -38,8 +42,9 @@ clean:
 $(STAMP): requirements.txt constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"Python %d.%d found; the book needs 3.11 or newer: make book PYTHON=python3.12" % sys.version_info[:2])'
-	@echo "Installing the pinned requirements into $(VENV) ..."
+	@echo "Installing the pinned requirements into $(VENV): 3 GB on disk (7 with CUDA), some minutes, in which nothing is printed ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python tools/torch_build.py
 	@$(BIN)/python -m pip install --quiet --requirement requirements.txt --constraint constraints.txt
 	@$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@

@@ -1,5 +1,23 @@
 """Caracal: a language model whose token mixing is FFT convolution, small enough to read in an afternoon.
 
+Train, save, load, generate, evaluate:
+
+    >>> import torch
+    >>> from caracal_min import Caracal
+    >>> from caracal_min.data import load_corpus
+    >>> from caracal_min.evaluation import held_out_loss
+    >>> from caracal_min.training import TrainConfig, Trainer
+    >>> corpus = load_corpus("embedded", max_tokens=500_000, progress=False)   # or files of your own
+    >>> with Trainer(TrainConfig.for_preset("nano", tokens=4096, eval_windows=4, progress=False), corpus) as trainer:
+    ...     log = trainer.run()
+    >>> trainer.model.save_pretrained("my_model")
+    >>> model = Caracal.from_pretrained("my_model")
+    >>> tokens = model.generate(torch.tensor([list(b"The ")]), max_new_tokens=20, temperature=0.8, seed=1)
+    >>> text = bytes(tokens[0].tolist())                                       # an id of nano is a byte
+    >>> loss = held_out_loss(model, corpus.validation, context=256, limit=4)   # nats per token
+
+`help("caracal_min.training")` and the like say the rest, and `python -m caracal_min --help` what needs no Python.
+
 Flat is the model; a folder is something done with it.  In the order of reading:
 
     minimal         the whole model in one file, for reading and copying

@@ -79,12 +79,12 @@ def _status(error: BaseException | None) -> int:
 
 def _parse(arguments: list[str]) -> Any:
     """Return the configuration that a command line describes; None if it asked for help, which is then printed."""
+    if arguments == ["--version"]:
+        return print(f"caracal-min {__version__}")
     try:
         import tyro
     except ImportError:
         raise missing("the command line", "tyro", "train") from None
-    if arguments == ["--version"]:
-        return print(f"caracal-min {__version__}")
     given = list(zip(arguments, [*arguments[1:], None], strict=False))
     for option, value in given:
         if option in {f"{name}=" for name in _PATHS} or option in _PATHS and value == "":

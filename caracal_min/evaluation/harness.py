@@ -1,6 +1,6 @@
 """The models of this package as a model of lm-evaluation-harness, called `caracal` there.
 
-    import caracal_min.harness                                      # registers the name
+    import caracal_min.evaluation.harness                           # registers the name
     lm_eval.simple_evaluate("caracal", "pretrained=runs/tiny/model", tasks=["hellaswag"])
 
 or, for a model in memory, `HarnessModel(model)`.  Batches are padded on the right, which a causal model cannot see.
@@ -39,7 +39,7 @@ try:
     from lm_eval.tasks import __file__ as _TASK_FOLDER
     from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 except ModuleNotFoundError as error:
-    if error.name.partition(".")[0] != "lm_eval":
+    if error.name.partition(".")[0] not in ("datasets", "lm_eval"):
         raise
     raise missing("evaluation on tasks", "lm-eval", "eval") from None
 

@@ -27,12 +27,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset
-
 from ..config import shown
 from ..files import file_sha256
 from ..language_model import LanguageModel
-from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, run_tasks
+from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, datasets, run_tasks
 
 __all__ = ["TASKS", "TaskSource", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
 
@@ -250,7 +248,7 @@ def _is_text(value: object) -> bool:
 
 def _local(name: str, folder: Path, limit: int | None) -> dict:
     """Return the part of a task's configuration that a local file replaces."""
-    rows = Dataset.from_list(read_rows(name, folder / TASKS[name].file, limit))
+    rows = datasets.Dataset.from_list(read_rows(name, folder / TASKS[name].file, limit))
     return {"custom_dataset": lambda **_: {"validation": rows}, "training_split": None,
             "validation_split": "validation", "test_split": None}
 

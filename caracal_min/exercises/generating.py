@@ -11,10 +11,9 @@ from torch import Tensor
 
 from .. import relaxed
 from ..config import CaracalConfig
-from ..generation import filter_logits
 from . import checker, expect_close
 
-__all__ = ["cache_bytes", "nucleus", "semi_relaxed", "when_counted"]
+__all__ = ["cache_bytes", "semi_relaxed", "speculative", "when_counted"]
 
 
 @checker
@@ -50,21 +49,33 @@ def when_counted(answer: Callable[[int, int], int]) -> str:
 
 
 @checker
-def nucleus(answer: Callable[[Tensor, float], Tensor]) -> str:
-    """Check `nucleus(logits, p)`: top-p on logits of any shape."""
+def speculative(answer: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+    """Check `speculative(p, q)`: the probability of keeping a draft drawn from q, and what is drawn from otherwise.
+
+    Both answers follow from two demands: what is written has the distribution p, and no draft that can be kept is
+    refused.
+    """
     source = torch.Generator().manual_seed(10)
-    shapes = ((5,), (1,), (3, 50), (2, 3, 20))
-    for shape in shapes:
-        logits = 3 * torch.randn(shape, dtype=torch.float64, generator=source)
-        for p in (0.01, 0.3, 0.5, 0.9, 0.999):
-            case = f"nucleus with logits of shape {shape}, p={p}"
-            _same_tokens(case, answer(logits.clone(), p), filter_logits(logits, None, p))
-    thirds = torch.tensor([0.1, 0.5, 0.15, 0.25], dtype=torch.float64).log()
-    for p, kept in ((0.4, [1]), (0.6, [1, 3]), (0.74, [1, 3]), (0.8, [1, 2, 3]), (0.95, [0, 1, 2, 3])):
-        expected = torch.full_like(thirds, -torch.inf)
-        expected[kept] = thirds[kept]
-        _same_tokens(f"nucleus with probabilities 0.1, 0.5, 0.15, 0.25, p={p}", answer(thirds.clone(), p), expected)
-    return f"{len(shapes) + 1} batches"
+    cases = []
+    for shape in ((4,), (2,), (3, 50), (2, 3, 20)):
+        p, q = (2 * torch.randn(2, *shape, dtype=torch.float64, generator=source)).softmax(-1)
+        cases.append((f"rows of shape {shape}", p, q))
+    p, q = torch.tensor([[0.5, 0.3, 0.2, 0.0], [0.25, 0.25, 0.25, 0.25]], dtype=torch.float64)
+    cases += [("0.5, 0.3, 0.2, 0 checking 0.25, 0.25, 0.25, 0.25", p, q), ("p and q the same, so none refused", q, q),
+              ("two rows, one with p and q the same", torch.stack([p, q]), torch.stack([q, q]))]
+    for what, p, q in cases:
+        result = answer(p.clone(), q.clone())
+        try:
+            kept, other = result
+        except (TypeError, ValueError):
+            raise AssertionError(f"speculative, {what}: expected two tensors, given a "
+                                 f"{type(result).__name__}") from None
+        expect_close(f"speculative, {what}: probability of keeping a draft", kept, (p / q).clamp(max=1))
+        missing = (p - q).clamp(min=0)
+        refused = missing.sum(-1, keepdim=True)
+        expect_close(f"speculative, {what}: distribution after a refusal", other,
+                     torch.where(refused > 0, missing / refused, p))
+    return f"{len(cases)} pairs of models"
 
 
 @checker
@@ -89,17 +100,3 @@ def _expect_number(case: str, given: object, expected: int) -> None:
     if isinstance(value, bool) or not isinstance(value, Real) or value != expected:
         raise AssertionError(f"{case}: expected {expected}, given {given!r}")
 
-
-def _same_tokens(case: str, given: object, expected: Tensor) -> None:
-    """Compare logits of which some are minus infinity."""
-    if not isinstance(given, Tensor) or given.shape != expected.shape:
-        what = f"shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"a {type(given).__name__}"
-        raise AssertionError(f"{case}: expected a tensor of shape {tuple(expected.shape)}, given {what}")
-    wrong = (given > -torch.inf) != (expected > -torch.inf)
-    if wrong.any():
-        kept, right = int((given > -torch.inf).sum()), int((expected > -torch.inf).sum())
-        index = tuple(wrong.nonzero()[0].tolist())
-        verdict = "kept" if expected[index] > -torch.inf else "left out"
-        raise AssertionError(f"{case}: token {index} should be {verdict}; expected {right} kept tokens, given {kept}")
-    finite = expected > -torch.inf
-    expect_close(f"{case}: logits of the kept tokens", given[finite], expected[finite])

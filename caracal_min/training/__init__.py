@@ -4,12 +4,14 @@ A run is a `TrainConfig` (the paper's recipe, unless changed); a `Trainer` carri
 kill: the same configuration goes on from the last checkpoint, on the same curve, on one process or on several.
 
     >>> from caracal_min.data import load_corpus
-    >>> corpus = load_corpus("embedded", max_tokens=100_000, progress=False)
+    >>> corpus = load_corpus("embedded", max_tokens=500_000, progress=False)
     >>> config = TrainConfig.for_preset("nano", tokens=1024, context=64, eval_windows=2, progress=False)
     >>> with Trainer(config, corpus) as trainer:
     ...     log = trainer.run()
     >>> log[-1]["step"], 3 < log[-1]["validation_loss"] < 6
     (4, True)
+
+`python -m caracal_min train --help` lists the fields of a `TrainConfig` and says what each is for.
 
     settings      checks of a dataclass of settings
     recipe        the settings of a run, and the learning rate that follows from them

@@ -127,19 +127,43 @@ def test_only_the_cache_in_use_is_kept(tmp_path):
     assert used[0] != used[1] == used[2]
 
 
-@pytest.mark.parametrize("slug, address", [
-    ("owner/some.name", "https://github.com/owner/some.name"), ("", None), ("not a slug", None),
+@pytest.mark.parametrize("slug, url, repository, address", [
+    ("owner/some.name", "", "https://github.com/owner/some.name", "https://owner.github.io/some.name/"),
+    ("Owner/owner.github.io", "", "https://github.com/Owner/owner.github.io", "https://owner.github.io/"),
+    ("owner/name", "https://book.example.org", "https://github.com/owner/name", "https://book.example.org/"),
+    ("", "https://private.pages.example.org/", None, "https://private.pages.example.org/"),
+    ("", "", None, ""),
 ])
-def test_launch_buttons_need_a_repository(slug, address, monkeypatch):
-    monkeypatch.setenv("GITHUB_REPOSITORY", slug)
+def test_launch_buttons_need_a_repository(slug, url, repository, address, monkeypatch):
+    monkeypatch.setenv("BOOK_REPOSITORY", slug)
+    monkeypatch.setenv("BOOK_URL", url)
     buttons = {"colab_url": "https://colab.research.google.com"}
     config = SimpleNamespace(html_theme_options={"repository_url": "https://github.com/", "launch_buttons": buttons},
                              html_baseurl="")
     site.name_the_repository(None, config)
-    assert config.html_theme_options.get("repository_url") == address
-    assert config.html_theme_options.get("repository_branch") == ("colab" if address else None)
-    assert config.html_theme_options["launch_buttons"] == (buttons if address else {})
-    assert config.html_baseurl == ("https://owner.github.io/some.name/" if address else "")
+    assert config.html_theme_options.get("repository_url") == repository
+    assert config.html_theme_options.get("repository_branch") == ("colab" if repository else None)
+    assert config.html_theme_options["launch_buttons"] == (buttons if repository else {})
+    assert config.html_baseurl == address
+
+
+def test_what_is_no_repository_is_warned_of(monkeypatch, caplog):
+    monkeypatch.setenv("BOOK_REPOSITORY", "not a slug")
+    monkeypatch.delenv("BOOK_URL", raising=False)
+    with caplog.at_level("WARNING"):
+        assert site.repository() == site.address() == ""
+    assert "BOOK_REPOSITORY is 'not a slug'; give owner/name" in caplog.text
+
+
+@pytest.mark.parametrize("slug, url, home", [
+    ("owner/name", "", "/name/"), ("owner/owner.github.io", "", "/"), ("owner/name", "https://book.example.org", "/"),
+    ("", "", "/"),
+])
+def test_the_page_for_missing_pages_leads_home(slug, url, home, tmp_path, monkeypatch):
+    monkeypatch.setenv("BOOK_REPOSITORY", slug)
+    monkeypatch.setenv("BOOK_URL", url)
+    site.write_not_found(SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(format="html")), None)
+    assert f'<a href="{home}">' in (tmp_path / "404.html").read_text(encoding="utf-8")
 
 
 def test_scripts_of_thebe_are_dropped_and_others_stay():

@@ -1,6 +1,7 @@
 """The README and the page of the API keep their word: Python runs, files exist, commands are there."""
 
 import re
+import tomllib
 
 import torch
 
@@ -25,6 +26,16 @@ def test_files_and_commands_exist(root):
     commands = re.findall(r"^make (\w+)", readme, re.MULTILINE)
     assert commands == ["book", "test"]
     assert all(f"\n{command}:" in makefile for command in commands)
+
+
+def test_the_extras_are_those_of_the_project(root):
+    """The page says what each brings, by the names of packages where it names any."""
+    extras = tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    page = (root / "book" / "how_to_run.md").read_text(encoding="utf-8")
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", page, re.MULTILINE))
+    assert rows.keys() == extras.keys()
+    for name in ("eval", "gpu", "onnx", "train"):
+        assert rows[name].split(", ") == [re.match(r"[\w.-]+", line)[0] for line in extras[name]]
 
 
 def test_every_module_that_a_caller_names_is_on_the_page_of_the_api(root):

@@ -20,6 +20,8 @@ EXERCISES = [part for number in (1, 2, 3) for part in (
     ("code", f'def task_{number}(x):\n    """Return x, (L,)."""\n    raise NotImplementedError\n\n'
              f"check.task_{number}(task_{number})"))]
 
+AS_CELLS = [part if isinstance(part, str) else (part[1], {}) for part in EXERCISES]
+
 
 @pytest.fixture
 def good(make_notebook, make_code):
@@ -61,6 +63,7 @@ def test_every_notebook_is_in_the_table_of_contents_and_has_solutions(root):
     for path in (root / "notebooks").glob("*.ipynb"):
         assert f"file: notebooks/{path.stem}\n" in contents
         assert f"file: book/solutions/{path.stem}\n" in contents
+        assert f"(../book/solutions/{path.stem}.md)" in path.read_text(encoding="utf-8"), path.name
 
 
 def test_a_good_notebook_has_no_problems(good):
@@ -96,6 +99,9 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(rules.headings_nest, -1, "no title", title="A chapter"),
     broken(rules.numbers_are_named_well, 2, "no number", "many<!-- = x -->"),
     broken(rules.exercises_can_be_checked, -1, "0 exercises"),
+    broken(rules.the_time_counts_the_exercises, 2, "take 30 minutes", "**Time:** about 50 minutes.", *AS_CELLS),
+    broken(rules.the_time_counts_the_exercises, 2, "take 30 minutes",
+           "**Time:** about 50 minutes, and 40 for the exercises.", *AS_CELLS),
     broken(figure_rules.opens_with_its_figure, 0, "question", FIGURE, CAPTION, title="# A chapter\n\nIt asks nothing."),
     broken(figure_rules.opens_with_its_figure, 0, "nothing after", FIGURE, CAPTION,
            title=f"# A chapter\n\nWhy?\n\n{GOALS}"),

@@ -124,15 +124,21 @@ def test_a_torch_that_is_too_old_is_refused_and_not_replaced(tmp_path):
     assert done.stderr == "The book needs torch 2.6 or newer, and here is 2.5.1+cu121: upgrade it.\n"
 
 
-@pytest.mark.parametrize("slug, source", [
-    ("owner/name", "caracal-min[train] @ git+https://github.com/owner/name@abc123"), ("", "{root}[train]")])
-def test_the_notebooks_behind_the_download_buttons_know_their_package(tmp_path, root, monkeypatch, slug, source):
-    monkeypatch.setenv("GITHUB_REPOSITORY", slug)
+@pytest.mark.parametrize("slug, source, link", [
+    ("owner/name", "caracal-min[train] @ git+https://github.com/owner/name@abc123",
+     "https://owner.github.io/name/book/claims.html"),
+    ("", "{root}[train]", "../book/claims.md")])
+def test_the_notebooks_behind_the_download_buttons_know_their_package(tmp_path, root, monkeypatch, slug, source, link):
+    monkeypatch.setenv("BOOK_REPOSITORY", slug)
     monkeypatch.setenv("GITHUB_SHA", "abc123")
+    monkeypatch.delenv("BOOK_URL", raising=False)
     copy = tmp_path / "_sources" / "notebooks" / "01_mixing_tokens.ipynb"
     copy.parent.mkdir(parents=True)
     copy.write_bytes((root / "notebooks" / copy.name).read_bytes())
     html = SimpleNamespace(format="html")
     stamp_downloads(SimpleNamespace(srcdir=root, outdir=tmp_path, builder=html), None)
-    (cell,) = [c for c in nbformat.read(copy, as_version=4).cells if "setup" in c.metadata.get("tags", [])]
+    notebook = nbformat.read(copy, as_version=4)
+    (cell,) = [c for c in notebook.cells if "setup" in c.metadata.get("tags", [])]
     assert cell.source.partition("\n")[0].startswith(f'SOURCE = "{source.format(root=root)}"')
+    claims = {found for c in notebook.cells for found in re.findall(r"\]\(([^)]*claims[^)#]*)", c.source)}
+    assert claims == {link}

@@ -1,10 +1,13 @@
 """Notebooks run whole, as Colab runs them: an empty folder, no checkout, the package installed by the set-up cell.
 
-The environment has everything that the build's has but caracal_min, which comes from a wheel.
+The environment has everything that the build's has but caracal_min, which comes from a wheel.  The pages offer the same
+notebooks for download.
 """
 
+import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERED": "1",
          "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
+# A run of some minutes, cut to 20 steps.  What it learns by its end is asserted where the book is built.
+SHORTENED = {"12_training": ('TrainConfig.for_preset("nano")', 'TrainConfig.for_preset("nano", tokens=20 * 4 * 256)')}
 
 
 @pytest.fixture(scope="module")
@@ -88,24 +93,78 @@ def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):
     assert "No module named 'caracal_min'" in run.stderr
 
 
+@pytest.fixture
+def run_alone(bare_python, tmp_path, monkeypatch):
+    """A function that runs a notebook in an empty folder and returns it."""
+
+    def run(notebook):
+        kernel = tmp_path / "jupyter" / "kernels" / "bare"
+        kernel.mkdir(parents=True)
+        (kernel / "kernel.json").write_text(json.dumps({
+            "argv": [str(bare_python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+            "display_name": "bare", "language": "python"}), encoding="utf-8")
+        monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+        empty = tmp_path / "empty"
+        empty.mkdir()
+        notebook.cells.append(nbformat.v4.new_code_cell("print(caracal_min.__file__)"))
+        client = NotebookClient(notebook, kernel_name="bare", timeout=1800,
+                                resources={"metadata": {"path": str(empty)}})
+        client.execute(env=_environment() | COLAB)
+        where = notebook.cells[-1].outputs[0].text.strip()
+        assert Path(where).is_relative_to(bare_python.parent.parent), where
+        assert list(empty.iterdir()) == []
+        return notebook
+
+    return run
+
+
+def shortened(notebook, old, new):
+    """Return the notebook with another size of its run, and without the asserts about what comes out."""
+    assert sum(cell.source.count(old) for cell in notebook.cells) == 1, old
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            tree = _WithoutAsserts().visit(ast.parse(cell.source.replace(old, new)))
+            cell.source = ast.unparse(ast.fix_missing_locations(tree))
+    return notebook
+
+
+class _WithoutAsserts(ast.NodeTransformer):
+    def visit_Assert(self, node):
+        return ast.Expr(node.test)  # what it computes may fail on its own
+
+
 @pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, bare_python, tmp_path, monkeypatch):
-    kernel = tmp_path / "jupyter" / "kernels" / "bare"
-    kernel.mkdir(parents=True)
-    (kernel / "kernel.json").write_text(json.dumps({
-        "argv": [str(bare_python), "-m", "ipykernel_launcher", "-f", "{connection_file}"],
-        "display_name": "bare", "language": "python"}), encoding="utf-8")
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
-    empty = tmp_path / "empty"
-    empty.mkdir()
+def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, run_alone):
     notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
     notebook = set_source.set_source(notebook, str(wheel))
-    notebook.cells.append(nbformat.v4.new_code_cell("print(caracal_min.__file__)"))
-    client = NotebookClient(notebook, kernel_name="bare", timeout=1800, resources={"metadata": {"path": str(empty)}})
-    client.execute(env=_environment() | COLAB)
-    where = notebook.cells[-1].outputs[0].text.strip()
-    assert Path(where).is_relative_to(bare_python.parent.parent), where
-    assert list(empty.iterdir()) == []
+    run_alone(shortened(notebook, *SHORTENED[chapter]) if chapter in SHORTENED else notebook)
+
+
+@pytest.fixture(scope="module")
+def download(report_missing):
+    """A function that returns the notebook behind the download button of a built page."""
+    pages = ROOT / "_build" / "html" / "notebooks"
+
+    def find(chapter):
+        if not (page := pages / f"{chapter}.html").exists():
+            report_missing("the book is not built: run make book")
+        (link,) = set(re.findall(r'href="([^"]+\.ipynb)"', page.read_text(encoding="utf-8")))
+        return nbformat.read((pages / link).resolve(), as_version=4)
+
+    return find
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_page_offers_its_chapter_for_download(chapter, download):
+    """The same cells, but for the line that says where the package is."""
+    offered, notebook = download(chapter), nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
+    (setup,) = (cell for cell in offered.cells if "setup" in cell.metadata.get("tags", []))
+    assert setup.source.startswith(f"SOURCE = {json.dumps(f'{ROOT}[train]')}"), setup.source.partition("\n")[0]
+    assert set_source.set_source(offered, "..").cells == notebook.cells, "make book: the pages are older"
+
+
+def test_a_download_runs_from_an_empty_folder(wheel, download, run_alone):
+    run_alone(set_source.set_source(download("03_wrap_around"), str(wheel)))
 
 
 def _environment() -> dict[str, str]:

@@ -139,10 +139,13 @@ def test_a_failure_that_is_not_the_users_has_another_status(places, tmp_path, ca
     assert status == 1 and "0 MB free" in said and said.count("\n") == 1
 
 
-def test_importing_needs_only_the_four_dependencies():
-    """With every other package of this environment made unimportable, `import caracal_min` and a forward pass work."""
+def test_the_four_dependencies_are_enough(tmp_path):
+    """With every other package of this environment made unimportable, what help(caracal_min) shows works.
+
+    So does `--version`; what needs more says which command installs it.
+    """
     code = """
-import sys, importlib.metadata as md, re
+import doctest, sys, importlib.metadata as md, re
 allowed, queue = set(), ["torch", "numpy", "safetensors", "huggingface_hub"]
 while queue:  # the four, and what they themselves require
     name = re.sub(r"[-_.]+", "-", queue.pop()).lower()
@@ -156,8 +159,17 @@ tops = {top for top, dists in md.packages_distributions().items()
 sys.modules.update(dict.fromkeys(tops))  # None: importing it fails, asking whether it exists does not
 assert {"matplotlib", "tyro", "anywidget"} <= tops, tops
 import torch, caracal_min, caracal_min.training, caracal_min.viz
-print(caracal_min.Caracal.from_preset("nano")(torch.tensor([[1, 2]]))[0].shape)
+assert doctest.testmod(caracal_min).attempted > 10
+from caracal_min.__main__ import main
+assert main(["--version"]) == 0 and main(["--help"]) == 2
+try:
+    import caracal_min.evaluation.tasks
+except ImportError as error:
+    print(error)
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "torch.Size([1, 2, 256])" in done.stdout
+    version, tasks = done.stdout.splitlines()  # and no failure of the example
+    assert version == f"caracal-min {__version__}"
+    assert tasks.startswith("evaluation on tasks needs lm-eval: pip install lm-eval")
+    assert done.stderr.startswith("error: the command line needs tyro: pip install ")

@@ -27,7 +27,8 @@ def modules():
 
 
 @pytest.mark.parametrize("name", modules())
-def test_examples_run(name):
+def test_examples_run(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where one saves a model
     module = importlib.import_module(name)
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
     said = []
@@ -35,6 +36,15 @@ def test_examples_run(name):
         torch.manual_seed(0)
         runner.run(test, out=said.append)
     assert runner.failures == 0, "".join(said)
+
+
+def test_help_of_the_package_shows_what_most_people_need():
+    """Someone who has nothing but the wheel asks Python."""
+    (example,) = doctest.DocTestFinder(recurse=False).find(caracal_min, "caracal_min")
+    code = "".join(line.source for line in example.examples)
+    for name in ("Trainer(", ".save_pretrained(", ".from_pretrained(", ".generate(", "held_out_loss("):
+        assert name in code, name
+    assert caracal_min.__doc__.index(">>> ") < caracal_min.__doc__.index("minimal")
 
 
 def test_what_a_user_calls_first_has_an_example():

@@ -45,7 +45,7 @@ def test_products_are_done_in_the_precision_and_the_rest_is_not():
 @pytest.fixture(scope="module")
 def curves():
     """The losses of 200 steps of a small model, by precision, and its trainers."""
-    corpus = load_corpus("embedded", "byte", max_tokens=200_000, progress=False)
+    corpus = load_corpus("embedded", "byte", max_tokens=500_000, progress=False)
     found = {}
     for name in ("float32", "bfloat16", "float16"):
         config = TrainConfig.for_preset("nano", tokens=200 * 4 * 64, context=64, precision=name, eval_every=200,
@@ -76,7 +76,7 @@ def test_weights_and_moments_stay_in_float32(curves):
 
 def test_float16_scales_its_loss_and_the_scale_survives_a_checkpoint(tmp_path):
     """A scale of 2^40 overflows: steps are skipped, with no update, until it is small enough."""
-    corpus = load_corpus("embedded", "byte", max_tokens=100_000, progress=False)
+    corpus = load_corpus("embedded", "byte", max_tokens=500_000, progress=False)
     config = TrainConfig.for_preset("nano", tokens=60 * 2 * 32, context=32, batch_size=2, micro_batch_size=2,
                                     precision="float16", out=tmp_path, checkpoint_every=8, progress=False)
     trainer = Trainer(config, corpus)
@@ -98,7 +98,7 @@ def test_float16_scales_its_loss_and_the_scale_survives_a_checkpoint(tmp_path):
 
 
 def test_a_run_does_not_change_its_precision(tmp_path):
-    corpus = load_corpus("embedded", "byte", max_tokens=100_000, progress=False)
+    corpus = load_corpus("embedded", "byte", max_tokens=500_000, progress=False)
     config = TrainConfig.for_preset("nano", tokens=4 * 2 * 32, context=32, batch_size=2, micro_batch_size=2,
                                     precision="bfloat16", out=tmp_path, progress=False)
     trainer = Trainer(config, corpus)

@@ -38,6 +38,7 @@ _DIRECTIVE = re.compile(r"^\s*(`{3,}|:{3,})\s*\{[a-z][a-z:-]*\}", re.MULTILINE)
 _TARGET = re.compile(r"^\([\w-]+\)=\s*$", re.MULTILINE)
 _HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$", re.MULTILINE)
 _EXERCISE = re.compile(r"Exercise (\d+): \S.* \((easy|medium|hard), (\d+) minutes\)")
+_TIME = re.compile(r"\*\*Time:\*\*\s+about\s+\d+\s+minutes,[^.]*\sand\s+(\d+)\s+for\s+the\s+exercises\.")
 
 Rule = Callable[[dict], Iterator[Problem]]
 
@@ -119,6 +120,16 @@ def exercises_can_be_checked(notebook: dict) -> Iterator[Problem]:
                                  "'raise NotImplementedError', followed by check.name(name)")
 
 
+def the_time_counts_the_exercises(notebook: dict) -> Iterator[Problem]:
+    """A chapter says beside its own minutes those of its exercises, whose headings give them one by one."""
+    found = [_EXERCISE.fullmatch(title) for _, title, _ in exercise_sections(notebook)]
+    minutes = sum(int(match[3]) for match in found if match)
+    for index, text in markdown_cells(notebook):
+        if "**Time:**" in text and ((stated := _TIME.search(text)) is None or int(stated[1]) != minutes):
+            yield Problem(index, f"the exercises take {minutes} minutes by their headings; the chapter should say "
+                                 f"'**Time:** about M minutes, and {minutes} for the exercises.'")
+
+
 def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
     """Each comment behind a number in the text follows the protocol of `prose_numbers`."""
     for index, text in markdown_cells(notebook):
@@ -133,8 +144,8 @@ def comparisons_are_asserted(notebook: dict) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain,
-    something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked, numbers_are_named_well,
-    comparisons_are_asserted, *figure_rules.RULES,
+    something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked,
+    the_time_counts_the_exercises, numbers_are_named_well, comparisons_are_asserted, *figure_rules.RULES,
 )
 
 

@@ -1,4 +1,9 @@
-"""What the site needs that _config.yml cannot know: the cache's key, the repository, pages that load cleanly."""
+"""What the site needs that _config.yml cannot know: the cache's key, the repository, pages that load cleanly.
+
+Two variables of the environment say where a copy is published, and .github/workflows/pages.yml sets both:
+BOOK_REPOSITORY, owner/name on GitHub, from which anybody can install; and BOOK_URL, the address of the pages, where it
+is not the one that GitHub gives to that repository.  Without them the book is at home, in a checkout.
+"""
 
 import hashlib
 import os
@@ -9,6 +14,7 @@ import subprocess
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import nbformat
 from sphinx.util import logging
@@ -54,27 +60,44 @@ def key_the_cache(app, config):
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def repository() -> str:
+    """Return owner/name of the repository that the book is published from; empty at home."""
+    slug = os.environ.get("BOOK_REPOSITORY", "")
+    if slug and not re.fullmatch(r"[\w.-]+/[\w.-]+", slug):
+        logger.warning("BOOK_REPOSITORY is '%s'; give owner/name, or leave it unset", slug)
+        return ""
+    return slug
+
+
+def address() -> str:
+    """Return where the pages are published, with a slash at the end; empty at home.
+
+    GitHub shows the repository owner.github.io at the top of that host, any other one in a folder of its name.
+    """
+    owner, _, name = repository().partition("/")
+    host = f"{owner.lower()}.github.io"
+    theirs = f"https://{host}" if name.lower() == host else f"https://{host}/{name}" if name else ""
+    url = os.environ.get("BOOK_URL") or theirs
+    return url and url.rstrip("/") + "/"
+
+
 def name_the_repository(app, config):
-    """Point the launch buttons at the repository the build runs for, or take them away where none is known."""
-    slug = os.environ.get("GITHUB_REPOSITORY", "")
+    """Point the launch buttons at the repository the book is published from, or take them away at home."""
     options = config.html_theme_options
-    if re.fullmatch(r"[\w.-]+/[\w.-]+", slug):
+    if slug := repository():
         options["repository_url"] = f"https://github.com/{slug}"
         options["repository_branch"] = COLAB_BRANCH
         options["use_repository_button"] = True
-        owner, _, name = slug.partition("/")
-        config.html_baseurl = config.html_baseurl or f"https://{owner.lower()}.github.io/{name}/"
     else:
-        if slug:
-            logger.warning("GITHUB_REPOSITORY is '%s'; give owner/name, or leave it unset", slug)
         options.pop("repository_url", None)
         options["launch_buttons"] = {}
+    config.html_baseurl = config.html_baseurl or address()
 
 
 def source_of(app) -> str:
     """Return what pip installs the package of this build from: the commit on GitHub, or else this checkout."""
-    slug, root = os.environ.get("GITHUB_REPOSITORY", ""), Path(app.srcdir).resolve()
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", slug):
+    root = Path(app.srcdir).resolve()
+    if not (slug := repository()):
         return f"{root}[train]"
     commit = os.environ.get("GITHUB_SHA") or subprocess.run(
         ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
@@ -82,18 +105,20 @@ def source_of(app) -> str:
 
 
 def stamp_downloads(app, exception):
-    """Tell the notebooks behind the pages' download buttons where their package comes from.
+    """Tell the notebooks behind the pages' download buttons where their package comes from, and where the pages are.
 
-    As they are in the repository they would install from the folder above them, and around a download there is none.
+    As they are in the repository they would install from the folder above them and link to pages beside them, and
+    around a download there is neither.
     """
     if exception is not None or app.builder.format != "html":
         return
     sys.path.insert(0, str(Path(app.srcdir, "tools")))
-    from set_source import set_source
+    from set_source import set_site, set_source
 
-    source = source_of(app)
+    source, site = source_of(app), address()
     for path in Path(app.outdir, "_sources").rglob("*.ipynb"):
-        nbformat.write(set_source(nbformat.read(path, as_version=4), source), path)
+        notebook = set_source(nbformat.read(path, as_version=4), source)
+        nbformat.write(set_site(notebook, site) if site else notebook, path)
 
 
 def drop_thebe(app, pagename, templatename, context, doctree):
@@ -117,8 +142,7 @@ def drop_font_preloads(app, exception):
 def write_not_found(app, exception):
     """Write 404.html, which the host of the site shows in place of any missing page, so that it needs no other file."""
     if exception is None and app.builder.format == "html":
-        slug = os.environ.get("GITHUB_REPOSITORY", "")
-        home = f"/{slug.split('/')[1]}/" if "/" in slug else "/"
+        home = urlsplit(address()).path or "/"
         Path(app.outdir, "404.html").write_text(_NOT_FOUND.format(home=home), encoding="utf-8")
 
 

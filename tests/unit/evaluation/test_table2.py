@@ -82,10 +82,10 @@ class Rigged(LanguageModel):
         return 40.0 * known if self.right else -40.0 * known
 
 
-def test_the_papers_numbers_are_those_of_its_source(root):
+def test_the_papers_numbers_are_those_of_its_source(root, report_missing):
     tex = root.parent / "shared" / "paper" / "caracal.tex"
     if not tex.is_file():
-        pytest.skip("no ../shared/paper/caracal.tex beside the checkout")
+        report_missing("no ../shared/paper/caracal.tex beside the checkout", shared=True)
     assert rows_of(tex.read_text()) == table2._paper()
 
 

@@ -9,7 +9,6 @@ from torch.fft import irfft, rfft
 
 from caracal_min import Caracal
 from caracal_min.exercises import generating as check
-from caracal_min.generation import filter_logits
 
 
 def summed(config, tokens, bytes_each):
@@ -83,30 +82,37 @@ def from_the(index):
     return count
 
 
-def loop(logits, p):
-    out = torch.full_like(logits, -torch.inf)
-    for row, kept in zip(logits.reshape(-1, logits.shape[-1]), out.view(-1, logits.shape[-1]), strict=True):
-        total = 0.0
-        for token in row.argsort(descending=True):
-            if total >= p:
-                break
-            kept[token] = row[token]
-            total += row.softmax(-1)[token]
-    return out
+def minimum(p, q):
+    """By what both have, and by what p has beyond it."""
+    shared = torch.minimum(p, q)
+    left = p - shared
+    share = left.sum(-1, keepdim=True)
+    return shared / q, torch.where(share == 0, p, left / share.clamp(min=1e-300))
 
 
-def short_of_p(logits, p):
-    """Leave out the token that reaches p."""
-    ordered, order = logits.sort(-1, descending=True)
-    excluded = ordered.softmax(-1).cumsum(-1) >= p
-    excluded[..., 0] = False
-    return torch.full_like(logits, -torch.inf).scatter(-1, order, ordered.masked_fill(excluded, -torch.inf))
+def token_by_token(p, q):
+    kept, other = torch.ones_like(p), p.clone()
+    for index in np.ndindex(p.shape[:-1]):
+        refused = 0.0
+        for x in range(p.shape[-1]):
+            if p[*index, x] < q[*index, x]:
+                kept[*index, x] = p[*index, x] / q[*index, x]
+                refused += q[*index, x] - p[*index, x]
+        for x in range(p.shape[-1]):
+            if refused > 0:
+                other[*index, x] = max(p[*index, x] - q[*index, x], 0) / refused
+    return kept, other
 
 
-def not_put_back(logits, p):
-    ordered = logits.sort(-1, descending=True).values
-    probabilities = ordered.softmax(-1)
-    return ordered.masked_fill(probabilities.cumsum(-1) - probabilities >= p, -torch.inf)
+def changed(kept=None, other=None):
+    """The right answer but for one half, given as a function of p, q and what is missing of p."""
+
+    def answer(p, q):
+        right = minimum(p, q)
+        missing = (p - q).clamp(min=0)
+        return (right[0] if kept is None else kept(p, q), right[1] if other is None else other(p, q, missing))
+
+    return answer
 
 
 def one_product(v, g):
@@ -138,7 +144,7 @@ RIGHT = {
     check.cache_bytes: [summed, from_the_caches, variant(), lambda *a: float(summed(*a))],
     check.when_counted: [by_bits, by_search, from_the(max), lambda j, i: torch.tensor(by_bits(j, i)),
                          lambda j, i: np.int64(by_bits(j, i))],
-    check.nucleus: [lambda logits, p: filter_logits(logits, top_p=p), loop],
+    check.speculative: [minimum, token_by_token, lambda p, q: list(minimum(p, q))],
     check.semi_relaxed: [one_product, direct],
 }
 WRONG = {
@@ -163,16 +169,22 @@ WRONG = {
         "a tuple": lambda j, i: (by_bits(j, i),),
         "forgets to return": lambda j, i: None,
     },
-    check.nucleus: {
-        "leaves out the token that reaches p": short_of_p,
-        "keeps the order of probability": not_put_back,
-        "keeps tokens above p": lambda logits, p: logits.masked_fill(logits.softmax(-1) < p, -torch.inf),
-        "keeps all": lambda logits, p: logits,
-        "greedy": lambda logits, p: filter_logits(logits, top_k=1),
-        "probabilities": lambda logits, p: filter_logits(logits, top_p=p).softmax(-1),
-        "scales the kept": lambda logits, p: filter_logits(logits, top_p=p).log_softmax(-1),
-        "over the whole batch": lambda logits, p: filter_logits(logits.flatten(), top_p=p).view(logits.shape),
-        "forgets to return": lambda logits, p: None,
+    check.speculative: {
+        "keeps with probability p": changed(kept=lambda p, q: p),
+        "above 1 where p is larger": changed(kept=lambda p, q: p / q),
+        "the ratio turned around": changed(kept=lambda p, q: (q / p.clamp(min=1e-9)).clamp(max=1)),
+        "keeps only where p is not smaller": changed(kept=lambda p, q: (p >= q).to(p.dtype)),
+        "keeps less than it could": changed(kept=lambda p, q: p.minimum(q)),
+        "draws from p after a refusal": changed(other=lambda p, q, missing: p),
+        "draws from what q has too much": changed(other=lambda p, q, missing: (q - p).clamp(min=0)),
+        "not scaled": changed(other=lambda p, q, missing: missing),
+        "scaled by softmax": changed(other=lambda p, q, missing: missing.softmax(-1)),
+        "scaled over the whole batch": changed(other=lambda p, q, missing: missing / missing.sum()),
+        "not a number where none is refused": changed(
+            other=lambda p, q, missing: missing / missing.sum(-1, keepdim=True)),
+        "only the first": lambda p, q: minimum(p, q)[0],
+        "float32": lambda p, q: tuple(x.float() for x in minimum(p, q)),
+        "forgets to return": lambda p, q: None,
     },
     check.semi_relaxed: {
         "the first blocks as in the chapter": as_in_the_chapter,
@@ -193,7 +205,9 @@ REASONS = [
     (check.cache_bytes, "forgets the pre-convolution", "pre_conv=True, 1 tokens of 2 bytes"),
     (check.when_counted, "as with a fixed kernel", "when_counted(0, 1): expected 2, given 1"),
     (check.when_counted, "when it is known", "when_counted(2, 2): expected 4, given 3"),
-    (check.nucleus, "leaves out the token that reaches p", "should be kept"),
+    (check.speculative, "draws from p after a refusal", "rows of shape (4,): distribution after a refusal"),
+    (check.speculative, "not a number where none is refused", "so none refused: distribution after a refusal"),
+    (check.speculative, "only the first", "expected two tensors, given a Tensor"),
     (check.semi_relaxed, "the first blocks as in the chapter", "after n=1 contents (m=1)"),
 ]
 

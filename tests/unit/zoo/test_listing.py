@@ -29,7 +29,8 @@ def listing(root, report_missing) -> dict:
     """The names of the listing, in float64 throughout."""
     paper = root.parent / "shared" / "paper" / "caracal.tex"
     if not paper.is_file():
-        report_missing("no ../shared/paper/caracal.tex beside the checkout: the listing is executed from it")
+        report_missing("no ../shared/paper/caracal.tex beside the checkout: the listing is executed from it",
+                       shared=True)
     (code,) = re.findall(r"\\begin\{lstlisting\}\[.*?\]\n(.*?)\\end\{lstlisting\}", paper.read_text(), re.DOTALL)
     for cast in ("torch.bfloat16", "torch.float32"):
         assert cast in code
