@@ -34,8 +34,9 @@ class TrainConfig:
     gate_length: int | None = None
     """Tokens that have a gate, for a state of fixed size in decoding; None, as in the paper: all."""
     data: str = "fineweb"
-    """embedded, fineweb, a parquet / jsonl / jsonl.xz / jsonl.gz file with column text, a folder of them, or shards.
-    One document in 20, by a hash of its text, is never trained on."""
+    """embedded (the documentation of Python), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
+    jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one that tokenize wrote.  One
+    document in 20, by a hash of its text, is never trained on; a txt file is cut into documents of some 4 KiB."""
     validation: str | None = None
     """Another source to measure on, all of it, that shares no document with data; None: what is held out of data."""
     tokenizer: str = "gpt2"
