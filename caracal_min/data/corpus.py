@@ -77,9 +77,9 @@ def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: i
         held_out = tokens_of(str(validation), tokenizer, ALL, None, progress)
     if shards is not None and not _is_shards(source):
         tokenize(source, shards, tokenizer, limit_tokens=max_tokens, progress=progress)
-        source, max_tokens = str(shards), None
+        return _from_shards(str(shards), tokenizer, None, held_out, source)
     if _is_shards(source):
-        return _from_shards(source, tokenizer, max_tokens, held_out)
+        return _from_shards(source, tokenizer, max_tokens, held_out, source)
     read = list(_read(source, tokenizer, max_tokens, progress))
     corpus = _parted(source, read, [held for held, _ in read], tokenizer, held_out, RULE)
     if digest not in (None, corpus.digest):
@@ -193,7 +193,8 @@ def _require_tokenizer(folder: str, manifest: Manifest, tokenizer: str) -> None:
 
 
 def _from_shards(folder: str, tokenizer: str, max_tokens: int | None,
-                 held_out: np.ndarray | ShardedTokens | None) -> Corpus:
+                 held_out: np.ndarray | ShardedTokens | None, source: str) -> Corpus:
+    """Return the corpus of a folder of shards; `source` is what the user calls it."""
     tokens = _opened(folder, tokenizer, ALL)
     rule = tokens.manifest.settings.rule
     if rule is None:
@@ -201,7 +202,7 @@ def _from_shards(folder: str, tokenizer: str, max_tokens: int | None,
     else:
         tokens, marked = ShardedTokens(folder, TRAIN), ShardedTokens(folder, HELD_OUT)
         if not len(tokens) or not len(marked) and held_out is None:
-            raise _nothing(folder, tokens.manifest.documents, bool(len(tokens)))
+            raise _nothing(source, tokens.manifest.documents, bool(len(tokens)))
         held_out = marked if held_out is None else held_out
     if rule != RULE:
         _say_earlier(folder, rule)

@@ -97,8 +97,8 @@ def _plain_texts(path: Path) -> Iterator[str]:
             except UnicodeDecodeError:
                 raise _unreadable(path, f"line {number} is not in UTF-8") from None
             if b"\0" in line:
-                raise _unreadable(path, f"line {number} holds the character NUL, as files that are no text do, and text "
-                                        "in UTF-16")
+                raise _unreadable(path, f"line {number} holds the character NUL, as text in UTF-16 does, and what is "
+                                        "no text")
             number, size = number + line.endswith(b"\n"), size + len(line)
             if not line or size >= (2 * PIECE if line.strip() else PIECE):
                 if (text := "".join(piece)).strip():
