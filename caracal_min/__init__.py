@@ -29,7 +29,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     projections     the linear maps of a Fourier layer, channels first
     caches          what the layers keep between tokens
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
-    precision       which precision a device computes in
+    precision       the device of a name, and which precision it computes in
     config          the shape of a model, and the presets of the paper
     loss            cross-entropy over a large vocabulary, without holding the logits
     language_model  how a model is called

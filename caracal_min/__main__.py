@@ -8,6 +8,8 @@ generated from the dataclass of each command; `--help` after a command lists the
 
 import errno
 import io
+import itertools
+import os
 import re
 import sys
 from collections.abc import Sequence
@@ -29,6 +31,7 @@ _REFUSED = (ValueError, ImportError, FileNotFoundError, FileExistsError, IsADire
 _REFUSED_NUMBERS = {errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS, errno.EINVAL}
 _NO_MEMORY = re.compile(r"can't allocate memory|out of memory|not enough memory|storage size calculation overflow",
                         re.IGNORECASE)
+_RULE = re.compile(r"╰|[─-]{3,}$")
 _PATHS = {f"--{field.replace('_', join)}" for command in COMMANDS
           for field, hint in get_type_hints(command.config).items() if Path in (hint, *get_args(hint)) for join in "_-"}
 
@@ -42,13 +45,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     2     what was given cannot be: an option, a file, a folder, a device, more than fits into memory; or a package that
           the command needs is not installed
     130   interrupted
+    141   what its output was written to was closed
     """
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack some of the characters that a model draws
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         config = _parse(sys.argv[1:] if arguments is None else list(arguments))
         if config is not None:
             require_kinds(config)
             command = next(command for command in COMMANDS if command.config is type(config))
             command.run(command.prepared(config))
+        sys.stdout.flush()
+    except BrokenPipeError:  # who reads the output has had enough: `sample ... | head -1`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (*_REFUSED, OSError, DivergedError, LostProcessError) as error:
         return _failed(error, _status(error))
     except (RuntimeError, MemoryError) as error:
@@ -107,10 +117,14 @@ def _parse(arguments: list[str]) -> Any:
 
 
 def _first_words(box: str) -> str:
-    """Return what the parser says in a box on several lines, up to its first rule, in one line."""
+    """Return what the parser says in a box, between its title and its first rule, in one line.
+
+    Where the output takes ASCII alone, the box has no sides, and a rule stands under the title too.
+    """
     lines = [line.strip("│ \n") for line in box.splitlines()[1:]]
-    end = next((i for i, line in enumerate(lines) if line.startswith(("─", "╰"))), len(lines))
-    words = re.sub(r"^Error parsing \w+: ", "", " ".join(lines[:end]))
+    said = itertools.dropwhile(_RULE.match, lines)
+    words = " ".join(itertools.takewhile(lambda line: not _RULE.match(line), said))
+    words = re.sub(r"^Error parsing \w+: ", "", words)
     return f"{words}; see python -m caracal_min --help"
 
 

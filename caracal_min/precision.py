@@ -1,4 +1,4 @@
-"""Which precision a device computes in, and the context that makes it so.
+"""The device of a name, which precision it computes in, and the context that makes it so.
 
     bfloat16   where the device has units for it: CUDA from 8.0 on, a CPU with AMX or AVX512-BF16
     float16    on CUDA without them, as a T4 or a V100; training then scales its loss, or small gradients vanish
@@ -12,11 +12,29 @@ from typing import Literal, get_args
 
 import torch
 
-__all__ = ["PRECISIONS", "Precision", "autocast", "resolve_precision"]
+__all__ = ["PRECISIONS", "Precision", "autocast", "find_device", "resolve_precision"]
 
 Precision = Literal["auto", "bfloat16", "float16", "float32"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)
 """What a setting may say."""
+
+
+def find_device(name: str) -> torch.device:
+    """Return the device of a name: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+
+    Raises:
+        ValueError: there is no such device here, in one line.
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device).item()
+    except (RuntimeError, AssertionError, ImportError) as error:  # what PyTorch raises depends on how it was built
+        why = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ValueError(f"device={name!r} cannot be used here ({why}); "
+                         "accepted: auto, cpu, and cuda or cuda:0, ... where there is a GPU") from None
+    return device
 
 
 def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype:

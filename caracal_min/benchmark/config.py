@@ -34,13 +34,14 @@ class BenchmarkConfig:
     tokens: int = 8192
     """Tokens per batch in all groups with lengths: tokens / length sequences, at least 1."""
     compile: Compiled = "blocks"
-    """What torch.compile builds for training, profile and throughput (`LanguageModel.compile_for`)."""
+    """For what torch.compile builds kernels in training, profile and throughput: no, each kind of block (blocks), or
+    the whole model (model)."""
     repeats: int = 7
     """Measurements of each side, of which the median counts."""
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
-    """Where to measure."""
+    """Where to measure: cpu, cuda, cuda:1, ..."""
     out: Path | None = None
-    """JSON file to write."""
+    """Record to write, a JSON file that is not there yet; left out: none."""
 
     def __post_init__(self):
         if set(self.rows) - set(GROUPS) or not self.rows:

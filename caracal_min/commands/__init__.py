@@ -1,12 +1,15 @@
 """The commands of `python -m caracal_min`, one module each: its options, what it looks at first, what it does.
 
-A command is a dataclass, whose fields are the options, and a function of it.  Where a room has both, as `benchmark`,
-`evaluation` and `experiments` do, its command has no module here.
+A command is a dataclass, whose fields are the options, and a function of it.  The room `benchmark` has both, so its
+command has no module here.
 
     command     what a command is, and what several of them look at before the work begins
     tokenize    text to shards
     train       a run, stopped cleanly by signals
     sample      a trained model continues a prompt
+    evaluate    losses of a trained model, and the tasks of the paper's Table 2
+    learn       small models on tasks that tell mixers apart
+    surgery     a trained model with a part taken out
     race        whole models against each other
     export      a trained model as a file for other runtimes
     info        what a preset or a trained model is made of

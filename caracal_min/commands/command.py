@@ -1,13 +1,16 @@
 """What a command is: its name, its options, what it looks at before the work begins, and what it does."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..model import Caracal
+from ..precision import find_device
 from ..recorded.record import require_recordable
-from ..training.distributed import find_device
+from ..training.trained import load_trained
 
-__all__ = ["Command", "on_device_with_record"]
+__all__ = ["Command", "load_caracal", "on_device_with_record", "say"]
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,23 @@ def on_device_with_record(config: Any) -> Any:
     if config.out is not None:
         require_recordable(config.out)
     return config
+
+
+def load_caracal(model: str, gate_length: int | None = None) -> Caracal:
+    """Load a trained Caracal, and tell the user if it is one of a run that has not ended.
+
+    Raises:
+        ValueError: it is a baseline.
+        FileNotFoundError, ValueError, ImportError: as `training.trained.load_trained`.
+    """
+    trained = load_trained(model, gate_length)
+    if not isinstance(trained.model, Caracal):
+        raise ValueError(f"{model} holds a {trained.model.config.model_type}; this command is for caracal only")
+    say(trained.note)
+    return trained.model
+
+
+def say(note: str) -> None:
+    """Tell the user something beside the output of a command, on stderr; nothing if it is empty."""
+    if note:
+        print(note, file=sys.stderr)

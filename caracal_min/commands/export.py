@@ -6,9 +6,10 @@ from pathlib import Path
 import torch
 
 from ..export import export_onnx, export_program
-from ..model import Caracal
+from ..files import writing
 from ..recorded.record import require_writable
 from ..training.settings import require_kinds, require_range, require_text
+from .command import load_caracal
 
 __all__ = ["ExportConfig", "prepare_export", "run_export"]
 
@@ -18,18 +19,21 @@ class ExportConfig:
     """Write a trained model as an ONNX file, or as a torch.export program if the name ends in .pt2."""
 
     model: str
-    """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
+    last checkpoint is taken."""
     out: Path
     """File to write: name.onnx or name.pt2."""
     length: int
     """Tokens per sequence; the file holds this one length."""
     batch: int = 1
-    """Sequences per call."""
+    """Sequences per call; the file holds this one number."""
+    gate_length: int | None = None
+    """Cuts the gate after so many tokens, also of a model trained without; left out: as it was trained."""
 
     def __post_init__(self):
         require_kinds(self)
         require_text(self, ("model",))
-        require_range(self, ("length", "batch"), low=1)
+        require_range(self, ("length", "batch", "gate_length"), low=1)
         if self.out.suffix not in (".onnx", ".pt2"):
             raise ValueError(f"out={self.out}; give a name that ends in .onnx or .pt2")
 
@@ -42,10 +46,12 @@ def prepare_export(config: ExportConfig) -> ExportConfig:
 
 def run_export(config: ExportConfig) -> None:
     """Write the file."""
-    model = Caracal.from_pretrained(config.model)
-    if config.out.suffix == ".onnx":
-        export_onnx(model, config.out, config.length, config.batch)
-    else:
-        torch.export.save(export_program(model, config.length, config.batch), config.out)
+    model = load_caracal(config.model, config.gate_length)
+    with writing(config.out) as partial:
+        if config.out.suffix == ".onnx":
+            export_onnx(model, partial, config.length, config.batch)
+        else:
+            with open(partial, "wb") as file:
+                torch.export.save(export_program(model, config.length, config.batch), file)
     size = config.out.stat().st_size / 2**20
     print(f"{config.out} = {size:.1f} MiB, ids [{config.batch}, {config.length}] to logits")

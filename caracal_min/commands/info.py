@@ -8,6 +8,7 @@ from ..model import Caracal
 from ..training.settings import require_kinds, require_text
 from ..version import __version__
 from ..zoo.registry import check_kind
+from .command import load_caracal
 
 __all__ = ["InfoConfig", "run_info"]
 
@@ -17,9 +18,10 @@ class InfoConfig:
     """Describe a preset or a trained model: layers, parameters, versions."""
 
     preset: str = "tiny"
-    """nano, tiny, small, medium or large."""
+    """Size to describe: nano, tiny, small, medium or large."""
     model: str | None = None
-    """Folder or hub repository to describe instead of a preset."""
+    """What to describe instead of a preset: a folder that train wrote, of a run or of a model, or "owner/name" on the
+    hub."""
 
     def __post_init__(self):
         require_kinds(self)
@@ -30,7 +32,7 @@ class InfoConfig:
 def run_info(config: InfoConfig) -> None:
     """Print what a model is made of."""
     if config.model is not None:
-        model = Caracal.from_pretrained(config.model)
+        model = load_caracal(config.model)
     else:
         with torch.device("meta"):
             model = Caracal.from_preset(config.preset)

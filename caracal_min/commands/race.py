@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from ..experiments.race import run_race
 from ..experiments.race_config import RaceConfig
+from ..precision import find_device
 from ..recorded.record import require_recordable
-from ..training.distributed import find_device
 
 __all__ = ["RaceConfig", "prepare_race", "run_race"]
 

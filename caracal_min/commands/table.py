@@ -2,15 +2,15 @@
 
 from ..benchmark import BenchmarkConfig, run_benchmark
 from ..data.write_shards import TokenizeConfig
-from ..evaluation.command import EvaluateConfig, run_evaluate
-from ..experiments.command import SurgeryConfig, run_learn_command, run_surgery
-from ..experiments.sweep import LearnConfig
 from ..training.recipe import TrainConfig
 from .command import Command, on_device_with_record
+from .evaluate import EvaluateConfig, run_evaluate
 from .export import ExportConfig, prepare_export, run_export
 from .info import InfoConfig, run_info
+from .learn import LearnConfig, run_learn_command
 from .race import RaceConfig, prepare_race, run_race
 from .sample import SampleConfig, run_sample
+from .surgery import SurgeryConfig, run_surgery
 from .tokenize import prepare_tokenize, run_tokenize
 from .train import recipe_of, run_train
 

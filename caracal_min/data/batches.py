@@ -6,7 +6,7 @@ from torch import Tensor
 
 from .shards import ShardedTokens
 
-__all__ = ["Batches", "sequential_windows"]
+__all__ = ["Batches", "require_window", "sequential_windows"]
 
 
 class Batches:
@@ -65,6 +65,12 @@ class Batches:
         return n / self.per_epoch
 
 
+def require_window(tokens: np.ndarray | ShardedTokens, context: int, what: str = "") -> None:
+    """Raise ValueError, in one line, if tokens are fewer than a window of L + 1; `what` says which tokens they are."""
+    if len(tokens) < context + 1:
+        raise ValueError(f"{len(tokens)} tokens{what} are fewer than one window of {context} + 1; give more text")
+
+
 def sequential_windows(tokens: np.ndarray | ShardedTokens, context: int, limit: int | None = None) -> Tensor:
     """Cut tokens into consecutive windows for evaluation.
 
@@ -79,9 +85,8 @@ def sequential_windows(tokens: np.ndarray | ShardedTokens, context: int, limit: 
     Raises:
         ValueError: fewer than L + 1 tokens.
     """
+    require_window(tokens, context)
     count = (len(tokens) - 1) // context
-    if count < 1:
-        raise ValueError(f"{len(tokens)} tokens are fewer than one window of {context} + 1; give more text")
     chosen = np.arange(count) if limit is None or limit >= count else np.linspace(0, count - 1, limit).astype(int)
     rows = np.stack([tokens[i * context:i * context + context + 1] for i in chosen])
     return torch.from_numpy(rows.astype(np.int64))

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-from .documents import documents
-from .shards import MANIFEST, Manifest, ShardedTokens
+from .documents import documents, require_source
+from .shards import MANIFEST, Manifest, ShardedTokens, check_sizes
 from .split import ALL, EVERY_TENTH, HELD_OUT, LAST_HUNDREDTH, RULE, TRAIN, is_held_out
 from .tokenizers import make_tokenizer
 from .write_shards import tokenize
 
-__all__ = ["Corpus", "load_corpus", "require_rule", "tokens_of"]
+__all__ = ["Corpus", "load_corpus", "require_readable", "require_rule", "tokens_of"]
 
 
 @dataclass(frozen=True)
@@ -72,13 +72,14 @@ def load_corpus(source: str = "embedded", tokenizer: str = "byte", max_tokens: i
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"max_tokens={max_tokens}; give a number >= 1, or None for everything")
     source, held_out = str(source), None
+    require_readable(tokenizer, source, *([] if validation is None else [str(validation)]))
     if validation is not None:
         held_out = tokens_of(str(validation), tokenizer, ALL, None, progress)
     if shards is not None and not _is_shards(source):
         tokenize(source, shards, tokenizer, limit_tokens=max_tokens, progress=progress)
-        source, max_tokens = str(shards), None
+        return _from_shards(str(shards), tokenizer, None, held_out, source)
     if _is_shards(source):
-        return _from_shards(source, tokenizer, max_tokens, held_out)
+        return _from_shards(source, tokenizer, max_tokens, held_out, source)
     read = list(_read(source, tokenizer, max_tokens, progress))
     corpus = _parted(source, read, [held for held, _ in read], tokenizer, held_out, RULE)
     if digest not in (None, corpus.digest):
@@ -114,6 +115,21 @@ def tokens_of(source: str, tokenizer: str, part: str = ALL, max_tokens: int | No
         of = "gave no documents" if part == ALL else f"has no document of the part {part!r} ({RULE})"
         raise ValueError(f"{source} {of}; give more text")
     return np.concatenate(ids)
+
+
+def require_readable(tokenizer: str, *sources: str) -> None:
+    """Find out, before much is read, whether a tokenizer is there and some sources can be read, shards with it.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError, OSError: as `load_corpus`, as far as the beginning of each file, or
+            the sizes of the shards, show it.
+    """
+    make_tokenizer(tokenizer)
+    for source in sources:
+        if _is_shards(source):
+            _require_tokenizer(source, check_sizes(Path(source)), tokenizer)
+        else:
+            require_source(source)
 
 
 def require_rule(source: str) -> None:
@@ -166,15 +182,19 @@ def _is_shards(source: str) -> bool:
 
 def _opened(folder: str, tokenizer: str, part: str) -> ShardedTokens:
     tokens = ShardedTokens(folder, part)
-    made_with = tokens.manifest.settings.tokenizer
-    if made_with != tokenizer:
-        raise ValueError(f"{folder} was made with tokenizer={made_with!r}, now it is {tokenizer!r}; "
-                         "give the same, or tokenize again into another folder")
+    _require_tokenizer(folder, tokens.manifest, tokenizer)
     return tokens
 
 
+def _require_tokenizer(folder: str, manifest: Manifest, tokenizer: str) -> None:
+    if (made_with := manifest.settings.tokenizer) != tokenizer:
+        raise ValueError(f"{folder} was made with tokenizer={made_with!r}, now it is {tokenizer!r}; "
+                         "give the same, or tokenize again into another folder")
+
+
 def _from_shards(folder: str, tokenizer: str, max_tokens: int | None,
-                 held_out: np.ndarray | ShardedTokens | None) -> Corpus:
+                 held_out: np.ndarray | ShardedTokens | None, source: str) -> Corpus:
+    """Return the corpus of a folder of shards; `source` is what the user calls it."""
     tokens = _opened(folder, tokenizer, ALL)
     rule = tokens.manifest.settings.rule
     if rule is None:
@@ -182,7 +202,7 @@ def _from_shards(folder: str, tokenizer: str, max_tokens: int | None,
     else:
         tokens, marked = ShardedTokens(folder, TRAIN), ShardedTokens(folder, HELD_OUT)
         if not len(tokens) or not len(marked) and held_out is None:
-            raise _nothing(folder, tokens.manifest.documents, bool(len(tokens)))
+            raise _nothing(source, tokens.manifest.documents, bool(len(tokens)))
         held_out = marked if held_out is None else held_out
     if rule != RULE:
         _say_earlier(folder, rule)

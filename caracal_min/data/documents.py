@@ -1,7 +1,8 @@
 """The texts of a source, one at a time: the only module that reads corpora, from this machine or from the network.
 
 Sources: "embedded" is the documentation that every Python carries (no network); "fineweb" streams the sample-10BT of
-FineWeb; anything else is a parquet, jsonl, jsonl.xz or jsonl.gz file with a `text` column, or a folder of those.
+FineWeb; anything else is a parquet, jsonl, jsonl.xz or jsonl.gz file with a `text` column, or a folder of those; or a
+txt file in UTF-8, which is cut into documents of some kilobytes (`local_files`), or a folder with no files but those.
 """
 
 import ast
@@ -9,12 +10,13 @@ import pydoc_data.topics
 import sys
 import sysconfig
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 from ..extras import missing
-from .local_files import FORMATS, LONGEST_DOCUMENT, count_rows, file_texts, too_long
+from .local_files import FORMATS, LONGEST_DOCUMENT, PLAIN, count_rows, file_texts, too_long
 
-__all__ = ["SOURCES", "count_documents", "documents", "text_files"]
+__all__ = ["SOURCES", "count_documents", "documents", "require_source", "text_files"]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no files."""
@@ -51,12 +53,33 @@ def count_documents(source: str) -> int | None:
     return sum(count_rows(file) for file in _files(source))
 
 
+def require_source(source: str) -> None:
+    """Find out, before much is read, whether a source can be: whether each of its files begins with a document.
+
+    Raises:
+        FileNotFoundError, ValueError, ImportError: as `documents`; or OSError, there is no permission.
+    """
+    if source == "fineweb":
+        _datasets()
+    elif source not in SOURCES:
+        for file in _files(source):
+            with closing(file_texts(file)) as texts:
+                next(texts)
+
+
 def text_files(folder: Path) -> list[Path]:
-    """Return the files of a folder that hold text, in the order of their names.  Raises ValueError if there is none."""
-    files = sorted(path for path in folder.iterdir() if path.is_file() and path.name.endswith(FORMATS))
-    if not files:
-        raise ValueError(f"{folder} has no file that ends in {', '.join(FORMATS)}, and it is no folder of shards")
-    return files
+    """Return the files of a folder that hold text, in the order of their names.
+
+    Text files count where there are no others, since beside others they tell what these are, as README.txt does.
+
+    Raises:
+        ValueError: there is none.
+    """
+    files = sorted(path for path in folder.iterdir() if path.is_file())
+    for endings in (FORMATS, PLAIN):
+        if found := [path for path in files if path.name.endswith(endings)]:
+            return found
+    raise ValueError(f"{folder} has no file that ends in {', '.join((*FORMATS, PLAIN))}, and it is no folder of shards")
 
 
 def _parts(source: str) -> Iterator[tuple[object, Iterator[str]]]:
@@ -74,18 +97,22 @@ def _files(source: str) -> list[Path]:
     path = Path(source)
     if path.is_dir():
         return text_files(path)
-    if not path.name.endswith(FORMATS):
+    if not path.name.endswith((*FORMATS, PLAIN)):
         raise ValueError(f"unknown source {source!r}; accepted: {', '.join(SOURCES)}, a folder, or a "
-                         f"file ending in {', '.join(FORMATS)}")
+                         f"file ending in {', '.join((*FORMATS, PLAIN))}")
     return [path]
 
 
-def _fineweb() -> Iterator[str]:
+def _datasets():
     try:
         import datasets
     except ImportError:
         raise missing("reading fineweb", "datasets", "train") from None
-    rows = datasets.load_dataset("HuggingFaceFW/fineweb", name="sample-10BT", split="train", streaming=True)
+    return datasets
+
+
+def _fineweb() -> Iterator[str]:
+    rows = _datasets().load_dataset("HuggingFaceFW/fineweb", name="sample-10BT", split="train", streaming=True)
     try:
         for row in rows:
             yield row["text"]

@@ -1,9 +1,14 @@
-"""The texts of one file on this machine: JSON lines, plain or compressed, or parquet.
+"""The texts of one file on this machine: JSON lines, plain or compressed, parquet, or plain text.
 
 Exactly the named file is opened, whatever signs its name has, and nothing is asked of any network.  What is in memory
 at a time is bounded, whatever the file unpacks to: lines and texts longer than `LONGEST_DOCUMENT` are refused.
+
+A row of JSON or parquet is a document.  Plain text has no rows, and the whole of Shakespeare as one document could only
+be trained on or held out.  So a text file is cut where a paragraph ends: at the first blank line after `PIECE` bytes,
+or, where none comes, after twice as many.  A shorter file is one document.  Where a file is cut depends on it alone.
 """
 
+import codecs
 import gzip
 import io
 import json
@@ -15,10 +20,12 @@ from typing import IO
 
 from ..extras import missing
 
-__all__ = ["FORMATS", "LONGEST_DOCUMENT", "count_rows", "file_texts", "too_long"]
+__all__ = ["FORMATS", "LONGEST_DOCUMENT", "PIECE", "PLAIN", "count_rows", "file_texts", "too_long"]
 
-FORMATS = (".parquet", ".jsonl", ".jsonl.xz", ".jsonl.gz")
-"""Endings of the files that are read."""
+FORMATS, PLAIN = (".parquet", ".jsonl", ".jsonl.xz", ".jsonl.gz"), ".txt"
+"""Endings of the files that are read: those with rows, and plain text in UTF-8."""
+PIECE = 1 << 12
+"""Bytes of a text file after which the next blank line ends a document."""
 LONGEST_DOCUMENT = 1 << 24
 """Bytes of UTF-8 that a document may have, and a line of JSON that holds one: 16 MiB, three times the works of
 Shakespeare."""
@@ -29,7 +36,7 @@ _UNREADABLE = (ValueError, EOFError, RecursionError, lzma.LZMAError, zlib.error,
 
 
 def file_texts(path: Path) -> Iterator[str]:
-    """Yield what stands in the column `text` of each row of a file, in its order.
+    """Yield what stands in the column `text` of each row of a file, or the pieces of plain text, in their order.
 
     Raises:
         FileNotFoundError: no such file.
@@ -37,8 +44,9 @@ def file_texts(path: Path) -> Iterator[str]:
             than `LONGEST_DOCUMENT`; in one line.
         ImportError: the file is parquet, and pyarrow is not installed.
     """
-    texts, empty = _parquet_texts(path) if _is_parquet(path) else _json_texts(path), True
-    for text in texts:
+    read = {".parquet": _parquet_texts, PLAIN: _plain_texts}.get(_ending(path), _json_texts)
+    empty = True
+    for text in read(path):
         empty = False
         yield text
     if empty:
@@ -46,9 +54,9 @@ def file_texts(path: Path) -> Iterator[str]:
 
 
 def count_rows(path: Path) -> int:
-    """Return how many rows a file has, without parsing them.  Raises as `file_texts`."""
-    if not _is_parquet(path):
-        return sum(1 for _ in _lines(path))
+    """Return how many documents a file has, without parsing rows.  Raises as `file_texts`."""
+    if (ending := _ending(path)) != ".parquet":
+        return sum(1 for _ in (_plain_texts if ending == PLAIN else _lines)(path))
     with open(path, "rb") as opened, _parquet(path, opened) as file:
         return file.metadata.num_rows
 
@@ -59,12 +67,13 @@ def too_long(where: str) -> ValueError:
                       "divide it, or leave it out")
 
 
-def _is_parquet(path: Path) -> bool:
-    if not path.name.endswith(FORMATS):
-        raise ValueError(f"unknown format of {str(path)!r}; accepted: {', '.join(FORMATS)}")
+def _ending(path: Path) -> str:
+    """Return the last ending of a file that is there and of a format that is read."""
+    if not path.name.endswith((*FORMATS, PLAIN)):
+        raise ValueError(f"unknown format of {str(path)!r}; accepted: {', '.join((*FORMATS, PLAIN))}")
     if not path.is_file():
         raise FileNotFoundError(f"no file {path}; check the path")
-    return path.suffix == ".parquet"
+    return path.suffix
 
 
 def _unreadable(path: Path, why: object) -> ValueError:
@@ -75,6 +84,28 @@ def _unreadable(path: Path, why: object) -> ValueError:
 
 def _no_text(path: Path, columns: list[str]) -> ValueError:
     return ValueError(f"{path} has columns {', '.join(columns)}; a column `text` of strings is needed")
+
+
+def _plain_texts(path: Path) -> Iterator[str]:
+    """Yield a text file in pieces, which one after the other are the file, but for pieces that are blank."""
+    decoder, piece, size, number = codecs.getincrementaldecoder("utf-8-sig")(), [], 0, 1
+    with open(path, "rb") as file:
+        while True:
+            line = file.readline(PIECE)
+            try:
+                piece.append(decoder.decode(line, final=not line))
+            except UnicodeDecodeError:
+                raise _unreadable(path, f"line {number} is not in UTF-8") from None
+            if b"\0" in line:
+                raise _unreadable(path, f"line {number} holds the character NUL, as text in UTF-16 does, and what is "
+                                        "no text")
+            number, size = number + line.endswith(b"\n"), size + len(line)
+            if not line or size >= (2 * PIECE if line.strip() else PIECE):
+                if (text := "".join(piece)).strip():
+                    yield text
+                piece, size = [], 0
+            if not line:
+                return
 
 
 def _json_texts(path: Path) -> Iterator[str]:

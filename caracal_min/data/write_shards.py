@@ -34,8 +34,9 @@ class TokenizeConfig:
     """
 
     source: str
-    """fineweb, embedded, or a parquet / jsonl / jsonl.xz / jsonl.gz file with a text column, or a folder of them.  A
-    document, or a line of JSON with one, has at most 16 MiB."""
+    """embedded (the documentation of Python), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
+    jsonl.gz file with column text, a txt file in UTF-8, or a folder of such files.  A document, or a line of JSON with
+    one, has at most 16 MiB; a txt file has any size, and is cut into documents of some 4 KiB."""
     out: Path
     """Folder of the shards."""
     tokenizer: str = "gpt2"

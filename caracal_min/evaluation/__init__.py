@@ -6,7 +6,6 @@
     table2    a row of Table 2 beside the paper's
     tasks     the paper's eight tasks, from local files or from the hub
     harness   a model as lm-evaluation-harness calls it
-    command   `python -m caracal_min evaluate`
 
 Losses need nothing but the package.  `tasks` and `harness` need the extra `eval`, so they are imported by name, as
 `caracal_min.evaluation.tasks`, and not from here.

@@ -24,7 +24,7 @@ from ..generation import draw
 from ..language_model import LanguageModel
 from ..loss import rows_at_once, token_loss
 from ..model import Caracal
-from ..precision import autocast, resolve_precision
+from ..precision import autocast, find_device, resolve_precision
 from ..zoo.registry import load_model
 
 try:
@@ -67,7 +67,7 @@ class HarnessModel(TemplateLM):
         max_batch_size: given by the harness, not used.
 
     Raises:
-        ValueError: no tokenizer has as many ids as the model, or a size below 1.
+        ValueError: no tokenizer has as many ids as the model, a size below 1, or no such device.
     """
 
     def __init__(self, pretrained: str | LanguageModel, batch_size: int = 16, max_length: int = 2048,
@@ -80,9 +80,7 @@ class HarnessModel(TemplateLM):
             if not str(value).isdecimal() or int(value) < 1:
                 raise ValueError(f"{name}={value}; give a number >= 1")
         self.batch_size, self.max_length, self.max_gen_toks = int(batch_size), int(max_length), int(max_gen_toks)
-        if device == "auto":
-            device = "cuda" if torch.cuda.is_available() else "cpu"
-        self._device = torch.device(device)
+        self._device = find_device(device)
         self._precision = resolve_precision(precision, self._device)
         model = pretrained if isinstance(pretrained, LanguageModel) else load_model(
             pretrained, None if gate_length is None else int(gate_length))

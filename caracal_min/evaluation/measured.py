@@ -34,13 +34,18 @@ def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -
                     "tokenizer": tokenizer.name, "tokens": len(tokens), "sha256": sha256_of_tokens(tokens)}
 
 
-def rule_of_training(model: str, weights: str) -> str | None:
+def rule_of_training(model: str, run: Path | None, weights: str) -> str | None:
     """Return by which rule the model's training held documents out; None if no record beside the model says so.
+
+    Args:
+        model: what the user calls it.
+        run: folder that holds the record if it is one of a run; None: nobody knows the run.
+        weights: SHA-256 of the file of its weights.
 
     Raises ValueError if there is one, and it names another rule than that of today, or none.
     """
-    record = Path(model).resolve().parent / "record.json"
-    if record.is_file():
+    record = None if run is None else run / "record.json"
+    if record is not None and record.is_file():
         trained = read_record(record, require_commit=False)
         if trained["kind"] == "train" and trained["results"]["model_sha256"] == weights:
             if (rule := trained["data"].get("rule")) != RULE:

@@ -32,7 +32,7 @@ from ..files import file_sha256
 from ..language_model import LanguageModel
 from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, datasets, run_tasks
 
-__all__ = ["TASKS", "TaskSource", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
+__all__ = ["TASKS", "TaskSource", "evaluate_loaded", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
 
 _LONGEST_LINE = 1 << 20  # bytes; the longest of the eight files has 4,870
 _CHOICES = "ABCDE"
@@ -150,7 +150,14 @@ def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), fo
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit}; give a number >= 1, or None for all items")
-    tasks = load_tasks(names, folder, limit)
+    return evaluate_loaded(model, load_tasks(names, folder, limit), folder, limit, batch_size, max_length, device,
+                           precision)
+
+
+def evaluate_loaded(model: LanguageModel, tasks: dict[str, ConfigurableTask], folder: str | Path | None = None,
+                    limit: int | None = None, batch_size: int = 16, max_length: int = 2048, device: str = "auto",
+                    precision: str = "auto") -> dict[str, Any]:
+    """Run tasks that `load_tasks` has returned.  Further arguments, result and errors as `evaluate_tasks`."""
     harness = HarnessModel(model, batch_size, max_length, device=device, precision=precision)
     found = run_tasks(harness, tasks, limit)
     results = {}

@@ -7,7 +7,6 @@
     learner             a small model around any mixers, and how it learns a task
     sweep               all contenders on all tasks, rates and seeds: run, resumed, recorded, read
     surgery             a trained model with a part taken out
-    command             the commands `learn` and `surgery`
     race_contenders     who takes part in the race, at one parameter budget
     race_config         what a race is
     race_run            one run of it

@@ -28,8 +28,9 @@ from ..benchmark.measure import in_precision, mean_time
 from ..data.corpus import Corpus, load_corpus
 from ..files import writing
 from ..language_model import LanguageModel
+from ..precision import find_device
 from ..recorded.record import write_record
-from ..training.distributed import Group, find_device
+from ..training.distributed import Group
 from ..training.folder import RunFolder
 from ..training.parts import part_from
 from .race_config import RaceConfig

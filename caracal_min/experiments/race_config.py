@@ -39,9 +39,9 @@ class RaceConfig:
     """
 
     data: str = "embedded"
-    """As in `train`: embedded, fineweb, a file or a folder of files with a column text, or shards."""
+    """Text, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
     validation: str | None = None
-    """Another source, of which all is held out; None holds out every tenth document of data."""
+    """Another source to measure on, all of it; left out: what is held out of data, one document in 20."""
     tokenizer: str = "byte"
     """byte or gpt2."""
     out: Path = Path("runs/race")

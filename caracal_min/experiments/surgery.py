@@ -17,7 +17,6 @@ length.  In this layer lag and position are one: g_i is computed by the token at
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -27,8 +26,8 @@ from ..evaluation.losses import loss_by_context_length, token_losses
 from ..model import Caracal
 from ..modules import MultiHeadFourier, SlidingWindowAttention
 
-__all__ = ["Outcome", "gate_as", "gate_of_another", "gate_up_to", "load_trained", "loss_by_length", "mean_gates",
-           "model_folder", "pre_conv_of_one_tap", "surgery", "windows_of"]
+__all__ = ["Outcome", "gate_as", "gate_of_another", "gate_up_to", "loss_by_length", "mean_gates",
+           "pre_conv_of_one_tap", "surgery", "windows_of"]
 
 
 @dataclass(frozen=True)
@@ -218,21 +217,6 @@ def loss_by_length(model: Caracal, tokens: np.ndarray, context: int, cut: bool,
     """
     with gate_up_to(model, context - 1) if cut else nullcontext():
         return loss_by_context_length(model, tokens, context, multiples, limit, batch_tokens)
-
-
-def load_trained(folder: str | Path) -> Caracal:
-    """Load a Caracal from the folder of a run, which has it in `model`, or from the folder of a model.
-
-    Raises:
-        FileNotFoundError, ValueError: there is none, or it is damaged, as `Caracal.from_pretrained`.
-    """
-    return Caracal.from_pretrained(model_folder(folder))
-
-
-def model_folder(folder: str | Path) -> Path:
-    """Return where the model of a run lies, which has it in `model`; of another folder, the folder itself."""
-    folder = Path(folder)
-    return folder / "model" if (folder / "model").is_dir() else folder
 
 
 def _layers(model: Caracal, kind: type) -> list:

@@ -20,7 +20,8 @@ kill: the same configuration goes on from the last checkpoint, on the same curve
     distributed   several processes that train one model
     folder        where a run lives: one process at a time works there
     checkpoint    the state of a run in one file, without pickle
-    run_log       one line for every step
+    trained       the model that a run has left, finished or not
+    run_log       one line for every step, and the progress bar
     parts         which code took part in a run, and where
     flops         operations per token, for the utilisation of a device
 """

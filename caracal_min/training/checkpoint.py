@@ -15,7 +15,9 @@ import hashlib
 import json
 import math
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +28,7 @@ from torch.optim import Optimizer
 
 from ..files import writing
 
-__all__ = ["Checkpoints", "DamagedError", "not_finite"]
+__all__ = ["Checkpoints", "DamagedError", "not_finite", "read_checkpoint", "weights_of"]
 
 _NEWEST, _PREVIOUS, _FORMAT = "checkpoint.safetensors", "checkpoint.previous.safetensors", "caracal-checkpoint-1"
 _UNKNOWN_PART = {"from_step": 0, "started": None, "code": None, "machines": []}  # versions before parts were kept
@@ -76,25 +78,30 @@ class Checkpoints:
                 os.replace(newest, self.folder / _PREVIOUS)
         self._newest_is_whole = True
 
+    @property
+    def paths(self) -> list[Path]:
+        """The files that are there, the newest first."""
+        return [path for path in (self.folder / _NEWEST, self.folder / _PREVIOUS) if path.exists()]
+
     def corpus(self) -> str | None:
         """Return the digest of the corpus that the run is on; None if no checkpoint says so."""
-        for path in (self.folder / _NEWEST, self.folder / _PREVIOUS):
-            try:
-                with safe_open(path, framework="pt") as file:
-                    return str(json.loads(file.metadata()["facts"])["corpus"])
-            except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError):
-                continue
-        return None
+        return next(map(str, self._said("corpus")), None)
+
     def require_settings(self, settings: dict, defaults: dict) -> None:
         """Raise ValueError, as `load`, if the run in the folder has other settings; no tensor is read for that."""
-        for path in (self.folder / _NEWEST, self.folder / _PREVIOUS):
-            try:
-                with safe_open(path, framework="pt") as file:
-                    before = json.loads(file.metadata()["facts"])["settings"]
-            except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError):
-                continue  # `load` says what is wrong with it
+        for before in self._said("settings"):
             if isinstance(before, dict):
                 return _require_settings(self.folder, before, json.loads(json.dumps(settings)), defaults)
+
+    def _said(self, name: str) -> Iterator[Any]:
+        """Yield what each checkpoint that is readable says of the run under a name, the newest first."""
+        for path in self.paths:
+            try:
+                with safe_open(path, framework="pt") as file:
+                    said = json.loads(file.metadata()["facts"])[name]
+            except (SafetensorError, OSError, ValueError, TypeError, KeyError, RecursionError):
+                continue  # `load` says what is wrong with it
+            yield said
 
     def load(self, model: nn.Module, optimizer: Optimizer, facts: dict, defaults: dict) -> tuple[dict, bytes | None]:
         """Restore a run from the newest checkpoint that is whole.
@@ -113,11 +120,9 @@ class Checkpoints:
             OSError: it cannot be read.
         """
         damage: list[DamagedError] = []
-        for path in (self.folder / _NEWEST, self.folder / _PREVIOUS):
-            if not path.exists():
-                continue
+        for path in self.paths:
             try:
-                stored, tensors = _read(path)
+                stored, tensors = read_checkpoint(path)
                 _require_same(path, stored, json.loads(json.dumps(facts)), defaults)
                 log = tensors.pop("log").numpy().tobytes() if "log" in tensors else None
                 _require_state(path, tensors, stored, facts, model, optimizer)
@@ -139,10 +144,15 @@ def not_finite(model: nn.Module, optimizer: Optimizer) -> str | None:
     return _first_not_finite(_state(model, optimizer))
 
 
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Return the weights of a model under their names in the file; those that have two names once."""
+    tied = _tied(model)
+    return {f"model.{name}": t for name, t in model.state_dict().items() if name not in tied}
+
+
 def _state(model: nn.Module, optimizer: Optimizer) -> dict[str, Tensor]:
     """Return weights and optimiser state under their names in the file."""
-    tied = _tied(model)
-    tensors = {f"model.{name}": t for name, t in model.state_dict().items() if name not in tied}
+    tensors = weights_of(model)
     for i, state in optimizer.state_dict()["state"].items():
         tensors |= {f"optimizer.{i}.{name}": t for name, t in state.items()}
     return tensors
@@ -167,8 +177,13 @@ def _sha256(facts: str, tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> tuple[dict, dict[str, Tensor]]:
-    """Return facts and tensors of a file whose hash is right, on the CPU."""
+def read_checkpoint(path: Path) -> tuple[dict, dict[str, Tensor]]:
+    """Return facts and tensors of a file, on the CPU.
+
+    Raises:
+        DamagedError: it is no checkpoint, or its hash is not right, in one line.
+        OSError: it cannot be opened.
+    """
     path.open("rb").close()  # no permission is no damage
     try:
         with safe_open(path, framework="pt") as file:
@@ -217,7 +232,7 @@ def _require_same(path: Path, stored: dict, now: dict, defaults: dict) -> None:
 def _require_state(path: Path, tensors: dict[str, Tensor], stored: dict, now: dict, model: nn.Module,
                    optimizer: Optimizer) -> None:
     """Raise DamagedError unless the tensors are those of this model and optimiser, and their values can be."""
-    expected = {name: t for name, t in _state(model, optimizer).items() if name.startswith("model.")}
+    expected = weights_of(model)
     moments = {}
     for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
         moments[f"optimizer.{i}.step"] = torch.zeros((), dtype=torch.float32)

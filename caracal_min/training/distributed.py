@@ -24,8 +24,9 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 
 from ..language_model import LanguageModel
+from ..precision import find_device
 
-__all__ = ["Group", "LostProcessError", "find_device"]
+__all__ = ["Group", "LostProcessError"]
 
 T = TypeVar("T")
 _groups, _turns = itertools.count(), itertools.count()
@@ -34,24 +35,6 @@ _LOST = re.compile(r"timed? ?out|connection|broken pipe|socket|gloo|nccl", re.IG
 
 class LostProcessError(RuntimeError):
     """Another process of the group does not answer, or has ended."""
-
-
-def find_device(name: str) -> torch.device:
-    """Return the device of a name: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-
-    Raises:
-        ValueError: there is no such device here, in one line.
-    """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-        torch.zeros(1, device=device).item()
-    except (RuntimeError, AssertionError, ImportError) as error:  # what PyTorch raises depends on how it was built
-        why = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ValueError(f"device={name!r} cannot be used here ({why}); "
-                         "accepted: auto, cpu, and cuda or cuda:0, ... where there is a GPU") from None
-    return device
 
 
 class Group:

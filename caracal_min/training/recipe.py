@@ -12,14 +12,15 @@ from .settings import require_kinds, require_range, require_text
 __all__ = ["TrainConfig", "learning_rate"]
 
 _FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout",
-         "checkpoint_every"}
+         "checkpoint_every", "eval_every", "prompt"}
 _POSITIVE = ("gate_length", "tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every",
              "eval_windows", "checkpoint_every")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """One training run.  The defaults of tiny to large are the paper's recipe (Section 5.1); nano has its own.
+    """A training run, from its beginning or from where it was stopped.  tiny to large have the paper's recipe (Section
+    5.1), nano one of its own.
 
     Raises:
         ValueError: a field out of range, in one line.
@@ -30,40 +31,46 @@ class TrainConfig:
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
-    """Row of the paper's ablations, such as no-swa or sslp, or a ratio of Fourier to attention layers."""
+    """Of caracal, a row of the paper's ablations: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention
+    layers, 5:1, 3:1, 2:1 or 1:1."""
     gate_length: int | None = None
-    """Tokens that have a gate, for a state of fixed size in decoding; None, as in the paper: all."""
+    """Tokens that have a gate, for a state of fixed size in decoding; left out, as in the paper: all."""
     data: str = "fineweb"
-    """embedded, fineweb, a parquet / jsonl / jsonl.xz / jsonl.gz file with column text, a folder of them, or shards.
-    One document in 20, by a hash of its text, is never trained on."""
+    """embedded (the documentation of Python), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
+    jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one that tokenize wrote.  One
+    document in 20, by a hash of its text, is never trained on; a txt file is cut into documents of some 4 KiB."""
     validation: str | None = None
-    """Another source to measure on, all of it, that shares no document with data; None: what is held out of data."""
+    """Another source to measure on, all of it, that shares no document with data; left out: what is held out of it."""
     tokenizer: str = "gpt2"
     """gpt2 or byte; the model has as many ids as it."""
     out: Path | None = None
-    """Folder of the run; None keeps everything in memory."""
+    """Folder of the run, for checkpoints, log, model and record; None keeps everything in memory.  The same command
+    goes on with a run that was stopped."""
     tokens: int = 10_000_000_000
     """Budget: tokens to train on."""
     minutes: float | None = None
     """Budget: minutes to train for; the run ends, and its rate has fallen, with the budget that is used up first."""
     corpus_tokens: int | None = None
-    """Tokens to read from the source; None reads as many as the budget."""
+    """Tokens to read from the source; left out: as many as the budget."""
     context: int = 512
     """Tokens per sequence."""
     batch_size: int = 1024
-    """Sequences per step, over all processes: 1024 x 512 = 0.5M tokens."""
+    """Sequences per step, over all processes."""
     micro_batch_size: int = 32
     """Sequences per forward pass of a process; gradients of a step are accumulated over them."""
     learning_rate: float = 9e-4
     """Peak of the schedule."""
     warmup: float = 0.0375
-    """Part of the budget in which the rate rises linearly."""
+    """Part of the budget, 0 to 1, in which the rate rises linearly."""
     final_fraction: float = 0.1
-    """Part of the peak at which the cosine ends; the paper does not state it."""
+    """Part of the peak, 0 to 1, at which the cosine ends; the paper does not state it."""
     weight_decay: float = 0.1
-    """Of AdamW, on weights with two or more dimensions only."""
+    """Of AdamW: times the rate, the part of a matrix or of a short convolution that a step takes away; vectors, long
+    kernels and Mamba's rates of decay keep all."""
     beta1: float = 0.9
+    """Of AdamW: how much of the mean gradient is kept at a step."""
     beta2: float = 0.95
+    """Of AdamW: how much of the mean squared gradient is kept at a step."""
     clip: float = 1.0
     """Largest norm of the gradient."""
     seed: int = 0
@@ -71,7 +78,7 @@ class TrainConfig:
     eval_every: int = 100
     """Steps between measurements of the held-out loss."""
     eval_windows: int = 64
-    """Windows per measurement."""
+    """Sequences per measurement."""
     checkpoint_every: int = 100
     """Steps between checkpoints."""
     prompt: str = ""
@@ -84,7 +91,7 @@ class TrainConfig:
     compile: Literal["no", "blocks", "model"] = "no"
     """For what torch.compile builds kernels: each kind of block, or the whole model, which takes longer to build."""
     peak_flops: float | None = None
-    """Operations per second that the device could do, for the utilisation; None: known for common GPUs."""
+    """Operations per second that the device could do, for the utilisation; left out: known for common GPUs."""
     tensorboard: bool = False
     """Write curves for TensorBoard, beside log.jsonl."""
     timeout: float = 10.0
@@ -129,7 +136,11 @@ class TrainConfig:
 
     @property
     def decisive(self) -> dict[str, Any]:
-        """The settings that decide the curve: a run goes on only under the same."""
+        """The settings that decide the curve: a run goes on only under the same.
+
+    When it is measured, and whether samples are drawn, changes none of its numbers, so that may change on the way.  On
+    how many windows it is measured may not, since then the curve would not be of one quantity.
+    """
         return {name: value for name, value in vars(self).items() if name not in _FREE}
 
     @classmethod

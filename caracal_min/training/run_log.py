@@ -1,4 +1,4 @@
-"""The log of a run: JSON lines, and curves for TensorBoard if wanted."""
+"""The log of a run: JSON lines, and curves for TensorBoard if wanted; and its progress bar."""
 
 import json
 import math
@@ -7,8 +7,9 @@ from typing import NoReturn
 
 from ..extras import missing
 from ..files import writing
+from .recipe import TrainConfig
 
-__all__ = ["RunLog"]
+__all__ = ["RunLog", "progress_bar", "require_tensorboard"]
 
 _NUMBERS = ("loss", "learning_rate", "seconds")
 
@@ -119,8 +120,23 @@ def _no_number(text: str) -> NoReturn:
 
 
 def _writer(folder: Path, steps: int):
+    return require_tensorboard()(folder / "tensorboard", purge_step=steps + 1)
+
+
+def require_tensorboard() -> type:
+    """Return the class that writes for TensorBoard.  Raises ImportError if it is not installed."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise missing("tensorboard=True", "tensorboard", "train") from None
-    return SummaryWriter(folder / "tensorboard", purge_step=steps + 1)
+    return SummaryWriter
+
+
+def progress_bar(config: TrainConfig, is_main: bool, end: int, step: int, seconds: float):
+    """Return a bar of steps up to `end`, or of seconds under a budget in minutes; shown by the main process alone."""
+    from tqdm import tqdm
+
+    options = dict(desc=f"training {config.preset}", disable=not (config.progress and is_main))
+    if config.minutes is None:
+        return tqdm(total=end, initial=step, unit="step", **options)
+    return tqdm(total=round(60 * config.minutes), initial=round(seconds), unit="s", **options)

@@ -23,8 +23,8 @@ import torch
 from torch.nn.utils import clip_grad_norm_
 
 from ..allocator import keep_freed_memory
-from ..data.batches import Batches
-from ..data.corpus import Corpus, load_corpus
+from ..data.batches import Batches, require_window
+from ..data.corpus import Corpus, load_corpus, require_readable
 from ..data.tokenizers import make_tokenizer
 from ..evaluation.losses import held_out_loss
 from ..files import file_sha256
@@ -39,7 +39,7 @@ from .folder import RunFolder
 from .optimizer import make_optimizer
 from .parts import part_from
 from .recipe import TrainConfig, learning_rate
-from .run_log import RunLog
+from .run_log import RunLog, progress_bar, require_tensorboard
 
 __all__ = ["DivergedError", "Trainer"]
 
@@ -85,12 +85,20 @@ class Trainer:
         if self.device.type == "cpu":
             keep_freed_memory()
         share = config.share(self.group.world_size)
+        self._tokenizer = make_tokenizer(config.tokenizer if corpus is None else corpus.tokenizer)
+        if corpus is None:  # what would stop the run is found before anything slow
+            require_readable(config.tokenizer, *filter(None, (config.data, config.validation)))
+        if config.tensorboard:
+            require_tensorboard()
         if config.out is not None:
             self._folder = RunFolder(config.out, self.group.is_main)
-            self._folder.checkpoints.require_settings(self._settings, config.defaults())  # before much is read
-        self.corpus = self._load_corpus() if corpus is None else corpus
+            self._folder.checkpoints.require_settings(self._settings, config.defaults())
         torch.manual_seed(config.seed)
         self.model: LanguageModel = self._make_model().to(self.device)
+        if self._folder is not None:
+            self._folder.require_space(self.model.num_parameters())
+        self.corpus = self._load_corpus() if corpus is None else corpus
+        require_window(self.corpus.validation, config.context, " that are held out")
         self.optimizer = make_optimizer(self.model, config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,
@@ -212,13 +220,7 @@ class Trainer:
         return entry
 
     def _bar(self, end: int):
-        """Return a bar of steps, or of seconds under a budget in minutes."""
-        from tqdm import tqdm
-
-        options = dict(desc=f"training {self.config.preset}", disable=not (self.config.progress and self.group.is_main))
-        if self.config.minutes is None:
-            return tqdm(total=end, initial=self.step, unit="step", **options)
-        return tqdm(total=round(60 * self.config.minutes), initial=round(self.seconds), unit="s", **options)
+        return progress_bar(self.config, self.group.is_main, end, self.step, self.seconds)
 
     def _evaluate(self, entry: dict) -> None:
         """Add the held-out loss and a sample to the entry of a step that asks for them."""
@@ -230,10 +232,9 @@ class Trainer:
             entry["validation_loss"] = loss
         if self.config.prompt and self.group.is_main and (self.finished or self.step.bit_count() == 1):
             self._require_finite()
-            tokenizer = make_tokenizer(self.corpus.tokenizer)
-            prompt = torch.tensor([tokenizer.encode(self.config.prompt)], device=self.device)
+            prompt = torch.tensor([self._tokenizer.encode(self.config.prompt)], device=self.device)
             drawn = self.model.generate(prompt, _SAMPLE, temperature=0.8, seed=self.config.seed)
-            entry["sample"] = tokenizer.decode(drawn[0].tolist())
+            entry["sample"] = self._tokenizer.decode(drawn[0].tolist())
 
     def _require_finite(self) -> None:
         if name := not_finite(self.model, self.optimizer):
@@ -254,9 +255,8 @@ class Trainer:
             digest=None if folder is None else folder.checkpoints.corpus()))
 
     def _make_model(self) -> LanguageModel:
-        config = self.config
-        return make_model(config.architecture, config.preset, config.variant, self.corpus.vocab_size, config.context,
-                          config.gate_length)
+        config, ids = self.config, self._tokenizer.vocab_size
+        return make_model(config.architecture, config.preset, config.variant, ids, config.context, config.gate_length)
 
     def _leave(self) -> None:
         """Write what a finished run leaves: the model, and the record."""
@@ -281,7 +281,6 @@ class Trainer:
     def _resume(self) -> None:
         self._parts, kept, notes = [], b"", []
         if self._folder is not None:
-            self._folder.require_space(self.model.num_parameters())
             stored, kept = self._folder.checkpoints.load(self.model, self.optimizer, self._facts(),
                                                          self.config.defaults())
             self.step, self.seconds, self._parts = stored["step"], stored["seconds"], stored["parts"]

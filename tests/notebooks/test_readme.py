@@ -42,7 +42,7 @@ def test_every_module_that_a_caller_names_is_on_the_page_of_the_api(root):
     package = root / "caracal_min"
     # Parts of a run, of a file or of a command, which no caller of the package names.
     internal = {"allocator", "extras", "files", "projections", "weights", "data.local_files", "data.manifest_form",
-                "evaluation.command", "evaluation.harness", "evaluation.measured", "experiments.command",
+                "evaluation.harness", "evaluation.measured",
                 "training.checkpoint", "training.distributed", "training.folder", "training.optimizer",
                 "training.parts", "training.run_log", "training.settings"}
     modules = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")

@@ -1,6 +1,7 @@
 """`python -m caracal_min` as a user runs it: in a process of its own."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -10,11 +11,16 @@ from types import SimpleNamespace
 import pytest
 import torch
 from faults.bad_input import BAD, bad_command_lines, bad_files, make_places, refused
+from small_run import config, corpus
 
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.commands import COMMANDS
+from caracal_min.data import ByteTokenizer
+from caracal_min.training import Trainer
+from caracal_min.training.trained import load_trained
 from caracal_min.version import __version__
+from caracal_min.zoo import make_model
 
 
 def run(*arguments, **options):
@@ -48,6 +54,93 @@ def test_sample_is_reproducible(tmp_path):
     assert first.returncode == 0, first.stderr
     assert first.stdout.startswith("def ") and first.stdout == second.stdout
     assert run("sample", "--model", tmp_path, "--prompt", "def ", "--max-new-tokens", 0).stdout == "def \n"
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory):
+    """The folder of a run that was killed after step 3: a checkpoint of step 2, and no model."""
+    out = tmp_path_factory.mktemp("killed") / "run"
+    with Trainer(config(out, checkpoint_every=2), corpus()) as trainer:
+        trainer.run(until=3)
+    return out
+
+
+def test_a_killed_run_is_sampled_exported_and_described(killed, tmp_path, capsys):
+    """What is drawn is drawn from its checkpoint, with or without a gate that is cut; stdout holds the text alone."""
+    note = f"{killed} has no finished model: this is the one of its checkpoint at step 2\n"
+    for cut in (None, 3):
+        options = [] if cut is None else ["--gate-length", str(cut)]
+        assert main(["sample", "--model", str(killed), "--prompt", "gate token", "--max-new-tokens", "12",
+                     "--temperature", "0", "--device", "cpu", "--precision", "float32", *options]) == 0
+        said = capsys.readouterr()
+        model, prompt = load_trained(killed, cut).model, torch.tensor([list(b"gate token")])
+        drawn = model.generate(prompt, 12, temperature=0.0, stop=0)[0].tolist()
+        assert said.out == ByteTokenizer().decode([i for i in drawn if i]) + "\n" and said.err == note
+        out = tmp_path / f"{cut}.pt2"
+        assert main(["export", "--model", str(killed), "--out", str(out), "--length", "9", *options]) == 0
+        assert capsys.readouterr().err == note
+        exported = torch.export.load(out).module()(prompt[:, :9])
+        assert torch.allclose(exported, model(prompt[:, :9])[0], atol=1e-4)
+        assert torch.allclose(exported, load_trained(killed).model(prompt[:, :9])[0], atol=1e-4) is (cut is None)
+    assert main(["info", "--model", str(killed)]) == 0
+    assert "1,269,504 parameters" in capsys.readouterr().out
+
+
+def test_the_device_of_a_sample_is_looked_for(killed, capsys):
+    assert main(["sample", "--model", str(killed), "--device", "cuda:99"]) == 2
+    assert "device='cuda:99' cannot be used here" in capsys.readouterr().err
+
+
+def test_a_baseline_is_not_sampled(tmp_path, capsys):
+    pytest.importorskip("transformers")
+    make_model("llama", "nano").save_pretrained(tmp_path)
+    for arguments in (["sample"], ["export", "--out", str(tmp_path / "x.pt2"), "--length", "9"], ["info"]):
+        assert main([*arguments, "--model", str(tmp_path)]) == 2
+        assert f"{tmp_path} holds a llama; this command is for caracal only" in capsys.readouterr().err
+
+
+def test_an_export_makes_its_folder_and_leaves_nothing_where_it_fails(killed, tmp_path, monkeypatch):
+    out = tmp_path / "new" / "x.pt2"
+    given = ["export", "--model", str(killed), "--out", str(out), "--length", "9"]
+    with monkeypatch.context() as patch:
+        patch.setattr("torch.export.save", lambda program, file: file.write(b"half") and 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            main(given)
+    assert list(tmp_path.rglob("*.pt2*")) == []
+    assert main(given) == 0 and out.stat().st_size > 10**6
+
+
+def test_output_that_nobody_reads_on_is_no_error():
+    with subprocess.Popen([sys.executable, "-m", "caracal_min", "info"], stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert (process.stderr.read(), process.wait()) == (b"", 141)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_what_the_parser_says_is_one_sentence_in_every_encoding(encoding):
+    """Characters that a terminal lacks are shown by their numbers."""
+    environment = os.environ | {"PYTHONIOENCODING": encoding}
+    for arguments, said in ((["info", "--preset", "huge"], "unknown preset 'huge'"),
+                            (["sample", "--model", "m", "--gate-length", "0"], "gate_length=0; give a number >= 1"),
+                            (["info", "--fly"], "Unrecognized options: --fly")):
+        done = run(*arguments, env=environment)
+        assert done.returncode == 2 and done.stderr.startswith(f"error: {said}") and done.stderr.count("---") == 0
+        assert done.stderr.count("\n") == 1 and "Config" not in done.stderr
+
+
+def test_the_help_says_what_each_option_is_and_names_nothing_internal(capsys, monkeypatch):
+    """Every option has words and a default, and none the quotes of code, in which docstrings put names of Python."""
+    monkeypatch.setenv("COLUMNS", "200")
+    for command in COMMANDS:
+        assert main([command.name, "--help"]) == 0
+        said = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        assert "`" not in said and "LanguageModel" not in said
+        for field in fields(command.config):
+            option = field.name.replace("_", "-")
+            words = re.search(rf"--(?:no-)?{option} (?:[A-Z]+ |\S*[{{\[]\S+(?: \[?[A-Z .]+\]+)? )?(?!--|\S+,)"
+                              r"([^(]*.*?) \((default|required)", said)
+            assert words and words[1].rstrip("])").endswith("."), (command.name, option, words and words[1])
 
 
 def test_benchmark_prints_a_table_and_saves_it(tmp_path):

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from online_streams import TOLERANCE, relative_error, streams
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.convolution import causal_conv_direct
@@ -18,18 +19,6 @@ KINDS = {
     **{f"partitioned, base {b}": lambda *args, b=b, **kw: PartitionedConvolution(*args, base=b, **kw)
        for b in (1, 2, 8, 32)},
 }
-# Relative, root mean square over root mean square, against the sum in float64.
-TOLERANCE = {torch.float64: 1e-14, torch.float32: 1e-6, torch.bfloat16: 4e-3}
-
-
-def streams(batch, channels, length, dtype=torch.float64, seed=0):
-    draw = torch.Generator().manual_seed(seed)
-    return torch.randn(2, batch, channels, length, generator=draw, dtype=torch.float64).to(dtype).unbind(0)
-
-
-def relative_error(found, expected):
-    return ((found.double() - expected).square().mean() / expected.square().mean()).sqrt().item()
-
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("kind", KINDS)

@@ -39,19 +39,21 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--data": ["", "{missing}", "{file}", "{long}"], "--validation": ["", "{missing}", "{file}", "{long}"],
         "--tokenizer": ["", "bert"], "--out": _FOLDER, "--device": _DEVICE, "--precision": ["", "float8"],
         "--compile": ["", "yes"],
-        **dict.fromkeys(["--tokens", "--corpus-tokens", "--context", "--batch-size", "--micro-batch-size",
-                         "--eval-every", "--eval-windows", "--checkpoint-every"], _WHOLE),
+        **dict.fromkeys(["--gate-length", "--tokens", "--corpus-tokens", "--context", "--batch-size",
+                         "--micro-batch-size", "--eval-every", "--eval-windows", "--checkpoint-every"], _WHOLE),
         **dict.fromkeys(["--minutes", "--learning-rate", "--clip", "--peak-flops", "--timeout"], _RATE),
         **dict.fromkeys(["--warmup", "--final-fraction", "--beta1", "--beta2"], [*_WORDS, "1.5", "-0.1"]),
         "--weight-decay": _WORDS, "--seed": _COUNT},
     ("sample", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--prompt": ["", "\udcff"],
         "--max-new-tokens": [*_COUNT, "1000000000000"], "--temperature": [*_WORDS, "1e-300"], "--top-k": _WHOLE,
-        "--top-p": [*_RATE, "1e-300", "1.5"], "--seed": _COUNT},
+        "--top-p": [*_RATE, "1e-300", "1.5"], "--seed": _COUNT, "--gate-length": _WHOLE, "--device": _DEVICE,
+        "--precision": ["", "float8"]},
     ("evaluate", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--split": ["", "none"], "--out": _FILE,
-        "--device": _DEVICE,
-        **dict.fromkeys(["--context", "--tokens", "--limit", "--batch-size", "--max-length"], _WHOLE)},
+        "--device": _DEVICE, **dict.fromkeys(["--data", "--ngrams"], ["", "{missing}", "{file}", "{long}"]),
+        **dict.fromkeys(["--context", "--tokens", "--limit", "--batch-size", "--max-length", "--gate-length"],
+                        _WHOLE)},
     ("benchmark", "--rows", "layer"): {
         "--rows": ["", "magic"], "--preset": ["", "huge"], "--against": ["", "gpt"], "--compile": ["", "yes"],
         "--device": _DEVICE, "--out": _FILE,
@@ -72,7 +74,7 @@ BAD = {  # command and what it needs: option, values that it cannot have
                          "--measurements", "--eval-windows", "--checkpoint-every"], _WHOLE)},
     ("export", "--model", "{model}", "--out", "{new}.pt2", "--length", "9"): {
         "--model": ["", "{missing}", "{file}", "{long}"], "--out": ["", "x.zip", "{file}/x.pt2", "{folder}"],
-        "--length": _WHOLE, "--batch": _WHOLE},
+        **dict.fromkeys(["--length", "--batch", "--gate-length"], _WHOLE)},
     ("info",): {"--preset": ["", "huge"], "--model": ["", "{missing}", "{file}", "{long}"]},
 }
 

@@ -10,7 +10,7 @@ from shard_texts import write_jsonl
 
 from caracal_min.data import ByteTokenizer, TokenizeConfig, count_documents, documents, is_held_out, load_corpus
 from caracal_min.data.documents import SOURCES
-from caracal_min.data.local_files import FORMATS
+from caracal_min.data.local_files import FORMATS, PLAIN
 from caracal_min.data.write_shards import tokenize
 from caracal_min.training import TrainConfig
 
@@ -51,7 +51,8 @@ def test_local_files(tmp_path, ending):
 
 @pytest.mark.parametrize("source, error, words", [
     ("nowhere.jsonl", FileNotFoundError, ["nowhere.jsonl"]),
-    ("corpus.txt", ValueError, ["corpus.txt", "embedded", ".jsonl.xz"]),
+    ("nowhere.txt", FileNotFoundError, ["nowhere.txt"]),
+    ("corpus.csv", ValueError, ["corpus.csv", "embedded", ".jsonl.xz", ".txt"]),
 ])
 def test_unknown_sources(source, error, words):
     with pytest.raises(error) as caught:
@@ -63,8 +64,8 @@ def test_unknown_sources(source, error, words):
 @pytest.mark.parametrize("kind, field", [(TokenizeConfig, "source: str"), (TrainConfig, "data: str")])
 def test_the_help_names_every_source_and_format(kind, field):
     said = inspect.getsource(kind).partition(f"    {field}")[2].split('"""')[1]
-    for name in (*SOURCES, *FORMATS):
-        assert re.search(rf"(^|[ /]){re.escape(name.removeprefix('.'))}(,| /| file)", said), name
+    for name in (*SOURCES, *FORMATS, PLAIN):
+        assert re.search(rf"(^|[ /]){re.escape(name.removeprefix('.'))}(,| /| file| \()", said), name
 
 
 def damaged_files():

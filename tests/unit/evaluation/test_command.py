@@ -13,9 +13,11 @@ import torch
 
 from caracal_min import Caracal
 from caracal_min.__main__ import main
+from caracal_min.commands import evaluate as command
+from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
+from caracal_min.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min.data import RULE, load_corpus, sequential_windows, tokenize
-from caracal_min.evaluation import command, held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
-from caracal_min.evaluation.command import EvaluateConfig, run_evaluate
+from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
 from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
 from caracal_min.recorded.record import read_record
@@ -179,6 +181,45 @@ def test_a_record_that_is_there_is_not_written_over(nano, tmp_path, capsys):
         assert shown.err.splitlines() == [f"error: {out} exists, and no record is written over another file; move it, "
                                           "or give another name"] and shown.out == ""
     assert out.read_text() == "an older record"
+
+
+def test_a_killed_run_is_measured_at_its_checkpoint(text, tmp_path, capsys):
+    run = tmp_path / "run"
+    given = dict(data=str(text), out=run, tokens=256, corpus_tokens=10**6, context=16, batch_size=4,
+                 micro_batch_size=4, checkpoint_every=2, progress=False, device="cpu")
+    with Trainer(TrainConfig.for_preset("nano", **given)) as trainer:
+        trainer.run(until=2)
+    record = run_evaluate(EvaluateConfig(str(run), str(text), context=16, device="cpu", precision="float32",
+                                         out=tmp_path / "out.json"))
+    said = capsys.readouterr()
+    assert f"{run} has no finished model: this is the one of its checkpoint at step 2" in said.err
+    assert "whether it was trained on what is held out is not known" in said.out
+    expected = held_out_loss(trainer.model.eval(), load_corpus(str(text), progress=False).validation, 16)
+    assert record["loss"] == pytest.approx(expected, abs=1e-5)
+    stored = read_record(tmp_path / "out.json", require_commit=False)["results"]
+    assert stored["checkpoint_step"] == 2 and stored["model_sha256"] == file_sha256(run / "checkpoint.safetensors")
+    surgery = run_surgery(SurgeryConfig(str(run), str(text), context=16, windows=2, lags=(0,), device="cpu"))
+    assert surgery["model_sha256"] == stored["model_sha256"]
+
+
+@pytest.mark.parametrize(("options", "word"), [
+    (["--tasks", "piqa", "--task-data", "damaged"], "piqa.jsonl, line 1: "),
+    (["--tasks", "piqa", "--task-data", "missing"], "no folder missing"),
+    (["--tasks", "chess"], "unknown task 'chess'"),
+    (["--ngrams", "missing.txt"], "no file missing.txt"),
+    (["--data", "binary.txt"], "binary.txt cannot be read"),
+    (["--device", "cuda:99"], "device='cuda:99'"),
+])
+def test_what_cannot_be_read_is_reported_before_a_loss_is_measured(nano, tmp_path, monkeypatch, capsys, options, word):
+    pytest.importorskip("lm_eval")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "damaged").mkdir()
+    (tmp_path / "damaged" / "piqa.jsonl").write_text('{"goal": "x"}\n')
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
+    monkeypatch.setattr(command, "token_losses", lambda *_: pytest.fail("a loss was measured"))
+    given = ["--model", str(nano), "--data", str(nano / "text.jsonl"), "--context", "16"]
+    assert main(["evaluate", *given, *options]) == 2
+    assert word in capsys.readouterr().err
 
 
 def test_tasks_from_the_command_line(nano, shared_data, tmp_path):

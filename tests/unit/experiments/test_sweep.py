@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from caracal_min.commands.learn import run_learn_command
 from caracal_min.experiments import sweep
-from caracal_min.experiments.command import run_learn_command
 from caracal_min.experiments.learner import CONTENDERS, Lesson, learn, make_contender
 from caracal_min.experiments.mad import Memorise
 from caracal_min.experiments.sweep import LearnConfig, comparison, learning_curves, run_learn, runs_of

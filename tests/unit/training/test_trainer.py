@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from small_run import config, corpus, losses
 
 from caracal_min import Caracal
+from caracal_min.data import Manifest, tokenize
 from caracal_min.training import DivergedError, TrainConfig, Trainer, learning_rate
 
 
@@ -164,12 +165,48 @@ def test_other_settings_are_refused_before_the_corpus_is_read(tmp_path, monkeypa
         Trainer(replace(config(tmp_path), learning_rate=0.002))
 
 
-def test_how_often_checkpoints_are_written_may_change(tmp_path):
+def test_when_a_run_is_measured_sampled_and_kept_may_change_on_the_way(tmp_path):
     whole = losses(Trainer(config(), corpus()).run())
     Trainer(config(tmp_path), corpus()).run(until=4)
-    with Trainer(config(tmp_path, checkpoint_every=3), corpus()) as trainer:
-        assert losses(trainer.run(until=6)) == whole[:6] and trainer.step == 6
-    assert Trainer(config(tmp_path), corpus()).step == 6
+    changes = dict(checkpoint_every=3, eval_every=2, prompt="gate ")
+    with Trainer(config(tmp_path, **changes), corpus()) as trainer:
+        log = trainer.run(until=10)
+    assert losses(log) == whole[:10] and trainer.step == 10
+    assert [entry["step"] for entry in log if "validation_loss" in entry] == [6, 8, 10]
+    assert [entry["step"] for entry in log if "sample" in entry] == [8]
+    assert Trainer(config(tmp_path), corpus()).step == 9
+    with pytest.raises(ValueError, match="eval_windows=8, now 9"):
+        Trainer(config(tmp_path, eval_windows=9), corpus())
+
+
+@pytest.mark.parametrize("changes, words", [
+    (dict(data="missing.jsonl"), "no file missing.jsonl"),
+    (dict(validation="missing.txt"), "no file missing.txt"),
+    (dict(validation="binary.txt"), "binary.txt cannot be read .line 1"),
+    (dict(data="shards"), "shards is not finished"),
+])
+def test_what_cannot_be_read_is_reported_before_the_corpus_is_read(tmp_path, monkeypatch, changes, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
+    tokenize("embedded", "shards", "byte", 1000, limit_documents=5, progress=False)
+    replace(Manifest.load("shards"), complete=False).save(tmp_path / "shards")
+    monkeypatch.setattr("caracal_min.training.trainer.load_corpus", lambda *_, **__: pytest.fail("was read"))
+    with pytest.raises((ValueError, FileNotFoundError), match=words):
+        Trainer(config(tmp_path / "run", **changes))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_package_that_is_missing_is_reported_before_the_corpus_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr("caracal_min.training.trainer.load_corpus", lambda *_, **__: pytest.fail("was read"))
+    for package, changes in {"tensorboard": dict(tensorboard=True), "transformers": dict(architecture="llama"),
+                             "datasets": dict(data="fineweb")}.items():
+        with monkeypatch.context() as patch, pytest.raises(ImportError, match=f"needs {package}") as caught:
+            for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+                patch.delitem(sys.modules, name)
+            patch.delitem(sys.modules, "torch.utils.tensorboard", raising=False)
+            patch.setitem(sys.modules, package, None)
+            Trainer(config(tmp_path, **changes))
+        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("changes, words", [

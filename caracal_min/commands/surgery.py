@@ -1,4 +1,4 @@
-"""The commands `learn`, whose options are `sweep.LearnConfig`, and `surgery`."""
+"""The command `surgery`: what a trained model owes to its parts."""
 
 import time
 from dataclasses import asdict, dataclass
@@ -9,14 +9,14 @@ from ..data.batches import sequential_windows
 from ..data.split import ALL
 from ..data.tokenizers import tokenizer_for
 from ..evaluation.measured import rule_of_training, text_to_measure
-from ..files import file_sha256
+from ..experiments.surgery import loss_by_length, surgery
+from ..precision import find_device
 from ..recorded.record import require_new, write_record
-from ..training.distributed import find_device
 from ..training.settings import require_kinds, require_range, require_text
-from .surgery import load_trained, loss_by_length, model_folder, surgery
-from .sweep import LearnConfig, comparison, run_learn
+from ..training.trained import load_trained
+from .command import say
 
-__all__ = ["SurgeryConfig", "run_learn_command", "run_surgery"]
+__all__ = ["SurgeryConfig", "run_surgery"]
 
 _MULTIPLES = (1, 2, 4, 8, 16)
 
@@ -30,11 +30,13 @@ class SurgeryConfig:
     """
 
     model: str
-    """Folder of a run that `train` wrote, or of a model."""
+    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
+    last checkpoint is taken."""
     data: str = "embedded"
-    """Text to measure on: as in `train`."""
+    """Text to measure on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
     split: Literal["held_out", "all"] = "held_out"
-    """The documents of `data` that no run trains on, or all of them, for a file that was never trained on."""
+    """The documents of the data that train holds out wherever they stand, or all of them, for a text that was never
+    trained on."""
     context: int = 256
     """Tokens per window: the length of training."""
     windows: int = 128
@@ -57,30 +59,21 @@ class SurgeryConfig:
             raise ValueError(f"lags={self.lags!r}; give at least one, each >= 0")
 
 
-def run_learn_command(config: LearnConfig) -> None:
-    """Run a sweep, or go on with it; print each run, and at the end accuracies at the best rate, and their range."""
-    rows = comparison(run_learn(config)["results"]["runs"])
-    print(f"{'task':<16}{'contender':<24}{'rate':>8}{'accuracy':>10}  over seeds")
-    for row in rows:
-        print(f"{row['task']:<16}{row['contender']:<24}{row['learning_rate']:>8g}{row['mean']:>10.3f}  "
-              f"{row['low']:.3f} to {row['high']:.3f}{', best rate at the edge' if row['edge'] else ''}")
-    print(f"record = {config.out / 'record.json'}")
-
-
 def run_surgery(config: SurgeryConfig) -> dict:
     """Print the losses under every operation and by length, write a record to `config.out`, and return its results.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `Caracal.from_pretrained` and `evaluation.measured`.
+        ValueError, FileNotFoundError, ImportError: as `training.trained.load_trained` and `evaluation.measured`.
     """
     device = find_device(config.device)
     if config.out is not None:
         require_new(config.out)
     started = time.monotonic()
-    model = load_trained(config.model).to(device)
-    weights = file_sha256(model_folder(config.model) / "model.safetensors")
+    trained = load_trained(config.model)
+    say(trained.note)
+    model, weights = trained.model.to(device), trained.sha256
     if config.split != ALL:
-        rule_of_training(str(model_folder(config.model)), weights)
+        rule_of_training(config.model, trained.run, weights)
     tokens, data = text_to_measure(config.data, tokenizer_for(model.config.vocab_size), config.split,
                                    _MULTIPLES[-1] * config.windows * config.context + 1)
     windows = sequential_windows(tokens, config.context, config.windows)

@@ -7,22 +7,22 @@ from typing import Literal
 
 import numpy as np
 import torch
-from huggingface_hub import hf_hub_download
 
 from ..data.batches import sequential_windows
-from ..data.corpus import require_rule, tokens_of
+from ..data.corpus import require_readable, require_rule, tokens_of
 from ..data.split import ALL, TRAIN
 from ..data.tokenizers import Tokenizer, tokenizer_for
 from ..data.write_shards import fingerprint
-from ..files import file_sha256
+from ..evaluation.losses import loss_by_context_length, token_losses
+from ..evaluation.measured import rule_of_training, sha256_of_tokens, text_to_measure
+from ..evaluation.ngrams import ngram_losses
+from ..evaluation.table2 import format_table
 from ..language_model import LanguageModel
-from ..precision import Precision, autocast, resolve_precision
+from ..precision import Precision, autocast, find_device, resolve_precision
 from ..recorded.record import require_new, write_record
-from ..zoo.registry import load_model
-from .losses import loss_by_context_length, token_losses
-from .measured import rule_of_training, sha256_of_tokens, text_to_measure
-from .ngrams import ngram_losses
-from .table2 import format_table
+from ..training.settings import require_kinds, require_range, require_text
+from ..training.trained import load_trained
+from .command import say
 
 __all__ = ["EvaluateConfig", "run_evaluate"]
 
@@ -38,24 +38,27 @@ class EvaluateConfig:
     """
 
     model: str
-    """Folder that `train` wrote (its `model` subfolder), or "owner/name" on the hub."""
+    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
+    last checkpoint is taken."""
     data: str = "embedded"
-    """Text to measure losses on: as in `train`: embedded, fineweb, a file or a folder of files, or token shards.  A
-    document, or a line of JSON with one, has at most 16 MiB."""
+    """Text to measure losses on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote.
+    A document, or a line of JSON with one, has at most 16 MiB."""
     split: Literal["held_out", "all"] = "held_out"
-    """The documents of `data` that `train` holds out wherever they stand, one in 20 by a hash of the text; or all of
+    """The documents of the data that train holds out wherever they stand, one in 20 by a hash of the text; or all of
     them, for a text that was never trained on."""
     context: int = 512
     """Tokens per window; losses are measured at multiples of it up to 16, as far as the text reaches."""
     tokens: int = 262_144
     """Most tokens to measure losses on."""
     ngrams: str | None = None
-    """Text that the model was trained on, or token shards of it: unigram and bigram models are counted on what is not
-    held out of it, and measured beside the model; 24 bytes of memory a token."""
+    """Text that the model was trained on: unigrams and bigrams are counted in what is not held out of it, and measured
+    beside the model; 24 bytes of memory a token."""
     tasks: tuple[str, ...] = ()
-    """Names of tasks, or all; none if left out."""
+    """Names of tasks, or all; none if left out: lambada_openai, hellaswag, arc_easy, arc_challenge, winogrande, boolq,
+    piqa, social_iqa."""
     task_data: Path | None = None
-    """Folder with local copies of the tasks (see caracal_min.evaluation.tasks); left out, they come from the hub."""
+    """Folder with a file for each task, such as piqa.jsonl, whose names and columns python -m pydoc
+    caracal_min.evaluation.tasks lists; left out, they come from the hub."""
     limit: int | None = None
     """Items per task, the first ones, for a trial."""
     batch_size: int = 16
@@ -72,34 +75,37 @@ class EvaluateConfig:
     """Cuts the gate of a Caracal after so many tokens, also of one trained without; left out: as it was trained."""
 
     def __post_init__(self):
-        for name in ("context", "tokens", "batch_size", "max_length"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}; give a number >= 1")
-        for name in ("limit", "gate_length"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ValueError(f"{name}={value}; give a number >= 1, or leave it out")
-        resolve_precision(self.precision, "cpu")
+        require_kinds(self)
+        require_text(self, ("model", "data", "ngrams"))
+        require_range(self, ("context", "tokens", "batch_size", "max_length", "limit", "gate_length"), low=1)
 
 
 def run_evaluate(config: EvaluateConfig) -> dict:
     """Print the losses and the table, write a record of them to `config.out`, and return its results.
 
+    All that is to be read is looked at before the first loss is measured, and the tasks are read.
+
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `zoo.load_model`, `data.tokens_of` and
-            `tasks.evaluate_tasks`; or what is held out cannot be known, of the data or of the model.
+        ValueError, FileNotFoundError, ImportError: as `training.trained.load_trained`, `data.tokens_of` and
+            `evaluation.tasks.load_tasks`; or what is held out cannot be known, of the data or of the model.
         FileExistsError: `config.out` is there already.
     """
     if config.out is not None:
         require_new(config.out)
+    sources = [*filter(None, (config.data, config.ngrams))]
     if config.split != ALL:
-        for source in filter(None, (config.data, config.ngrams)):
+        for source in sources:
             require_rule(source)
-    device = ("cuda" if torch.cuda.is_available() else "cpu") if config.device == "auto" else config.device
-    tasks = _tasks(config) if config.tasks else ()
-    model, weights = load_model(config.model, config.gate_length).to(device).eval(), _weights(config.model)
-    rule = None if config.split == ALL else rule_of_training(config.model, weights)
-    results, started = {"parameters": model.num_parameters(), "model_sha256": weights}, time.monotonic()
+    device, started = find_device(config.device), time.monotonic()
+    trained = load_trained(config.model, config.gate_length)
+    say(trained.note)
+    model, weights = trained.model.to(device), trained.sha256
+    require_readable(tokenizer_for(model.config.vocab_size).name, *sources)
+    tasks = _tasks(config)
+    rule = None if config.split == ALL else rule_of_training(config.model, trained.run, weights)
+    results = {"parameters": model.num_parameters(), "model_sha256": weights}
+    if trained.step is not None:
+        results["checkpoint_step"] = trained.step
     print(f"{config.model}: {results['parameters']:,} parameters")
     dtype = resolve_precision(config.precision, device)
     results["precision"] = str(dtype).removeprefix("torch.")
@@ -108,31 +114,25 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     if config.split != ALL:
         results["text"]["model_rule"] = rule
     if tasks:
-        from .tasks import evaluate_tasks
+        from ..evaluation.tasks import evaluate_loaded
 
-        results["table2"] = evaluate_tasks(model, tasks, config.task_data, config.limit, config.batch_size,
-                                           config.max_length, device, config.precision)
+        results["table2"] = evaluate_loaded(model, tasks, config.task_data, config.limit, config.batch_size,
+                                            config.max_length, str(device), config.precision)
         print(format_table(results["table2"]))
     if config.out is not None:
         write_record(config.out, "evaluate", asdict(config), {k: v for k, v in results.items() if k != "text"},
-                     results["text"], time.monotonic() - started, torch.device(device))
+                     results["text"], time.monotonic() - started, device)
         print(f"record = {config.out}")
     return results
 
 
-def _weights(folder_or_repo: str) -> str:
-    """Return the hash of the weights, the one that the record of their training run has."""
-    local = Path(folder_or_repo) / "model.safetensors"
-    return file_sha256(local if local.is_file() else Path(hf_hub_download(folder_or_repo, local.name)))
+def _tasks(config: EvaluateConfig) -> dict:
+    """Return the tasks by name, read from their files or from the hub."""
+    if not config.tasks:
+        return {}
+    from ..evaluation.tasks import TASKS, load_tasks
 
-
-def _tasks(config: EvaluateConfig) -> tuple[str, ...]:
-    """Return the names of the tasks, after a check of names and files, before anything slow is done."""
-    from .tasks import TASKS, require_tasks
-
-    names = tuple(TASKS) if config.tasks == ("all",) else config.tasks
-    require_tasks(names, config.task_data)
-    return names
+    return load_tasks(tuple(TASKS) if config.tasks == ("all",) else config.tasks, config.task_data, config.limit)
 
 
 def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:

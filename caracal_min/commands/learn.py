@@ -1,0 +1,15 @@
+"""The command `learn`: its options are `experiments.sweep.LearnConfig`."""
+
+from ..experiments.sweep import LearnConfig, comparison, run_learn
+
+__all__ = ["LearnConfig", "run_learn_command"]
+
+
+def run_learn_command(config: LearnConfig) -> None:
+    """Run a sweep, or go on with it; print each run, and at the end accuracies at the best rate, and their range."""
+    rows = comparison(run_learn(config)["results"]["runs"])
+    print(f"{'task':<16}{'contender':<24}{'rate':>8}{'accuracy':>10}  over seeds")
+    for row in rows:
+        print(f"{row['task']:<16}{row['contender']:<24}{row['learning_rate']:>8g}{row['mean']:>10.3f}  "
+              f"{row['low']:.3f} to {row['high']:.3f}{', best rate at the edge' if row['edge'] else ''}")
+    print(f"record = {config.out / 'record.json'}")
