@@ -12,7 +12,7 @@ const CSS = `
   .caracal-live .anti-value { text-anchor: middle; pointer-events: none; }
   .caracal-live svg .anti-value.dim { fill: var(--muted); }
   .caracal-live .anti-grip { fill: var(--paper); stroke-width: 2.5; }
-  .caracal-live .anti-bars { cursor: pointer; fill: transparent; touch-action: pan-y; }
+  .caracal-live .anti-bars { display: block; cursor: pointer; fill: transparent; touch-action: pan-y; }
   .caracal-live .anti-t { display: block; margin-bottom: 0.6rem; text-align: center; }
   .caracal-live .anti-sum { margin: 0.5rem 0; min-height: 6.6em; font-variant-numeric: tabular-nums; }
   .caracal-live .anti-sum div { margin: 0.1rem 0; }

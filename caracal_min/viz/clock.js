@@ -22,7 +22,7 @@ const CSS = `
   .clock-units:has(:focus-visible) { outline: 3px solid var(--focus); outline-offset: 2px; }
   .clock-units input { position: absolute; inset: 0; opacity: 0; margin: 0; cursor: pointer; }
   .clock-face { grid-area: face; max-width: 27rem; margin: auto; cursor: pointer; }
-  .clock-hand { outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
+  .clock-hand { display: block; outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
   .clock-hand:focus-visible .clock-halo { stroke: var(--focus); }
   .caracal-live .clock-key { grid-area: key; margin: 0; place-content: start center; }
   .clock-read dl { display: grid; grid-template-columns: auto 1fr auto; gap: 0.1rem 0.6rem; margin: 0.2rem 0 0.4rem; }

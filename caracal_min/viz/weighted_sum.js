@@ -19,7 +19,7 @@ const CSS = `
   .caracal-live .sum-mask { display: flex; align-items: center; gap: 0.45rem; min-height: 36px; cursor: pointer; }
   .caracal-live .sum-mask input { width: 20px; height: 20px; margin: 0; accent-color: var(--ink); }
   .caracal-live .sum-row { display: block; margin: 0.6rem 0 0.5rem; }
-  .caracal-live .sum-pick { fill: transparent; cursor: pointer; touch-action: pan-x; }
+  .caracal-live .sum-pick { display: block; fill: transparent; cursor: pointer; touch-action: pan-y; }
   .caracal-live .sum-alarm { --c: var(--wrapped); }`;
 
 const short = (x) => (Math.abs(x) < 0.005 ? "0" : said(x));
