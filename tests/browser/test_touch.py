@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from figure_pages import data, write_page
+from figure_pages import data, page_width, write_page
 
 from caracal_min import viz
 
@@ -95,3 +95,12 @@ def test_a_swipe_beside_the_grips_scrolls_the_page(name, touch):
         start = page.evaluate("y => { scrollTo(0, y); return scrollY; }", max(0, y - 600))
         draw([(x, y - start - 12 * k) for k in range(MOVES)])
         page.wait_for_function("start => scrollY > start + 100", arg=start, timeout=2_000)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_a_figure_and_its_controls_stand_on_one_screen(name, touch):
+    page, _ = touch(FIGURES[name])
+    for button in page.locator(".caracal-live").get_by_role("button").all()[:8]:        # the steps of a figure, too
+        assert page.locator(".caracal-live").bounding_box()["height"] <= PHONE["viewport"]["height"]
+        button.click()
+    assert page_width(page) <= PHONE["viewport"]["width"]
