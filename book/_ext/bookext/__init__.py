@@ -15,11 +15,13 @@ from . import (
     measured,
     progress,
     promises,
+    search,
     site,
     typography,
 )
 
-_PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, boxes, chapters, landing, promises, typography)
+_PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, boxes, chapters, landing, promises, typography,
+          search)
 
 
 def setup(app):
