@@ -53,8 +53,9 @@ function write(node, text, [phrase, ...words]) {
 function entry(list, result) {
   const item = list.appendChild(document.createElement("li")), link = item.appendChild(document.createElement("a"));
   link.href = result.address;
-  write(link, result.heading || result.title, result.marks);
-  if (result.heading && !result.title.endsWith(result.heading)) {
+  const first = !result.heading || result.title.endsWith(result.heading);       // the page itself
+  write(link, first ? result.title : result.heading, result.marks);
+  if (!first) {
     const page = item.appendChild(document.createElement("span"));
     page.className = "search-page";
     page.textContent = result.title;

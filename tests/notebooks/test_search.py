@@ -30,6 +30,12 @@ def test_an_entry_of_the_api_is_a_section():
                               ("room.mix", "room.mix", "Also mixes.")]
 
 
+def test_a_row_of_the_ledger_is_a_section():
+    table = '<table><tr><th>says</th></tr><tr id="ledger-8"><td>8</td><td>It holds.</td></tr></table>'
+    page = f'<article class="bd-article"><section id="claims"><h1>Claims</h1>{table}<p>End.</p></section></article>'
+    assert read_page(page) == [("claims", "Claims", "says End."), ("ledger-8", "Claim 8", "8 It holds.")]
+
+
 @pytest.mark.parametrize("name, kind", [("notebooks/01_mixing_tokens", 0), ("index", 1), ("book/claims", 1),
                                         ("book/solutions/01_mixing_tokens", 2), ("book/solutions/index", 2),
                                         ("book/api", 3), ("book/api/model", 3)])

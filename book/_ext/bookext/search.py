@@ -60,7 +60,7 @@ def write_texts(app, exception):
 def read_page(html: str) -> list[tuple[str, str, str]]:
     """Return the sections of a page's article: the id to link to, the heading, and the words, without code and figures.
 
-    An entry of the API is a section of its own, whose heading is the name.
+    An entry of the API is a section of its own, whose heading is the name, and so is a row of the ledger.
     """
     reader = _Article()
     reader.feed(html)
@@ -95,6 +95,8 @@ class _Article(HTMLParser):
         elif tag == "dt" and "sig" in classes and given.get("id"):
             self.begin(given["id"], given["id"])
             self.unread = True
+        elif tag == "tr" and given.get("id", "").startswith("ledger-"):
+            self.begin(given["id"], f"Claim {given['id'].removeprefix('ledger-')}")
         elif re.fullmatch("h[1-6]", tag):
             self.part = "heading"
         if tag in _BLOCKS:
