@@ -3,7 +3,8 @@
 // model: v, g (whole numbers, same length L), t (the coefficient that is lit), limit (largest entry).
 
 const PITCH = 31;                      // largest distance of two bars, in pixels
-const BARS = 104, GAP = 30;            // height of the bars; room between table and bars, for the arrow
+const BARS = fit(104, 64), GAP = fit(30, 24);    // height of the bars; room between table and bars, for the arrow
+const TALLEST = fit(Infinity, 300);    // table, in pixels
 const DRAG = 14;                       // pixels of pointer travel for one unit
 const NAME = { v: "content v", g: "gate g" };
 const CSS = `
@@ -12,11 +13,12 @@ const CSS = `
   .caracal-live .anti-value { text-anchor: middle; pointer-events: none; }
   .caracal-live svg .anti-value.dim { fill: var(--muted); }
   .caracal-live .anti-grip { fill: var(--paper); stroke-width: 2.5; }
-  .caracal-live .anti-bars { cursor: pointer; fill: transparent; touch-action: pan-y; }
+  .caracal-live .anti-bars { display: block; cursor: pointer; fill: transparent; touch-action: pan-y; }
   .caracal-live .anti-t { display: block; margin-bottom: 0.6rem; text-align: center; }
   .caracal-live .anti-sum { margin: 0.5rem 0; min-height: 6.6em; font-variant-numeric: tabular-nums; }
   .caracal-live .anti-sum div { margin: 0.1rem 0; }
   .caracal-live .anti-line { font-size: 16px; line-height: 1.55; }
+  @media (max-width: 480px) { .caracal-live .anti-line { font-size: 15px; } }
   .caracal-live .anti-line span { white-space: nowrap; }
   .caracal-live .anti-v { border-bottom: 3px solid var(--content); }
   .caracal-live .anti-g { border-bottom: 3px solid var(--gate); }
@@ -143,7 +145,7 @@ export function render({ model, el }) {
 
   function draw(product = multiply(now.v, now.g)) {
     const width = drawing.clientWidth || 600;
-    const pitch = Math.min(PITCH, width / (2 * length + 0.75));
+    const pitch = Math.min(PITCH, width / (2 * length + 0.75), TALLEST / (2 * length + 1.4));
     const left = (width - pitch * (2 * length - 0.75)) / 2 + 1.05 * pitch;   // x of the bar of coefficient 0
     const middle = pitch * (length + 0.95);
     const top = middle + pitch * (length + 0.45), base = top + GAP + 14 + BARS / 2;

@@ -14,6 +14,12 @@ const CSS = `
     grid-template: "in" "set" "face" "key" "read" "again" / minmax(0, 1fr); }
   .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 13fr) minmax(0, 14fr); }
   .clock-marks { position: relative; height: 2rem; color: var(--muted); }
+  @media (max-width: 480px) {
+    .clock-parts { gap: 0.5rem; }
+    .caracal-live .clock-face { width: min(100%, 15.5rem); }
+    .clock-marks { height: 1.5rem; }
+    .caracal-help:has(+ .clock-parts) { min-height: 36px; padding-right: 7.5em; }
+    .clock-parts > div > button { position: absolute; top: 0.5rem; right: 0.5rem; } }
   .clock-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
   .clock-units { display: flex; border: 1px solid var(--muted); border-radius: 6px; overflow: hidden; }
   .clock-units label { position: relative; flex: 1; padding: 0.5rem 0; text-align: center; font-weight: 400; }
@@ -22,7 +28,7 @@ const CSS = `
   .clock-units:has(:focus-visible) { outline: 3px solid var(--focus); outline-offset: 2px; }
   .clock-units input { position: absolute; inset: 0; opacity: 0; margin: 0; cursor: pointer; }
   .clock-face { grid-area: face; max-width: 27rem; margin: auto; cursor: pointer; }
-  .clock-hand { outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
+  .clock-hand { display: block; outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
   .clock-hand:focus-visible .clock-halo { stroke: var(--focus); }
   .caracal-live .clock-key { grid-area: key; margin: 0; place-content: start center; }
   .clock-read dl { display: grid; grid-template-columns: auto 1fr auto; gap: 0.1rem 0.6rem; margin: 0.2rem 0 0.4rem; }

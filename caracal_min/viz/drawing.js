@@ -27,11 +27,16 @@ function make(parent, name, attributes = {}, text = "") {
   return parent.appendChild(node);
 }
 
+// A measure of a drawing, and what it is on a phone, so that a figure and its controls stand on one screen.
+const fit = (tall, low) => (window.matchMedia("(max-width: 480px)").matches ? low : tall);
+
 // Begin a figure in `el` with its style and a line of help; return its host, whose data say what the figure shows.
+// What the help says of keys is left out on a phone.
 function begin(el, css, help) {
   el.classList.add("caracal-live");
   make(el, "style", {}, css);
-  make(el, "p", { class: "caracal-help" }, help);
+  const [pointer, keys] = help.split(/ (?=By keyboard|Or use Tab)/), line = make(el, "p", { class: "caracal-help" }, pointer);
+  if (keys) make(line, "span", { class: "caracal-keys" }, ` ${keys}`);
   return el.closest(".caracal-figure") ?? el;
 }
 

@@ -3,13 +3,13 @@
 // model: words (L), heads, x (L rows of D), taps (D rows of 3), norm (scale, shift, eps), value, gate, out (matrix, bias),
 // mix (D rows of D / H, bias), start (step, token, channel).
 
-const ROW = 30, HEAD = 20, GAP = 54;           // a cell's height, the line of words above a table, room for the pairs
+const ROW = fit(30, 26), HEAD = fit(20, 17), GAP = fit(54, 38);           // a cell's height, the line of words above a table, room for the pairs
 const CSS = `
   .caracal-live .fs-steps { display: flex; gap: 4px; margin-bottom: 0.5rem; }
   .caracal-live .fs-steps button { flex: 1 1 0; min-width: 0; padding: 0; min-height: 40px; font-weight: 600; }
   .caracal-live .fs-steps button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
   .caracal-live .fs-head { margin: 0 0 0.1rem; font-weight: 600; }
-  .caracal-live .fs-what { margin: 0 0 0.6rem; min-height: 2.9em; }
+  .caracal-live .fs-what { margin: 0 0 0.4rem; min-height: 2.9em; }
   .caracal-live .fs-name { font-weight: 600; }
   .caracal-live .fs-shape { font-variant-numeric: tabular-nums; }
   .caracal-live .fs-box { fill: none; stroke: var(--rule); }
@@ -19,6 +19,7 @@ const CSS = `
   .caracal-live .fs-cell:focus-visible { stroke: var(--focus); stroke-width: 3.5; }
   .caracal-live .fs-pair { fill: none; stroke: var(--result); stroke-width: 2; }
   .caracal-live .fs-facts { margin: 0.7rem 0 0; font-variant-numeric: tabular-nums; }
+  @media (max-width: 480px) { .caracal-live .fs-facts { margin-top: 0.4rem; font-size: 13px; } }
   .caracal-live .fs-facts p { margin: 0.2rem 0; }
   .caracal-live .fs-sum { min-height: 5.8em; }
   .caracal-live .fs-sum span { white-space: nowrap; }`;
@@ -200,8 +201,8 @@ export function render({ model, el }) {
     }
     if (source) {
       const middle = x(0) + (end - x(0)) / 2;
-      make(canvas, "path", { d: `M${middle - 9} ${top + 12}h18l-9 11z`, style: "fill: var(--muted)" });
-      top += 30;
+      make(canvas, "path", { d: `M${middle - 9} ${top + fit(12, 5)}h18l-9 11z`, style: "fill: var(--muted)" });
+      top += fit(30, 22);
     }
     title(step, top + 13);
     header(top + 13 + HEAD);

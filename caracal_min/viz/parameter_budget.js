@@ -37,7 +37,15 @@ const CSS = `
     text-align: left; border-color: var(--rule); }
   .caracal-live .bud-preset[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink); }
   .caracal-live .bud-preset .bud-name { flex: 0 0 4.4em; font-weight: 600; }
-  .caracal-live .bud-preset .bud-count { flex: 0 0 4.2em; text-align: right; font-variant-numeric: tabular-nums; }`;
+  .caracal-live .bud-preset .bud-count { flex: 0 0 4.2em; text-align: right; font-variant-numeric: tabular-nums; }
+  @media (max-width: 480px) {
+    .caracal-live .bud-parts { gap: 0.6rem; }
+    .caracal-live .bud-set { grid-template-columns: 1fr 1fr; column-gap: 1.2rem; }
+    .caracal-live .bud-set label { display: flex; flex-direction: column; justify-content: end; }
+    .caracal-live .bud-list { gap: 0.1rem 0.7rem; }
+    .caracal-live .bud-total .bud-bar { height: 30px; }
+    .caracal-live .bud-all { gap: 0.2rem; }
+    .caracal-live .bud-preset { min-height: 31px; } }`;
 
 const round = (x) => Math.ceil(Math.floor((8 * x) / 3) / 128) * 128;      // width of the SwiGLU
 const digits = (x) => (x < 99.995e6 ? 2 : 1);
@@ -65,7 +73,7 @@ export function render({ model, el }) {
   const same = (a, b) => FIELDS.every((field) => a[field] === b[field]);
   let now = pick(first);
 
-  const host = begin(el, CSS, "Move a slider, or take one of the presets at the end.");
+  const host = begin(el, CSS, "Move a slider, or take a preset.");
   const parts = make(make(el, "div", { class: "bud-room" }), "div", { class: "bud-parts" });
   const [total, list, set, sizes] = ["total", "list", "set", "all"].map((name) => make(parts, "div", { class: `bud-${name}` }));
   const line = make(total, "p", { class: "bud-sum", "aria-live": "polite" });

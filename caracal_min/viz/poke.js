@@ -79,7 +79,7 @@ export function render({ model, el }) {
 
   const host = begin(el, CSS,
     "Drag a blue or an orange bar. By keyboard: Tab to the bars, ← → choose a token, ↑ ↓ change it.");
-  const inputs = make(el, "svg", { height: 266 });
+  const inputs = make(el, "svg", { height: fit(266, 212) });
   const { caption, slider } = slide(el, { class: "poke-points" }, length, 2 * length + 1);
   const marks = make(el, "div", { class: "poke-marks", "aria-hidden": "true" });
   const share = (points) => (points - length) / (length + 1);
@@ -87,13 +87,13 @@ export function render({ model, el }) {
   make(marks, "span", { style: `left: ${along(share(2 * length - 1))}` }, "2L − 1");
   legend(el, [["--c: var(--result)", "causal sum"], ["--c: var(--wrapped)", "wrapped around"],
     ["--c: var(--ink); --h: 3px", "what comes out"], ["--c: var(--shade); --e: 1px solid var(--rule)", "before the poked token"]]);
-  const outputs = make(el, "svg", { height: 316 });
+  const outputs = make(el, "svg", { height: fit(316, 248) });
   const [points, count, past] = facts(el, 3);
   const again = make(el, "button", { type: "button" }, "Start again");
 
   const panels = {
-    v: new Panel(inputs, "v", length, 0, 84), g: new Panel(inputs, "g", length, 138, 84),
-    r: new Panel(outputs, "r", length, 0, 104), d: new Panel(outputs, "d", length, 160, 104),
+    v: new Panel(inputs, "v", length, 0, fit(84, 58)), g: new Panel(inputs, "g", length, fit(138, 110), fit(84, 58)),
+    r: new Panel(outputs, "r", length, 0, fit(104, 72)), d: new Panel(outputs, "d", length, fit(160, 124), fit(104, 72)),
   };
   const bars = {
     v: panels.v.rects("content"), g: panels.g.rects("gate"),

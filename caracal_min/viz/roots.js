@@ -12,10 +12,13 @@ const CSS = `
   @media (max-width: 560px) {
     .caracal-live .roots-panels { grid-template-columns: 1fr 1fr; }
     .caracal-live .roots-panels > div:last-child { grid-column: 1 / 3; max-width: 18rem; width: 100%; margin: 0 auto; } }
+  @media (max-width: 480px) {
+    .caracal-live .roots-panels > div:last-child { max-width: 12.5rem; }
+    .caracal-live .roots-sliders { align-items: end; } }
   .caracal-live .roots-panels svg { aspect-ratio: 1; overflow: hidden; }
-  .caracal-live .roots-panels .turn { cursor: grab; touch-action: none; }
+  .caracal-live .roots-panels .turn { display: block; cursor: grab; touch-action: none; }
   .caracal-live svg .roots-name { font-size: 15px; font-weight: 600; text-anchor: middle; pointer-events: none; }
-  .caracal-live .roots-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: 0 1.2rem; }
+  .caracal-live .roots-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(13rem, 45%), 1fr)); gap: 0 1.2rem; }
   .caracal-live .roots-sliders input[type="range"] { margin: 5px 0 6px; }`;   /* room for the ring of the focus */
 
 const times = ([a, b], [c, d]) => [a * c - b * d, a * d + b * c];

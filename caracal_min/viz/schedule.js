@@ -3,14 +3,15 @@
 // model: length (L, a whole number), n (tokens that have arrived at the start, 1 to L).
 
 const LABEL = 30, CEILING = 34;              // room for the row numbers, and for the column numbers
+const TALL = fit(44, 28), FOOT = TALL + 6;   // height of a strip, and where its bars stand
 const CSS = `
   .caracal-live .sch-room { container-type: inline-size; }
   .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 10em; }
   .caracal-live .sch-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 1.8rem; align-items: start;
-    grid-template-areas: "steps" "pairs" "words" "strips"; }
+    grid-template-areas: "steps" "pairs" "words" "key" "strips"; }
   @container (min-width: 600px) {
-    .caracal-live .sch-parts { grid-template-columns: minmax(0, 1.35fr) minmax(0, 1fr); grid-template-rows: auto 1fr auto;
-      grid-template-areas: "pairs steps" "pairs words" "strips strips"; }
+    .caracal-live .sch-parts { grid-template-columns: minmax(0, 1.35fr) minmax(0, 1fr); grid-template-rows: auto auto 1fr auto;
+      grid-template-areas: "pairs steps" "pairs words" "pairs key" "strips strips"; }
     .caracal-live .sch-facts { min-height: 13em; } }
   .caracal-live .sch-pairs { grid-area: pairs; touch-action: manipulation; }
   .caracal-live .sch-steps { grid-area: steps; }
@@ -26,7 +27,17 @@ const CSS = `
   .caracal-live .sch-facts .sch-block { font-weight: 700; }
   .caracal-live .sch-facts .sch-block span { white-space: nowrap; text-decoration: underline; text-decoration-thickness: 3px;
     text-underline-offset: 3px; }
-  .caracal-live .sch-key { flex-direction: column; margin: 0; color: var(--muted); }
+  .caracal-live .sch-key { grid-area: key; flex-direction: column; margin: 0; color: var(--muted); }
+  @media (max-width: 480px) {
+    .caracal-live .sch-parts { gap: 0.5rem; }
+    .caracal-live .sch-slider span { margin: 0; }
+    .caracal-live .sch-buttons { margin-top: 0.2rem; }
+    .caracal-live .sch-pairs svg { max-width: 300px; }
+    .caracal-live .sch-facts { min-height: 9em; font-size: 13px; }
+    .caracal-live .sch-facts p { margin: 0 0 0.15rem; } }
+  @container (min-width: 320px) and (max-width: 599px) {      /* the key stands in the half that has no pairs */
+    .caracal-live .sch-parts { grid-template-areas: "steps" "pairs" "words" "strips"; }
+    .caracal-live .sch-key { grid-area: pairs; place-self: end; font-size: 12.5px; } }
   .caracal-live .sch-head { font-weight: 600; margin: 0.2rem 0 0.1rem; }
   .caracal-live .sch-time { cursor: pointer; touch-action: pan-y; }`;
 
@@ -53,7 +64,7 @@ export function render({ model, el }) {
   let n;
 
   const host = begin(el, CSS,
-    "Let tokens arrive, with the buttons or the slider. A click on a pair goes to the moment at which it is counted.");
+    "Let tokens arrive. A click on a pair goes to the moment at which it is counted.");
   const parts = make(make(el, "div", { class: "sch-room" }), "div", { class: "sch-parts" });
   const [steps, square, words, strips] = ["steps", "pairs", "words", "strips"]
     .map((name) => make(parts, "div", { class: `sch-${name}` }));
@@ -79,22 +90,22 @@ export function render({ model, el }) {
   const told = make(words, "div", { class: "sch-facts", "aria-live": "polite" });
   const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
     .map((k) => make(told, "p", k === 2 ? { class: "sch-block" } : {}));
-  legend(words, [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
-    ["--c: var(--gate); --e: 3px solid var(--content)", "the single product where l = 0"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
-    ["--e: 1.5px solid var(--muted)", "known, and still waiting"], ["--e: 2.5px solid var(--result)", "the result read now"]],
+  legend(parts, [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
+    ["--c: var(--gate); --e: 3px solid var(--content)", "one product, where l = 0"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
+    ["--e: 1.5px solid var(--muted)", "known, still waiting"], ["--e: 2.5px solid var(--result)", "the result read now"]],
     "sch-key");
 
   const titles = ["share of each result that is already there", "multiplications of each step's block"];
   const [done, work] = titles.map((title) => {
     make(strips, "p", { class: "sch-head" }, title);
-    return make(strips, "svg", { height: 66, class: "sch-time" });
+    return make(strips, "svg", { height: FOOT + 16, class: "sch-time" });
   });
   const column = (svg, style) => all(length, () => make(svg, "rect", { style, class: "sch-still" }));
   const ground = column(done, "fill: var(--shade)"), old = column(done, "fill: var(--result); fill-opacity: 0.5");
   const fresh = column(done, "fill: var(--result)"), spent = column(work, "fill: var(--muted)");
   const now = [done, work].map((svg) => make(svg, "path", { class: "sch-still", style: "fill: var(--ink)" }));
   const marks = [done, work].map((svg, k) => all(length, (t) => make(svg, "text",
-    { y: 65, "text-anchor": "middle", class: "muted sch-still" }, `${t + k}`)));
+    { y: FOOT + 15, "text-anchor": "middle", class: "muted sch-still" }, `${t + k}`)));
   for (const svg of [done, work]) sweep(svg, (across) => go(1 + Math.floor(across * length)));
 
   function go(to) { n = clamp(to, 1, length); update(); }
@@ -158,10 +169,10 @@ export function render({ model, el }) {
       move(columns[k], { x: x(k + 0.5), visibility: k % every ? "hidden" : "visible" });
       move(rows[k], { y: y(k + 0.5) + 4, visibility: k % every ? "hidden" : "visible" });
     });
-    const wide = done.clientWidth || 330, pitch = wide / length, tall = 44, foot = 50;
+    const wide = done.clientWidth || 330, pitch = wide / length;
     all(length, (k) => {
       const box = { x: pitch * (k + 0.12), width: pitch * 0.76 };
-      const put = (node, start, end) => move(node, { ...box, y: foot - tall * end, height: Math.max(0, tall * (end - start)) });
+      const put = (node, start, end) => move(node, { ...box, y: FOOT - TALL * end, height: Math.max(0, TALL * (end - start)) });
       const [earlier, filled] = [before[k] / (k + 1), share[k] / (k + 1)];
       put(ground[k], 0, 1);
       put(old[k], 0, k < t ? filled : earlier);
@@ -172,7 +183,7 @@ export function render({ model, el }) {
       marks.forEach((line, first) => move(line[k], { x: pitch * (k + 0.5),
         visibility: (k + first) % 4 && pitch < 30 ? "hidden" : "visible" }));
     });
-    for (const pointer of now) move(pointer, { d: `M${pitch * (t + 0.1)} ${foot + 1}h${pitch * 0.8}v2.5h${-pitch * 0.8}z` });
+    for (const pointer of now) move(pointer, { d: `M${pitch * (t + 0.1)} ${FOOT + 1}h${pitch * 0.8}v2.5h${-pitch * 0.8}z` });
   }
 
   slider.addEventListener("input", () => go(Number(slider.value)));

@@ -42,11 +42,11 @@ export function render({ model, el }) {
   const parts = make(make(el, "div", { class: "toe-room" }), "div", { class: "toe-parts" });
   const [kernelBox, matrixBox, words] = ["kernel", "matrix", "words"].map((name) => make(parts, "div", { class: `toe-${name}` }));
   make(kernelBox, "p", { class: "toe-head" }, "kernel g, by lag");
-  const kernel = make(kernelBox, "svg", { height: 210 });
+  const kernel = make(kernelBox, "svg", { height: fit(210, 150) });
   make(matrixBox, "p", { class: "toe-head" }, "matrix A: rows t, columns j");
   const matrix = make(matrixBox, "svg");
 
-  const floor = 180, reach = 84, zero = floor - reach - 6;
+  const floor = fit(180, 120), reach = fit(84, 54), zero = floor - reach - 6;
   const y = (value) => zero - (value / limit) * reach;
   const lit = make(kernel, "rect", { class: "toe-lit", y: 2, height: floor + 24, rx: 3 });
   const axis = make(kernel, "line", { x1: 0, y1: zero, y2: zero, style: "stroke: var(--muted)" });
@@ -138,7 +138,7 @@ export function render({ model, el }) {
       move(lags[i], { x: pitch * (i + 0.5), style: i === k ? "font-weight: 700" : "fill: var(--muted)" });
       for (const node of [grips[i], grips[i].ring]) move(node, { x: pitch * i, width: pitch, y: 2, height: floor + 24 });
     });
-    const total = matrix.clientWidth || 360, cell = Math.min(42, (total - SIDE - RIGHT) / length);
+    const total = matrix.clientWidth || 360, cell = Math.min(fit(42, 25), (total - SIDE - RIGHT) / length);
     const x = (b) => SIDE + b * cell, top = (a) => TOP + a * cell, right = x(length);
     matrix.setAttribute("height", top(length) + 4);
     move(edge, { d: `M${x(0)} ${top(0)}V${top(length)}H${right}` + all(length, (a) => `L${x(length - a)} ${top(length - a - 1)}H${x(length - a - 1)}`).join("") });

@@ -18,8 +18,8 @@ const CSS = `
   .caracal-live .sum-mixers input:focus-visible + span { outline: 3px solid var(--focus); outline-offset: 2px; }
   .caracal-live .sum-mask { display: flex; align-items: center; gap: 0.45rem; min-height: 36px; cursor: pointer; }
   .caracal-live .sum-mask input { width: 20px; height: 20px; margin: 0; accent-color: var(--ink); }
-  .caracal-live .sum-row { display: block; margin: 0.6rem 0 0.5rem; }
-  .caracal-live .sum-pick { fill: transparent; cursor: pointer; touch-action: pan-x; }
+  .caracal-live .sum-row { flex: 1 1 11rem; }
+  .caracal-live .sum-pick { display: block; fill: transparent; cursor: pointer; touch-action: pan-y; }
   .caracal-live .sum-alarm { --c: var(--wrapped); }`;
 
 const short = (x) => (Math.abs(x) < 0.005 ? "0" : said(x));
@@ -104,9 +104,9 @@ export function render({ model, el }) {
   });
   const mask = make(controls, "label", { class: "sum-mask" }), box = make(mask, "input", { type: "checkbox" });
   make(mask, "span", {}, "causal mask");
-  const { caption, slider } = slide(el, { class: "sum-row" }, 0, length - 1);
+  const { caption, slider } = slide(controls, { class: "sum-row" }, 0, length - 1);
 
-  const square = make(el, "svg"), panels = make(el, "svg", { height: 404 });
+  const square = make(el, "svg"), panels = make(el, "svg", { height: fit(404, 276) });
   make(square, "text", { x: 0, y: 13, style: "font-weight: 600" }, "the matrix A, one row for each output");
   const chosen = make(square, "rect", { rx: 3, style: "fill: var(--shade); stroke: var(--ink); stroke-width: 2" });
   const cells = start.map((_, t) => start.map((_, j) => make(square, "rect", { rx: 1.5 })));
@@ -114,7 +114,7 @@ export function render({ model, el }) {
   const names = words.map((word) => make(square, "text", { x: LEFT - 7, "text-anchor": "end" }, word));
   const heads = words.map((word) => make(square, "text", { y: 33, "text-anchor": "middle", class: "muted" }, word));
   const picker = make(square, "rect", { class: "sum-pick" });
-  const [weigh, content, output] = [["ink", 0, 62], ["content", 118, 84], ["result", 258, 96]]
+  const [weigh, content, output] = [["ink", 0, fit(62, 38)], ["content", fit(118, 84), fit(84, 50)], ["result", fit(258, 180), fit(96, 52)]]
     .map(([colour, top, height]) => new Panel(panels, colour, length, top, height));
   const bars = {
     weight: weigh.rects(""), weightTick: weigh.lines("muted", 2),
@@ -189,7 +189,7 @@ export function render({ model, el }) {
     entries[k].value.className = alarm ? "caracal-sign sum-alarm" : "";
   }
   function draw(weights, prior, past, total, priorTotal) {
-    const width = square.clientWidth || 600, pitch = (width - LEFT - RIGHT) / length, tall = Math.min(pitch, 40);
+    const width = square.clientWidth || 600, pitch = (width - LEFT - RIGHT) / length, tall = Math.min(pitch, fit(40, 24));
     const edge = Math.min(pitch, tall) - 5, top = 41, bold = "font-weight: 700";
     square.setAttribute("height", top + tall * length + 8);
     move(picker, { x: 0, y: top, width, height: tall * length });

@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+NARROW = {"width": 320, "height": 568}
 KEYS = ("ArrowUp", "ArrowRight", "ArrowDown", "ArrowLeft", "Enter", "Space")
 
 _RED_FORMULAS = """() => [...document.querySelectorAll(
@@ -62,10 +63,11 @@ def page_problems(visit: Visit) -> list[str]:
     problems += [f"alt text {alt!r} is not a description: {source}"
                  for alt, source in page.evaluate(_PICTURES) if not describes(alt)]
     problems += [f"picture does not load: {source}" for source in page.evaluate(_LOST_PICTURES)]
-    page.set_viewport_size(PHONE)
-    width = page.evaluate("document.documentElement.scrollWidth")
-    if width > PHONE["width"]:
-        problems.append(f"wider than a phone: {width} of {PHONE['width']} pixels")
+    for size in (PHONE, NARROW):
+        page.set_viewport_size(size)
+        width = page.evaluate("document.documentElement.scrollWidth")
+        if width > size["width"]:
+            problems.append(f"wider than a phone: {width} of {size['width']} pixels")
     page.set_viewport_size(DESK)
     return visit.problems + problems
 

@@ -118,7 +118,8 @@ def test_number_of_points_by_keyboard_and_in_words(page):
 
 def test_dragging_a_bar(page):
     start = data(page)
-    drag_up(page, bar(page, "gate g", 3), 21, "g")
+    grip = bar(page, "gate g", 3)
+    drag_up(page, grip, (grip.bounding_box()["height"] - 8) / 4, "g")    # a panel is four units high
     shown = data(page)
     assert (shown["stream"], shown["token"]) == ("g", 3)
     assert shown["g"][3] == pytest.approx(start["g"][3] + 1.0, abs=0.06)

@@ -16,12 +16,13 @@ from . import (
     plots,
     progress,
     promises,
+    search,
     site,
     typography,
 )
 
 _PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, plots, boxes, chapters, landing, promises,
-          typography)
+          typography, search)
 
 
 def setup(app):

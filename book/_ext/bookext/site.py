@@ -153,5 +153,6 @@ _NOT_FOUND = """<!doctype html>
 font: 1.1rem/1.6 system-ui, sans-serif; }}</style></head>
 <body><main><h1>There is no such page</h1>
 <p>The page may have been renamed, or the chapter is not written yet. What there is begins at
-<a href="{home}">Caracal from Scratch</a>.</p></main></body></html>
+<a href="{home}">Caracal from Scratch</a>; what it says of something, the <a href="{home}search.html">search</a>
+finds.</p></main></body></html>
 """
