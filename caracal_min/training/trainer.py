@@ -98,11 +98,11 @@ class Trainer:
         if self._folder is not None:
             self._folder.require_space(self.model.num_parameters())
         self.corpus = self._load_corpus() if corpus is None else corpus
-        require_window(self.corpus.validation, config.context, " that are held out")
         self.optimizer = make_optimizer(self.model, config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,
                                self.group.world_size)
+        require_window(self.corpus.validation, config.context, " that are held out")
         self.step, self.seconds, self.stop_requested = 0, 0.0, False
         with self.group.waiting():
             self._resume()
