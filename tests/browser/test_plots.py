@@ -1,0 +1,58 @@
+"""Figures on the built pages: one width, one frame and a caption, live or still, in both themes and on paper."""
+
+import re
+
+import pytest
+from page_checks import DESK, PHONE, Visit
+from test_face import CHAPTERS
+
+_FRAMES = """() => [...document.querySelectorAll('.book-figure .caracal-live, .book-figure .plot')].map(node => {
+    const box = node.getBoundingClientRect(), look = getComputedStyle(node), around = node.closest('figure');
+    return [box.left - around.getBoundingClientRect().left, box.width - around.getBoundingClientRect().width, box.width,
+            look.backgroundColor, look.borderTopColor, look.borderTopWidth, look.borderRadius].join(' ') })"""
+_PLOTS = """() => [...document.querySelectorAll('.plot')].map(plot => {
+    const shown = [...plot.querySelectorAll('img')].filter(node => node.checkVisibility());
+    const [a, b] = [plot, shown[0]].map(node => node.getBoundingClientRect()), look = getComputedStyle(shown[0]);
+    const aside = Math.abs(a.left + a.right - b.left - b.right);
+    return [shown.length, shown[0].getAttribute('src').replace(/.*-on-/, ''), aside < 2, a.left <= b.left, look.backgroundColor,
+            look.filter].join(' ') })"""
+_OTHERS = "nodes => nodes.map(node => node.outerHTML)"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_figures_have_one_width_and_one_frame(name, theme, page, site):
+    page.emulate_media(color_scheme=theme)
+    Visit(page, f"{site}/{name}")
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        frames = page.evaluate(_FRAMES)
+        assert len(set(frames)) == 1, set(frames)
+        assert frames[0].startswith("0 0 "), f"the frame is not that of its figure: {frames[0]}"
+        tables = page.locator(".bd-article .pst-scrollable-table-container").evaluate_all(
+            "nodes => nodes.map(node => node.getBoundingClientRect().width)")
+        assert set(tables) <= {float(frames[0].split()[2])}
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_every_figure_has_its_caption(name, page, site):
+    Visit(page, f"{site}/{name}")
+    said = page.locator("figure.book-figure > figcaption").all_inner_texts()
+    numbers = [re.match(r"Figure (\d+\.\d+)\. \S", words)[1] for words in said]
+    assert numbers == [f"{int(name[10:12])}.{k}" for k in range(1, len(said) + 1)]
+    shown = page.locator(".cell_output .caracal-figure, .cell_output .plot").count()
+    assert shown == page.locator("figure.book-figure").locator(".caracal-figure, .plot").count() == len(said)
+    assert page.locator(".cell_output img:not(.caracal-still, .plot img)").evaluate_all(_OTHERS) == []
+
+
+@pytest.mark.parametrize("media, scheme, theme", [("screen", "light", "light"), ("screen", "dark", "dark"),
+                                                  ("print", "dark", "light"), ("print", "light", "light")])
+def test_a_plot_is_that_of_the_theme_centred_on_its_ground(media, scheme, theme, page, site):
+    page.emulate_media(color_scheme=scheme)
+    seen = []
+    for name in CHAPTERS:
+        Visit(page, f"{site}/{name}")
+        page.emulate_media(media=media, color_scheme=scheme)
+        seen += page.evaluate(_PLOTS)
+        page.emulate_media(media="screen", color_scheme=scheme)
+    assert len(seen) > 20 and set(seen) == {f"1 {theme}.svg true true rgba(0, 0, 0, 0) none"}
