@@ -8,7 +8,7 @@ const LIMIT = 2;                       // largest value
 const MOVED = 1e-9;                    // smaller changes are rounding
 const MIXERS = { average: "average", attention: "attention", dft: "DFT, real part" };
 const CSS = `
-  .caracal-live .sum-controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.1rem; align-items: center; }
+  .caracal-live .sum-controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.1rem; align-items: center; margin-bottom: 0.3rem; }
   .caracal-live .sum-mixers { display: flex; margin: 0; padding: 0; border: 1px solid; border-radius: 5px; }
   .caracal-live .sum-mixers legend { position: absolute; width: 1px; height: 1px; clip-path: inset(50%); }
   .caracal-live .sum-mixers label { font-weight: 400; cursor: pointer; }

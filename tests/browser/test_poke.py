@@ -140,7 +140,7 @@ def test_the_drawing_shows_the_numbers(page):
     """The black marks of the output panel stand at the height of the values in the data."""
     marks = page.eval_on_selector_all("svg:nth-of-type(2) g line", "nodes => nodes.map(n => n.getAttribute('y1'))")
     slope, _ = scale_of([float(mark) for mark in marks], data(page)["values"])
-    assert slope < -5
+    assert slope < -3
 
 
 def test_it_fits_a_phone_and_follows_the_width(page):

@@ -25,7 +25,7 @@ def test_solutions_and_rooms_are_folded(page, site):
         inner = item.locator("li a")
         assert inner.count() == len([name for name in PAGES if name.startswith(children) and name != parent])
         assert not inner.first.is_visible()
-        item.locator("summary").click()
+        item.locator(".toctree-toggle").click()
         assert inner.first.is_visible()
 
 

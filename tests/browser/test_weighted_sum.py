@@ -161,7 +161,7 @@ def test_token_keys(page):
 
 
 def test_dragging_a_token(page):
-    drag_up(page, token(page, 3), (token(page, 3).bounding_box()["height"] - 6) / 4, "x")    # a panel is four units high
+    drag_up(page, token(page, 3), (token(page, 3).bounding_box()["height"] - 6) / 4, "x")  # a quarter: a unit
     shown = data(page)
     assert shown["token"] == 3 and shown["x"][3] == pytest.approx(X[3] + 1.0, abs=0.06)
     assert_agrees(shown, tensor(X))
