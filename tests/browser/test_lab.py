@@ -190,7 +190,7 @@ def test_the_dark_theme_of_jupyterlab_is_followed(notebook):
     page, _ = notebook
     output(page, PLAIN)
     page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })")
-    page.wait_for_selector("body[data-jp-theme-light='false']")
+    page.locator("body[data-jp-theme-light='false']").wait_for(state="attached")
     for number in (PLAIN, LIVE):
         live = output(page, number).locator(".caracal-live")
         paper, ink = live.evaluate("e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]")
