@@ -18,7 +18,7 @@ __all__ = ["Texts", "live"]
 
 _MOST = 400  # choices that a page holds the answers to
 _WIDTH, _LETTERS = 420, 52  # of the still, in its own units, and of one of its lines
-_DOTS = 144  # to an inch of a plot
+_DOTS, _COLOURS = 144, 64  # of a plot, dots to the inch; a page may hold hundreds
 
 
 class Texts(tuple):
@@ -188,12 +188,14 @@ def _part(given: Any, where: str) -> dict[str, Any]:
 def _image(figure: Any, where: str) -> dict[str, Any]:
     """Draw a matplotlib figure, and close it, so that the notebook does not show it once more."""
     from matplotlib import pyplot
+    from PIL import Image
 
-    file = io.BytesIO()
-    figure.savefig(file, format="png", dpi=_DOTS, metadata={"Software": None})  # the version of matplotlib
+    file, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(file, format="png", dpi=_DOTS)
+    Image.open(file).convert("RGB").quantize(_COLOURS).save(small, format="png", optimize=True)
     width, height = (round(96 * inches) for inches in figure.get_size_inches())  # CSS has 96 pixels to the inch
     pyplot.close(figure)
-    return {"image": f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}",
+    return {"image": f"data:image/png;base64,{base64.b64encode(small.getvalue()).decode()}",
             "alt": f"the plot for {where}", "width": width, "height": height}
 
 

@@ -19,7 +19,8 @@ CELLS = (
     "calls = []\ndef answer(n, word='abc'):\n    calls.append((n, word))\n    return f'{word}: {mine(n)}'\n"
     "shown = viz.live(answer, 'a word and a number', n=range(5), word=viz.Texts('abc', 'de'))\nshown",
 )
-PLAIN, CLOCK, POKE, MINE, LIVE = 1, 2, 3, 4, 5
+PLAIN, CLOCK, POKE, LIVE = 1, 2, 3, 5
+V, G = torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5])  # as in the first of them
 
 
 @pytest.fixture(scope="module")
@@ -119,18 +120,19 @@ def test_what_a_figure_was_made_from_cannot_be_set(notebook):
 def test_arrow_keys_belong_to_the_slider_that_has_the_focus(number, notebook):
     page, _ = notebook
     figure = output(page, number)
-    slider = figure.locator("input[type=range]")
+    slider, bar = figure.locator("input[type=range]"), figure.get_by_role("slider", name="gate g, token 0")
     slider.click(position={"x": 12, "y": 14})
-    active = cell(page, number).evaluate("c => c.classList.contains('jp-mod-active')")
-    assert active
-    for key in ("ArrowDown", "ArrowUp", "ArrowUp", "ArrowRight", "ArrowLeft", "PageUp", "Home", "End"):
-        slider.press(key)
-    assert slider.input_value() == "6"
-    bar = figure.get_by_role("slider", name="gate g, token 0")
+    active = "c => c.classList.contains('jp-mod-active')"
+    assert cell(page, number).evaluate(active)
+    for key, value in {"Home": 3, "ArrowUp": 4, "ArrowRight": 5, "ArrowDown": 4, "ArrowLeft": 3, "End": 6}.items():
+        page.keyboard.press(key)
+        assert slider.input_value() == str(value)
+        assert slider.evaluate("s => s === document.activeElement"), f"after {key} the focus is elsewhere"
+        assert cell(page, number).evaluate(active), f"{key} has gone on to JupyterLab"
     bar.focus()
     for key in ("ArrowUp", "ArrowRight", "ArrowDown", "Enter", " "):
         page.keyboard.press(key)
-    assert cell(page, number).evaluate("c => c.classList.contains('jp-mod-active')"), "Lab has gone to another cell"
+        assert cell(page, number).evaluate(active), f"{key} has gone on to JupyterLab"
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "gate g, token 1"
 
 
@@ -163,24 +165,26 @@ def test_letters_in_a_text_box_are_not_shortcuts_of_the_notebook(notebook):
     assert box.input_value() == "abdd " and page.locator(".jp-CodeCell").count() == cells
 
 
-def test_the_styles_of_jupyterlab_leave_figures_as_they_are(notebook, show):
-    """Sizes and distances of the parts of a figure are those of a page of our own with the same width."""
+@pytest.mark.parametrize("number, figure", [(PLAIN, viz.clock(V, G)), (POKE, viz.poke(V, G))])
+def test_the_styles_of_jupyterlab_leave_figures_as_they_are(number, figure, notebook, show):
+    """Sizes and distances of the parts of a figure are those on a page of our own at the same width."""
     page, _ = notebook
-    figure = viz.poke(torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5]))
     measure = """root => {
       const top = root.getBoundingClientRect();
-      return [...root.querySelectorAll('svg, label, p, input, button, .caracal-key, .caracal-facts')].map((node) => {
+      const parts = root.querySelectorAll('svg, label, p, dt, dd, input, button, .caracal-key, .caracal-facts');
+      return [...parts].map((node) => {
         const box = node.getBoundingClientRect();
-        return [node.localName, Math.round(box.left - top.left), Math.round(box.top - top.top), Math.round(box.height)];
+        return [node.localName, ...[box.left - top.left, box.top - top.top, box.height].map(Math.round)];
       });
     }"""
-    live = output(page, POKE).locator(".caracal-live")
+    live = output(page, number).locator(".caracal-live")
+    live.get_by_role("button", name="Start again").click()
     width = live.evaluate("e => e.getBoundingClientRect().width")
     own = show(figure, viewport={"width": 1300, "height": 1400})
     own.add_style_tag(content=f".caracal-figure {{ max-width: none !important; width: {width}px; }}")
+    own.get_by_role("button", name="Start again").click()
     own.wait_for_timeout(500)
-    expected = own.locator(".caracal-live").evaluate(measure)
-    found = live.evaluate(measure)
+    expected, found = (figure.evaluate(measure) for figure in (own.locator(".caracal-live"), live))
     assert len(found) == len(expected) >= 8
     for ours, theirs in zip(expected, found, strict=True):
         assert theirs[0] == ours[0] and theirs[1:] == pytest.approx(ours[1:], abs=4)

@@ -1,7 +1,7 @@
 """A kernel that is the same for everybody, and whose widgets no page waits for.
 
-The reader's own IPython profile does not reach the chapters.  A widget lives as long as its kernel, so that a page shows
-the HTML that stands beside it, and does not carry its state.
+The reader's own IPython profile does not reach the chapters.  A widget lives as long as its kernel, so that a page
+shows the HTML that stands beside it, and does not carry its state.
 """
 
 import os
