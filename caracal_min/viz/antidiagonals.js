@@ -39,8 +39,9 @@ export function render({ model, el }) {
   const start = { v: model.get("v"), g: model.get("g") }, length = start.v.length, last = 2 * length - 2;
   const limit = model.get("limit");
   const colour = (s) => (s < length ? "var(--result)" : "var(--wrapped)");
+  const state = inStep(model, ["v", "g", "t"], show);
   const now = {};
-  let t, reach;
+  let t, reach = 1;
 
   const host = begin(el, CSS,
     "Click a cell or a bar, or move the slider, to choose t. Drag an entry of v or g up or down. By keyboard: Tab to the entries, ← → choose one, ↑ ↓ change it.");
@@ -95,10 +96,13 @@ export function render({ model, el }) {
     t = clamp(s, 0, last);
     update();
   }
+  function show(given) {
+    for (const s of ["v", "g"]) now[s] = given[s].map((x) => clamp(Math.round(x), -limit, limit));
+    choose(given.t);
+  }
   function restart() {
-    Object.assign(now, { v: [...start.v], g: [...start.g] });
-    [t, reach] = [model.get("t"), 1];
-    update();
+    reach = 1;
+    state.restart();
   }
 
   function update() {
@@ -117,6 +121,7 @@ export function render({ model, el }) {
     }
     Object.assign(host.dataset, { t, v: JSON.stringify(now.v), g: JSON.stringify(now.g),
       product: JSON.stringify(product), pairs: JSON.stringify(met), sum: product[t], beyond: t >= length });
+    state.tell({ ...now, t });
     draw(product);
   }
 
@@ -155,7 +160,7 @@ export function render({ model, el }) {
       move(node, { x, y: y + 4.5 });
       if (text !== undefined) node.textContent = text;
     };
-    drawing.setAttribute("height", base + BARS / 2 + 44);
+    move(drawing, { height: base + BARS / 2 + 44 });
     Object.assign(slider.style, { width: `${pitch * last + 24}px`, marginLeft: `${left - 12}px` });
     names.forEach((name, k) => put(name, left - pitch, base + BARS / 2 + 12 + 19 * k));
     cells.forEach((row, j) => row.forEach(({ cell, text }, i) => {

@@ -43,7 +43,8 @@ def antidiagonals(v: Tensor, g: Tensor, t: int | None = None) -> Figure:
     content, gate = ([int(entry) for entry in x.tolist()] for x in (v, g))
     model = {"v": content, "g": gate, "t": t, "limit": _LARGEST}
     product = linear_conv(torch.tensor(content).double(), torch.tensor(gate).double()).round().int().tolist()
-    return Figure("antidiagonals", model, _still(content, gate, product, t), _alt(content, gate, product, t))
+    return Figure("antidiagonals", model, _still(content, gate, product, t), _alt(content, gate, product, t),
+                  state=("v", "g", "t"))
 
 
 def _alt(v: list[int], g: list[int], product: list[int], t: int) -> str:

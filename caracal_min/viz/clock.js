@@ -59,6 +59,7 @@ export function render({ model, el }) {
   const top = 2 * length - 1;                             // degrees of the product, and the smallest safe n
   const motion = new Motion(draw, PACE, 0.003);
   const group = `clock-${Math.random()}`;                 // of radio buttons: a page may hold two figures
+  const state = inStep(model, ["v", "g", "n", "unit", "hour"], show);
   let now, n, unit, hour, picked = null;                  // `picked`: the bar whose products are outlined
   const host = begin(el, CSS, "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
   const parts = make(el, "div", { class: "clock-parts" });
@@ -125,8 +126,9 @@ export function render({ model, el }) {
     const box = face.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
     turn(Math.round((Math.atan2(x - box.width / 2, box.height / 2 - y) * n) / (2 * Math.PI)));
   }
-  function restart() {
-    [now, n, unit, hour] = [structuredClone(start), model.get("n"), model.get("unit"), model.get("hour")];
+  function show(given) {
+    now = Object.fromEntries(["v", "g"].map((s) => [s, given[s].map((x) => clamp(tidy(x), 0, LIMIT))]));
+    [n, unit, hour] = [clamp(given.n, length, 2 * length), given.unit in UNITS ? given.unit : "1", Math.max(0, given.hour)];
     update();
   }
   function update() {
@@ -141,6 +143,7 @@ export function render({ model, el }) {
     tell(out);
     paint(out);
     for (const [name, x] of Object.entries({ ...out, ...now, n, unit, hour })) host.dataset[name] = JSON.stringify(x);
+    state.tell({ ...now, n, unit, hour });
     motion.to(goal);
   }
   function setControls() {
@@ -232,8 +235,8 @@ export function render({ model, el }) {
   const next = () => turn(hour + 1), back = () => turn(hour - 1);
   listen(hand, { ArrowRight: next, ArrowUp: next, ArrowLeft: back, ArrowDown: back,
     Home: () => turn(0), End: () => turn(n - 1) });
-  again.addEventListener("click", restart);
-  restart();
+  again.addEventListener("click", state.restart);
+  state.restart();
   const end = follow(el, draw);
   return () => { end(); motion.stop(); };
 }

@@ -50,7 +50,8 @@ def clock(v: Tensor, g: Tensor, n: int | None = None, *, unit: complex = 1, hour
     if not 0 <= hour < n:
         raise ValueError(f"hour={hour}; on a clock of {n} hours give 0 to {n - 1}")
     model = {"v": v.tolist(), "g": g.tolist(), "n": n, "unit": _UNITS[unit][0], "hour": hour}
-    return Figure("clock", model, _still(v, g, n, unit, hour), _alt(length, n, unit))
+    return Figure("clock", model, _still(v, g, n, unit, hour), _alt(length, n, unit),
+                  state=("v", "g", "n", "unit", "hour"))
 
 
 def _alt(length: int, n: int, unit: complex) -> str:

@@ -17,6 +17,8 @@ const below = (x) => `${x}`.replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇�
 
 function move(node, attributes) {
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
+  // JupyterLab says height: auto of every svg, which an attribute cannot withstand.
+  if (node.localName === "svg" && "height" in attributes) node.style.height = `${attributes.height}px`;
 }
 
 function make(parent, name, attributes = {}, text = "") {
@@ -30,10 +32,16 @@ function make(parent, name, attributes = {}, text = "") {
 // A measure of a drawing, and what it is on a phone, so that a figure and its controls stand on one screen.
 const fit = (tall, low) => (window.matchMedia("(max-width: 480px)").matches ? low : tall);
 
+// The keys that figures use.  Around them are notebooks with shortcuts of their own: what a figure may use it keeps.
+const KEYS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "PageDown", "Enter", " "]);
+
 // Begin a figure in `el` with its style and a line of help; return its host, whose data say what the figure shows.
 // What the help says of keys is left out on a phone.
 function begin(el, css, help) {
   el.classList.add("caracal-live");
+  el.addEventListener("keydown", (event) => {
+    if (KEYS.has(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
+  });
   make(el, "style", {}, css);
   const [pointer, keys] = help.split(/ (?=By keyboard|Or use Tab)/), line = make(el, "p", { class: "caracal-help" }, pointer);
   if (keys) make(line, "span", { class: "caracal-keys" }, ` ${keys}`);
@@ -78,7 +86,6 @@ function listen(node, keys) {
   node.addEventListener("keydown", (event) => {
     if (!keys[event.key]) return;
     event.preventDefault();
-    event.stopPropagation();             // notebooks have shortcuts of their own on the arrow keys
     keys[event.key]();
   });
 }
@@ -162,6 +169,25 @@ class Motion {
     if (this.last) this.next();
   }
   stop() { cancelAnimationFrame(this.frame); }
+}
+
+// Keep what a reader changes in step with the model, both ways.  `show` shows a state, an object with these names: the
+// first one again on `restart()`, another one when somebody else gives it to the model, such as a Python kernel or a
+// second view.  `tell` hands the state that is shown to the model.
+function inStep(model, names, show) {
+  const read = () => structuredClone(Object.fromEntries(names.map((name) => [name, model.get(name)])));
+  const first = read(), same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+  let telling = false;
+  for (const name of names) model.on(`change:${name}`, () => { if (!telling) show(read()); });
+  function tell(state) {
+    const changed = names.filter((name) => !same(state[name], model.get(name)));
+    if (!changed.length) return;
+    telling = true;
+    for (const name of changed) model.set(name, structuredClone(state[name]));
+    telling = false;
+    model.save_changes();
+  }
+  return { restart: () => show(structuredClone(first)), tell };
 }
 
 // Draw again whenever the width changes; return what ends that.

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import html
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -61,22 +61,27 @@ class Figure:
         model: the data that the module reads, keys to anything JSON can hold.
         still: the first frame, as SVG text or PNG bytes.
         alt: what the figure shows, in words.
+        state: the keys of the model that change as the reader drags, slides and presses keys.
 
     Raises:
-        ValueError: no such module; no alt text; a still that is neither SVG nor PNG.
+        ValueError: no such module; no alt text; a still that is neither SVG nor PNG; a state that the model lacks.
         TypeError: the model holds something that JSON cannot.
 
     A notebook shows the figure when it is the last value of a cell.  The same arguments give the same HTML.
     """
 
-    def __init__(self, module: str, model: Mapping[str, Any], still: str | bytes, alt: str):
+    def __init__(self, module: str, model: Mapping[str, Any], still: str | bytes, alt: str,
+                 state: Sequence[str] = ()):
         self.module = module
         self.model = dict(model)
         self.alt = alt
+        self.state = tuple(state)
         self._source = _module_source(module)
         self._still = _data_uri(still)
         if not isinstance(alt, str) or not alt.strip():
             raise ValueError(f"alt is {alt!r}; say in words what the figure shows")
+        if missing_keys := set(self.state) - set(self.model):
+            raise ValueError(f"state names {sorted(missing_keys)}; the model has {', '.join(self.model)}")
         self._model_json = _script_json(self.model)
 
     @property
@@ -92,17 +97,29 @@ class Figure:
                              source=self._source, model=self._model_json)
 
     def widget(self) -> Any:
-        """Return the same figure as an anywidget, with one synchronised trait for each key of the model.
+        """Return the same figure as an anywidget, in step with Python both ways: one trait for each key of `model`.
+
+        The traits that `state` names change when the reader drags, slides or presses a key, which `observe` hears,
+        and the figure moves when one of them is set.  A value that the figure cannot show comes back as the nearest
+        that it can.  The other traits are the data that the figure was made from, and read-only.  A value that is set
+        anew, `w.v = [...]`, is seen; one that is changed in place is not.
 
         Raises:
             ImportError: anywidget is not installed; the message says how to install it.
+
+        Example, in a cell of a notebook:
+
+            w = viz.clock(v, g).widget()
+            w.observe(lambda change: print(change.new), names="n")
+            w
         """
         try:
             import anywidget
             import traitlets
         except ImportError:
             raise missing("Figure.widget()", "anywidget") from None
-        traits = {key: traitlets.Any(value).tag(sync=True) for key, value in self.model.items()}
+        traits = {key: traitlets.Any(value, read_only=key not in self.state).tag(sync=True)
+                  for key, value in self.model.items()}
         members = {"_esm": self._source, "_css": _css(), **traits}
         return type("FigureWidget", (anywidget.AnyWidget,), members)()
 

@@ -1,7 +1,7 @@
 // Six tokens on their way through a Multi-Head Fourier layer.  At each step the reader touches a number, and the
 // numbers that it is made of light up in the table before it, with the sum written out.
 // model: words (L), heads, x (L rows of D), taps (D rows of 3), norm (scale, shift, eps), value, gate, out (matrix, bias),
-// mix (D rows of D / H, bias), start (step, token, channel).
+// mix (D rows of D / H, bias), step, token, channel (the number that is touched).
 
 const ROW = fit(30, 26), HEAD = fit(20, 17), GAP = fit(54, 38);           // a cell's height, the line of words above a table, room for the pairs
 const CSS = `
@@ -62,7 +62,8 @@ export function render({ model, el }) {
   const words = model.get("words"), heads = model.get("heads");
   const parts = Object.fromEntries(["x", "taps", "norm", "value", "gate", "mix", "out"].map((name) => [name, model.get(name)]));
   const tensors = steps(parts), length = words.length, width = parts.x[0].length, wide = width / heads;
-  let [step, token, channel] = model.get("start"), hover = null, cells = [];
+  const state = inStep(model, ["step", "token", "channel"], show);
+  let step, token, channel, hover = null, cells = [];
 
   const host = begin(el, CSS,
     "Choose a step, then touch a number of the lower table. By keyboard: Tab to the steps or to the table, then the arrow keys.");
@@ -80,6 +81,11 @@ export function render({ model, el }) {
   const told = make(el, "div", { class: "fs-facts", "aria-live": "polite" });
   const reach = make(told, "p"), sum = make(told, "p", { class: "fs-sum" });
 
+  function show(given) {
+    [step, token, channel] = [given.step in NAMES ? given.step : ORDER[0], clamp(given.token, 0, length - 1), clamp(given.channel, 0, width - 1)];
+    hover = null;
+    update();
+  }
   function go(key) { [step, hover] = [key, null]; update(); }
   function pick(t, c) { [token, channel, hover] = [t, c, null]; light(); }
 
@@ -208,8 +214,7 @@ export function render({ model, el }) {
     header(top + 13 + HEAD);
     const bottom = table(step, top + HEAD + 20);
     cells = all(width, (c) => all(length, (t) => touchable(t, c, tables[step][c][t + 2])));
-    canvas.setAttribute("height", bottom + 2);
-    canvas.setAttribute("width", room);
+    move(canvas, { height: bottom + 2, width: room });
     light();
   }
   const split = (key) => heads > 1 && (step === "g" ? key === "h" || key === "g" : false);
@@ -250,9 +255,10 @@ export function render({ model, el }) {
     write(t, c, from, value);
     Object.assign(host.dataset, { step, token: t, channel: c, value: tensors[step][t][c], again: value,
       sources: JSON.stringify(from), tensors: JSON.stringify(tensors) });
+    state.tell({ step, token, channel });
   }
 
-  update();
+  state.restart();
   let last = canvas.clientWidth;
   return follow(el, () => { if (canvas.clientWidth !== last) { last = canvas.clientWidth; update(); } });
 }

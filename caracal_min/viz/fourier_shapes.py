@@ -57,7 +57,7 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
              "taps": parts["pre_conv.weight"][:, 0].tolist(), "norm": [*map_of("norm"), layer.norm.eps],
              "value": map_of("to_value"), "gate": map_of("to_gate"), "out": map_of("to_out"),
              "mix": [parts["gate_mix.weight"][..., 0].tolist(), parts["gate_mix.bias"].tolist()],
-             "start": [step, token, channel]}
+             "step": step, "token": token, "channel": channel}
     alt = (f"The numbers inside a Multi-Head Fourier layer for the {len(x)} tokens {' '.join(words)}, {layer.d_model} "
            f"channels and {layer.n_heads} heads, as tables with their shapes: input, pre-convolution, norm, content, "
            "gate in two stages, mix and output. Buttons choose the step. Touching a number lights up those it is made "
@@ -65,7 +65,8 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
            "channel.")
     with torch.no_grad():
         v, g = (s[0] for s in layer.streams(x[None].to(layer.to_out.weight)))
-    return Figure("fourier_shapes", model, _still(v.double().cpu(), g.double().cpu(), words, token, channel), alt)
+    return Figure("fourier_shapes", model, _still(v.double().cpu(), g.double().cpu(), words, token, channel), alt,
+                  state=("step", "token", "channel"))
 
 
 def _still(v: Tensor, g: Tensor, words: Sequence[str], token: int, channel: int) -> str:

@@ -1,7 +1,7 @@
 // The mixing matrices of an attention layer and of a Fourier layer, side by side, for one text.
 // The reader picks a head, a channel, a row and a column; the text below is barred with the row's weights.
 // model: letters (one string a token), attention ([{name, rows: lower triangle in thousandths}]),
-// fourier ([{name, g: weights by lag}]), row, column.
+// fourier ([{name, g: weights by lag}]), head, channel (which of them are shown, by number), row, column.
 
 const CSS = `
   .caracal-live .mix-pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0.4rem 1rem }
@@ -46,7 +46,8 @@ export function render({ model, el }) {
   const attention = model.get("attention"), fourier = model.get("fourier");
   const drawn = (k) => (letters[k] === " " ? "␣" : letters[k]);
   const quoted = (k) => `letter ${k} “${drawn(k)}”`;
-  let head = 0, channel = 0, row = model.get("row"), column = model.get("column");
+  const state = inStep(model, ["head", "channel", "row", "column"], show);
+  let head, channel, row, column;
 
   const host = begin(el, CSS,
     "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
@@ -99,8 +100,15 @@ export function render({ model, el }) {
   }
   function pick(t, j) { [row, column] = [t, Math.min(t, j)]; update(); }
 
+  function show(given) {
+    const within = (name, count) => clamp(given[name], 0, count - 1);
+    [head, channel, row] = [within("head", attention.length), within("channel", fourier.length), within("row", length)];
+    column = within("column", row + 1);
+    frames();
+  }
   function frames() {
     const weights = attention[head].rows, g = fourier[channel].g, most = Math.max(1e-9, peak(g));
+    [heads.value, channels.value] = [head, channel];
     entries.forEach((line, t) => line.forEach((node, j) => {
       if (node) node.setAttribute("fill-opacity", Math.sqrt(weights[t][j] / 1000).toFixed(3));
     }));
@@ -136,13 +144,14 @@ export function render({ model, el }) {
       `written by ${quoted(gate)}.`;
     Object.assign(host.dataset, { row, column, head, channel, gate, attention: weights[column], fourier: mixed[column],
       attentionRow: JSON.stringify(weights), fourierRow: JSON.stringify(mixed) });
+    state.tell({ head, channel, row, column });
   }
 
   heads.addEventListener("change", () => { head = Number(heads.value); frames(); });
   channels.addEventListener("change", () => { channel = Number(channels.value); frames(); });
   rows.addEventListener("input", () => pick(Number(rows.value), column));
   columns.addEventListener("input", () => pick(Math.max(row, Number(columns.value)), Number(columns.value)));
-  frames();
+  state.restart();
 }
 
 export default { render };

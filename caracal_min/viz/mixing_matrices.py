@@ -50,12 +50,13 @@ def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping
     heads = [{"name": name, "rows": _thousandths(name, A)} for name, A in attention.items()]
     channels = [{"name": name, "g": torch.round(g.detach().cpu().double(), decimals=5).tolist()}
                 for name, g in fourier.items()]
-    model = {"letters": list(text), "attention": heads, "fourier": channels, "row": row, "column": column}
+    model = {"letters": list(text), "attention": heads, "fourier": channels, "head": 0, "channel": 0,
+             "row": row, "column": column}
     alt = (f"Two lower-triangular matrices for a text of {length} letters: attention, {heads[0]['name']}, in grey, "
            f"where columns stand out, and a Fourier layer, {channels[0]['name']}, in orange, where each diagonal "
            f"has one shade and is hollow where negative. Row {row} is marked; below, the letters carry its weights. "
            f"Choose among {len(heads)} heads and {len(channels)} channels, and move the sliders for row and column.")
-    return Figure("mixing_matrices", model, _still(model), alt)
+    return Figure("mixing_matrices", model, _still(model), alt, state=("head", "channel", "row", "column"))
 
 
 def _thousandths(name: str, A: Tensor) -> list[list[int]]:

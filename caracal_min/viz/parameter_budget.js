@@ -1,6 +1,6 @@
 // Where the parameters of a Caracal are: one bar, divided by part, that sliders change, and those of the presets.
 // model: presets (name, vocabulary, width, layers, heads, ratio: Fourier layers per attention layer or null,
-// paper: millions in the paper's Table 2 or null), start (the name of one of them).
+// paper: millions in the paper's Table 2 or null), vocabulary, width, layers, heads, ratio (those shown).
 
 const VOCABULARIES = [256, 1024, 4096, 16384, 32000, 50257, 50304, 65536, 128256];
 const RATIOS = [null, 5, 3, 2, 1];
@@ -67,11 +67,11 @@ const sum = (counts) => Object.values(counts).reduce((a, b) => a + b, 0);
 const paint = (colour, share) => `background: color-mix(in srgb, var(--${colour}) ${100 * share}%, var(--paper))`;
 
 export function render({ model, el }) {
-  const presets = model.get("presets"), first = presets.find(({ name }) => name === model.get("start"));
+  const presets = model.get("presets"), state = inStep(model, ["vocabulary", "width", "layers", "heads", "ratio"], show);
   const FIELDS = ["vocabulary", "width", "layers", "heads", "ratio"];
   const pick = (from) => Object.fromEntries(FIELDS.map((field) => [field, from[field]]));
   const same = (a, b) => FIELDS.every((field) => a[field] === b[field]);
-  let now = pick(first);
+  let now;
 
   const host = begin(el, CSS, "Move a slider, or take a preset.");
   const parts = make(make(el, "div", { class: "bud-room" }), "div", { class: "bud-parts" });
@@ -128,6 +128,13 @@ export function render({ model, el }) {
     }
   }
 
+  function show(config) {
+    const within = (list, x) => (list.includes(x) ? x : nearest(list.filter((k) => k !== null), x ?? Infinity));
+    const width = clamp(Math.round(config.width / WIDTHS.step) * WIDTHS.step, WIDTHS.min, WIDTHS.max);
+    now = { vocabulary: within(VOCABULARIES, config.vocabulary), width, heads: within(divisors(width), config.heads),
+      layers: clamp(Math.round(config.layers), 1, MOST_LAYERS), ratio: within(RATIOS, config.ratio) };
+    update();
+  }
   function update() {
     const counts = parameters(now), whole = sum(counts), preset = presets.find((p) => same(p, now)) ?? null;
     const heads = divisors(now.width);
@@ -146,10 +153,11 @@ export function render({ model, el }) {
       rows[k].share.textContent = `${((100 * counts[part]) / whole).toFixed(1)}%`;
     });
     for (const { node, preset: p } of buttons) node.setAttribute("aria-pressed", p === preset);
-    Object.assign(host.dataset, { config: JSON.stringify(now), counts: JSON.stringify(counts), total: whole,
+    Object.assign(host.dataset, { config: JSON.stringify(pick(now)), counts: JSON.stringify(counts), total: whole,
       preset: preset?.name ?? "", paper: preset?.paper ?? "" });
+    state.tell(now);
   }
-  update();
+  state.restart();
 }
 
 export default { render };

@@ -41,7 +41,10 @@ def parameter_budget(preset: str = "tiny") -> Figure:
     find_preset(preset)
     presets = [{"name": name, "vocabulary": c.vocab_size, "width": c.d_model, "layers": c.n_layers, "heads": c.n_heads,
                 "ratio": c.fourier_per_attention, "paper": _paper(name)} for name, c in PRESETS.items()]
-    return Figure("parameter_budget", {"presets": presets, "start": preset}, _still(preset), _alt(preset))
+    config = next({key: entry[key] for key in ("vocabulary", "width", "layers", "heads", "ratio")}
+                  for entry in presets if entry["name"] == preset)
+    return Figure("parameter_budget", {"presets": presets, **config}, _still(preset), _alt(preset),
+                  state=tuple(config))
 
 
 def _paper(name: str) -> int | None:

@@ -1,6 +1,7 @@
 // Two short sequences v and g, their circular convolution on N points, and what one poke does to it.
 // The reader moves one bar; outputs before the poked token can move only through wrapped-around terms.
-// model: v, g (numbers, same length L), n (points at the start), stream, token, change (the first poke).
+// model: v, g (numbers, same length L), before (v and g as they were before the poke), n (points), stream, token (the
+// entry that is poked).
 
 const LEFT = 30, RIGHT = 4;            // margins of a panel, in pixels
 const PACE = 70;                       // milliseconds in which a bar covers two thirds of its way
@@ -69,13 +70,13 @@ class Panel {
 }
 
 export function render({ model, el }) {
-  const start = { v: model.get("v").map(tidy), g: model.get("g").map(tidy) }, length = start.v.length;
-  const first = start[model.get("stream")][model.get("token")] + model.get("change");
-  const limit = Math.max(2, Math.ceil(peak([...start.v, ...start.g, first])));
+  const start = model.get("before"), length = start.v.length;
+  const limit = Math.max(2, Math.ceil(peak([...start.v, ...start.g, ...model.get("v"), ...model.get("g")])));
   const bounded = (x) => clamp(tidy(x), -limit, limit);
   const motion = new Motion(draw, PACE, 0.005);
+  const state = inStep(model, ["v", "g", "before", "n", "stream", "token"], show);
   let now, before, n, stream, token;      // the streams as they stand, and as they were when a token was picked up
-  let reach;
+  let reach = { r: 1, d: 1 };
 
   const host = begin(el, CSS,
     "Drag a blue or an orange bar. By keyboard: Tab to the bars, ← → choose a token, ↑ ↓ change it.");
@@ -121,11 +122,15 @@ export function render({ model, el }) {
     now[stream][token] = bounded(value);
     update();
   }
-  function restart() {
-    [now, before, reach] = [copy(start), copy(start), { r: 1, d: 1 }];
-    [n, stream, token] = [model.get("n"), model.get("stream"), model.get("token")];
-    now[stream][token] = bounded(first);
+  function show(given) {
+    [now, before] = [given, given.before].map(({ v, g }) => ({ v: v.map(bounded), g: g.map(bounded) }));
+    [n, stream] = [clamp(given.n, length, 2 * length + 1), given.stream === "g" ? "g" : "v"];
+    token = clamp(given.token, 0, length - 1);
     update();
+  }
+  function restart() {
+    reach = { r: 1, d: 1 };
+    state.restart();
   }
 
   function update() {
@@ -141,6 +146,7 @@ export function render({ model, el }) {
       n, stream, token, v: JSON.stringify(now.v), g: JSON.stringify(now.g), values: JSON.stringify(after.total),
       change: JSON.stringify(change), contaminated: after.contaminated, pastChange: leak,
     });
+    state.tell({ ...now, before, n, stream, token });
     motion.to(goal);
   }
   function tell(after, leak) {

@@ -39,11 +39,12 @@ def poke(v: Tensor, g: Tensor, n: int | None = None, *, token: int | None = None
     if not 0 <= token < length:
         raise ValueError(f"token={token}; for length {length} give 0 to {length - 1}")
     before, gate = rounded(v), rounded(g)
-    model = {"v": before.tolist(), "g": gate.tolist(), "n": n,
-             "stream": "v", "token": token, "change": change}
     after = before.clone()
     after[token] += change
-    return Figure("poke", model, _still(before, after, gate, n, token), _alt(length, n, token))
+    model = {"v": rounded(after).tolist(), "g": gate.tolist(), "before": {"v": before.tolist(), "g": gate.tolist()},
+             "n": n, "stream": "v", "token": token}
+    return Figure("poke", model, _still(before, after, gate, n, token), _alt(length, n, token),
+                  state=("v", "g", "before", "n", "stream", "token"))
 
 
 def _alt(length: int, n: int, token: int) -> str:

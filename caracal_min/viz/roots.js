@@ -43,6 +43,7 @@ export function render({ model, el }) {
   const round = all(181, (a) => turn((a * Math.PI) / 90));
   const curve = round.map((z) => horner(coefficients, z));                    // of P, once around the circle
   const most = Math.max(0.1, ...[...curve, ...round.map((z) => horner(split[0], z))].map((x) => Math.hypot(...x)));
+  const state = inStep(model, ["n", "degrees", "point"], show);
   let n, degrees, k;                   // points, angle of z^n in degrees, the chosen point
 
   const host = begin(el, CSS,
@@ -78,6 +79,7 @@ export function render({ model, el }) {
     Object.assign(host.dataset, { n, degrees, point: k, twist: (degrees * Math.PI) / 180 / n, distinct,
       points: JSON.stringify(z), squares: JSON.stringify(square), values: JSON.stringify(values),
       even: JSON.stringify(even), odd: JSON.stringify(odd), partner: JSON.stringify(partner) });
+    state.tell({ n, degrees, point: k });
   }
   function power() {
     return { 0: "1", 90: "i", 180: "−1", 270: "−i" }[Math.round(degrees)] ?? complex(turn((degrees * Math.PI) / 180));
@@ -142,8 +144,8 @@ export function render({ model, el }) {
     if (partner !== null) line(plane, even, plus(even, times([-1, 0], odd)), "odd", 3);
   }
 
-  function restart() {
-    [n, degrees, k] = [model.get("n"), model.get("degrees"), model.get("point")];
+  function show(given) {
+    [n, degrees, k] = [clamp(Math.round(given.n), 2, largest), ((given.degrees % 360) + 360) % 360, Math.max(0, given.point)];
     update();
   }
   // The angle of the pointer seen from the middle of the first circle, and the point nearest to it.
@@ -171,9 +173,8 @@ export function render({ model, el }) {
   count.slider.addEventListener("input", () => { n = Number(count.slider.value); update(); });
   chosen.slider.addEventListener("input", () => { k = Number(chosen.slider.value); update(); });
   angle.slider.addEventListener("input", () => { degrees = Number(angle.slider.value); update(); });
-  for (const { slider } of [count, chosen, angle]) slider.addEventListener("keydown", (event) => event.stopPropagation());
-  again.addEventListener("click", restart);
-  restart();
+  again.addEventListener("click", state.restart);
+  state.restart();
 }
 
 export default { render };

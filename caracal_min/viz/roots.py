@@ -46,7 +46,8 @@ def roots(n: int, coefficients: Sequence[float] = (1.0, 2.0, 1.5, -1.0), *, twis
         raise ValueError(f"point={point}; for {n} points give 0 to {n - 1}")
     degrees = round(math.degrees(n * twist), 6)  # of the angle of z^n
     model = {"n": n, "coefficients": numbers, "degrees": degrees, "point": point, "largest": _LARGEST}
-    return Figure("roots", model, _still(n, numbers, twist, point), _alt(n, numbers, degrees, point))
+    return Figure("roots", model, _still(n, numbers, twist, point), _alt(n, numbers, degrees, point),
+                  state=("n", "degrees", "point"))
 
 
 def _value(coefficients: Sequence[float], z: complex) -> complex:

@@ -61,6 +61,7 @@ export function render({ model, el }) {
   const length = model.get("length");
   const pairs = all(length, (j) => all(length, (i) => i).slice(0, length - j).map((i) => ({ j, i, n: when(j, i) }))).flat();
   const costs = all(length, (k) => cost(k + 1, length)), most = Math.max(...costs, 1);
+  const state = inStep(model, ["n"], (given) => go(Math.round(given.n)));
   let n;
 
   const host = begin(el, CSS,
@@ -140,13 +141,14 @@ export function render({ model, el }) {
       + `${pairs.length} are counted.`);
     Object.assign(host.dataset, { n, m, l, first: alone ? -1 : n, last: alone ? -1 : last,
       lit: JSON.stringify(lit.map(({ j, i }) => [j, i])), share: JSON.stringify(share), costs: JSON.stringify(costs) });
+    state.tell({ n });
     draw(share, before);
   }
 
   function draw(share, before) {
     const total = picture.clientWidth || 330, cell = (total - LABEL - 2) / length, gap = cell > 9 ? 1 : 0.6;
     const x = (i) => LABEL + i * cell, y = (j) => CEILING + j * cell, t = n - 1;
-    picture.setAttribute("height", y(length) + 4);
+    move(picture, { height: y(length) + 4 });
     move(across, { x: total - 2, "text-anchor": "end" });
     pairs.forEach((pair, k) => {
       const { j, i } = pair, known = Math.max(j, i) < n, lit = pair.n === n, counted = pair.n < n;
@@ -189,8 +191,8 @@ export function render({ model, el }) {
   slider.addEventListener("input", () => go(Number(slider.value)));
   back.addEventListener("click", () => go(n - 1));
   next.addEventListener("click", () => go(n + 1));
-  again.addEventListener("click", () => go(model.get("n")));
-  go(model.get("n"));
+  again.addEventListener("click", state.restart);
+  state.restart();
   return follow(el, update);
 }
 

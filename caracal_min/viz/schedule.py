@@ -31,7 +31,7 @@ def schedule(length: int = 32, n: int = 12) -> Figure:
         raise ValueError(f"length={length}; give 4 to 32")
     if not 1 <= n <= length:
         raise ValueError(f"n={n} tokens of a text of {length}; give 1 to {length}")
-    return Figure("schedule", {"length": length, "n": n}, _still(length, n), _alt(length, n))
+    return Figure("schedule", {"length": length, "n": n}, _still(length, n), _alt(length, n), state=("n",))
 
 
 def _block(n: int, length: int) -> str:

@@ -36,7 +36,8 @@ export function render({ model, el }) {
   const ready = { "all windows": "W".repeat(layers), "2 : 1": "FFW".repeat(layers).slice(0, layers),
     "all Fourier": "F".repeat(layers) };
   const height = TOP + STEP_UP * layers + TALL + 24;
-  let pattern = first, window = model.get("window"), output = model.get("output"), levels;
+  const state = inStep(model, ["pattern", "window", "output"], show);
+  let pattern, window, output, levels;
 
   const host = begin(el, CSS,
     "Press a layer to change its kind. Slide the window and the output, or drag in the drawing.");
@@ -122,8 +123,14 @@ export function render({ model, el }) {
         `M${left(above)} ${high}H${right(output)}V${low}H${left(from)}Z`);
     });
   }
+  function show(given) {
+    pattern = /^[FW]+$/.test(given.pattern) && given.pattern.length === layers ? given.pattern : first;
+    [window, output] = [clamp(Math.round(given.window), 1, WIDEST), clamp(Math.round(given.output), 0, length - 1)];
+    update();
+  }
   function update() {
     levels = pathsTo(pattern, window, length, output);
+    state.tell({ pattern, window, output });
     tell();
     draw();
   }
@@ -135,7 +142,7 @@ export function render({ model, el }) {
   hold(svg, (event) => { point(event); return true; }, point);
   windows.addEventListener("input", () => { window = Number(windows.value); update(); });
   outputs.addEventListener("input", () => { output = Number(outputs.value); update(); });
-  update();
+  state.restart();
   return follow(el, draw);
 }
 

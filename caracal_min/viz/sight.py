@@ -42,7 +42,8 @@ def sight(pattern: str = "FFWFFW", window: int = 4, length: int = 20, *, output:
     alt = (f"A row of {length} tokens with {len(pattern)} layers above them, from below: {kinds}; the window is "
            f"{window}. A cone from output {output} down to the tokens covers the cells it depends on: {seen} of "
            f"{length} tokens. Press a layer to change its kind; sliders set the window and the output.")
-    return Figure("sight", model, _still(pattern, window, output, levels), alt)
+    return Figure("sight", model, _still(pattern, window, output, levels), alt,
+                  state=("pattern", "window", "output"))
 
 
 def _paths(pattern: str, window: int, length: int, output: int) -> list[list[int]]:

@@ -1,6 +1,6 @@
 // What a training step must take at least: operations and bytes of each part against two speeds of a device.
-// model: devices (name, products, vector: operations per second; bandwidth: bytes per second), start (model, length,
-// device, width, fused).  The counts are those of caracal_min/benchmark/cost.py, for lengths that are powers of two.
+// model: devices (name, products, vector: operations per second; bandwidth: bytes per second), model, length,
+// device, width, fused (what is shown).  The counts are those of caracal_min/benchmark/cost.py, for lengths that are powers of two.
 
 const MODELS = [["hybrid", "hybrid Caracal"], ["pure", "pure Caracal"], ["llama", "Llama"]];
 const PARTS = [["output", "ink", 1], ["mlp", "ink", 0.24], ["projections", "ink", 0.55], ["gate mix", "gate", 1],
@@ -33,7 +33,7 @@ const CSS = `
   @container (max-width: 380px) { .caracal-live table.tim-list { font-size: min(0.85em, 3.8cqw); } }
   .caracal-live .tim-list thead th { color: var(--muted); vertical-align: bottom; }
   .caracal-live .tim-list th:first-child { text-align: left; padding-left: 0; white-space: nowrap; }
-  .caracal-live .tim-list tr { background: none; }
+  .caracal-live table.tim-list tbody tr { background: none; }
   .caracal-live .tim-list i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 7px; }
   .caracal-live .tim-set { display: grid; gap: 0.15rem; }
   .caracal-live .tim-set input[type="range"] { margin: 5px 0 6px; }
@@ -79,7 +79,8 @@ export function least(parts, device) {
 const paint = (colour, share) => `background-color: color-mix(in srgb, var(--${colour}) ${100 * share}%, var(--paper))`;
 
 export function render({ model, el }) {
-  const devices = model.get("devices"), now = { ...model.get("start") };
+  const devices = model.get("devices"), state = inStep(model, ["model", "length", "device", "width", "fused"], show);
+  let now;
   const host = begin(el, CSS, "The least time a device allows. Striped: waits for memory. Press a bar to see its parts.");
 
   const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });
@@ -132,6 +133,14 @@ export function render({ model, el }) {
     return { node, fused };
   });
 
+  function show(setting) {
+    const among = (list, x) => (list.includes(x) ? x : list[0]), { min, max, step } = WIDTHS;
+    now = { model: among(MODELS.map(([key]) => key), setting.model),
+      length: 2 ** clamp(Math.round(Math.log2(setting.length)), LENGTHS.min, LENGTHS.max),
+      device: among(devices.map(({ name }) => name), setting.device),
+      width: clamp(Math.round(setting.width / step) * step, min, max), fused: Boolean(setting.fused) };
+    update();
+  }
   function update() {
     const device = devices.find(({ name }) => name === now.device);
     const of = Object.fromEntries(MODELS.map(([key]) => [key, counts(key, now)]));
@@ -164,9 +173,10 @@ export function render({ model, el }) {
     sayWidth(now.width, grouped(now.width));
     for (const { node, device: { name: given } } of choices) node.setAttribute("aria-pressed", given === now.device);
     for (const { node, fused } of kinds) node.setAttribute("aria-pressed", fused === now.fused);
-    Object.assign(host.dataset, { start: JSON.stringify(now), counts: JSON.stringify(of), times: JSON.stringify(times) });
+    Object.assign(host.dataset, { setting: JSON.stringify(now), counts: JSON.stringify(of), times: JSON.stringify(times) });
+    state.tell(now);
   }
-  update();
+  state.restart();
 }
 
 export default { render };

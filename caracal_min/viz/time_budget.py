@@ -43,7 +43,7 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
         raise ValueError(f"width={width}; give a multiple of 64 from {_WIDTHS[0]} to {_WIDTHS[1]:,}")
     devices = [{"name": name, **DEVICES[name]._asdict()} for name in _SHOWN]
     start = {"model": model, "length": length, "device": device, "width": width, "fused": False}
-    return Figure("time_budget", {"devices": devices, "start": start}, _still(start), _alt(start))
+    return Figure("time_budget", {"devices": devices, **start}, _still(start), _alt(start), state=tuple(start))
 
 
 def _costs(start: dict) -> dict[str, dict[str, Cost]]:

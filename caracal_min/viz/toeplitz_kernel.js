@@ -35,6 +35,7 @@ export function mixed(v, g) {
 export function render({ model, el }) {
   const v = model.get("v").map(tidy), first = model.get("g").map(tidy), length = v.length;
   const limit = Math.max(2, Math.ceil(peak([...v, ...first])));
+  const state = inStep(model, ["g", "row", "column"], show);
   let g, row, column, hover = null;      // the entry that is picked, and the one under the mouse
 
   const host = begin(el, CSS,
@@ -101,9 +102,10 @@ export function render({ model, el }) {
   function pick(t, j) { [row, column, hover] = [t, j, null]; update(); }
   function pickLag(k) { row = Math.max(row, k); pick(row, row - k); }
   function set(k, value) { g[k] = clamp(tidy(value), -limit, limit); update(); }
-  function restart() {
-    g = [...first];
-    pick(model.get("row"), model.get("column"));
+  function show(given) {
+    g = given.g.map((x) => clamp(tidy(x), -limit, limit));
+    const t = clamp(Math.round(given.row), 0, length - 1);
+    pick(t, clamp(Math.round(given.column), 0, t));
   }
 
   function update() {
@@ -125,6 +127,7 @@ export function render({ model, el }) {
       tabindex: a === row && b === column ? 0 : -1, "aria-label": `row ${a}, column ${b}: ${said(g[a - b])}` })));
     Object.assign(host.dataset, { row: t, column: j, lag: k, entry: g[k], sum: tidy(r[t]),
       g: JSON.stringify(g), r: JSON.stringify(r.map(tidy)) });
+    state.tell({ g, row, column });
     draw(t, j, r);
   }
   function draw(t, j, r) {
@@ -140,7 +143,7 @@ export function render({ model, el }) {
     });
     const total = matrix.clientWidth || 360, cell = Math.min(fit(42, 25), (total - SIDE - RIGHT) / length);
     const x = (b) => SIDE + b * cell, top = (a) => TOP + a * cell, right = x(length);
-    matrix.setAttribute("height", top(length) + 4);
+    move(matrix, { height: top(length) + 4 });
     move(edge, { d: `M${x(0)} ${top(0)}V${top(length)}H${right}` + all(length, (a) => `L${x(length - a)} ${top(length - a - 1)}H${x(length - a - 1)}`).join("") });
     move(stripe, { d: all(length, (b) => (b + k < length ? `M${x(b)} ${top(b + k)}h${cell}v${cell}h${-cell}z` : "")).join("") });
     move(band, { x: x(0), y: top(t), width: (t + 1) * cell, height: cell });
@@ -174,8 +177,8 @@ export function render({ model, el }) {
 
   slider.addEventListener("input", () => { const t = Number(slider.value); pick(t, Math.min(column, t)); });
   only.addEventListener("click", () => { const k = row - column; g = all(length, (i) => (i === k ? 1 : 0)); update(); });
-  again.addEventListener("click", restart);
-  restart();
+  again.addEventListener("click", state.restart);
+  state.restart();
   return follow(el, update);
 }
 

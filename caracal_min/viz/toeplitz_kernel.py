@@ -35,7 +35,8 @@ def toeplitz_kernel(v: Tensor, g: Tensor, *, row: int | None = None, column: int
                          "give 0 <= column <= row < length")
     content, kernel = rounded(v), rounded(g)
     model = {"v": content.tolist(), "g": kernel.tolist(), "row": row, "column": column}
-    return Figure("toeplitz_kernel", model, _still(content, kernel, row, column), _alt(len(v), row, column))
+    return Figure("toeplitz_kernel", model, _still(content, kernel, row, column), _alt(len(v), row, column),
+                  state=("g", "row", "column"))
 
 
 def _alt(length: int, row: int, column: int) -> str:

@@ -1,7 +1,7 @@
 // Loss against training step, baselines, and a slider over the texts that the model wrote along the way.
 // model: training, validation ([step, loss] pairs), training_name (as the key says it),
 // baselines ({name, loss, label: height of the name}), samples ({step, text, at: the point that is quoted,
-// measured, said}), prompt, unit, last (step), x_ticks, y_ticks ([value, name] pairs), plot_height.
+// measured, said}), prompt, unit, last (step), x_ticks, y_ticks ([value, name] pairs), plot_height, sample (the one that is shown, by number).
 
 const LEFT = 38, RIGHT = 12, TOP = 30, BOTTOM = 38;   // margins of the plot, in pixels
 const CSS = `
@@ -40,7 +40,8 @@ export function render({ model, el }) {
   const samples = get("samples"), prompt = get("prompt"), height = get("plot_height");
   const [low, high] = [get("y_ticks")[0][0], get("y_ticks").at(-1)[0]];
   const floor = TOP + height;
-  let seen = -1, width = 0, chosen = 0;   // the width of the plot on the page, and the one drawn at
+  const state = inStep(model, ["sample"], ({ sample }) => turn(clamp(Math.round(sample), 0, samples.length - 1)));
+  let seen = -1, width = 0, chosen = clamp(get("sample"), 0, samples.length - 1);   // the width of the plot on the page, and the one drawn at
   const x = (step) => LEFT + (step / get("last")) * (width - LEFT - RIGHT);
   const y = (loss) => TOP + ((high - Math.min(loss, high)) / (high - low)) * height;
   const name = (step) => (step ? `step ${step.toLocaleString("en")}` : "before training");
@@ -110,6 +111,7 @@ export function render({ model, el }) {
     Object.assign(host.dataset, { step, loss: at[1] });
     if (measured) host.dataset.validation = at[1];
     else delete host.dataset.validation;
+    state.tell({ sample: k });
     // A text that is longer than its window can be scrolled by keyboard.
     if (text.scrollHeight > text.clientHeight + 1) {
       move(text, { tabindex: 0, role: "region", "aria-label": `text written, ${name(step)}` });

@@ -71,9 +71,10 @@ def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str
         "x_ticks": [[x, f"{x:,.0f}"] for x in _ticks(0, losses[-1][0], 5, whole=True) if x <= losses[-1][0]],
         "y_ticks": [[y, f"{y:.{_decimals(y_ticks)}f}"] for y in y_ticks],
         "plot_height": _HEIGHT,
+        "sample": 0,
     }
     alt = _alt(measured, texts, rules, losses[-1][0], unit)
-    return Figure("training_run", model, still(model), alt)
+    return Figure("training_run", model, still(model), alt, state=("sample",))
 
 
 def _ticks(low: float, high: float, most: int, whole: bool = False) -> list[float]:

@@ -1,7 +1,7 @@
 // A mixer as a matrix of weights: one row of it, the tokens it weighs, and the outputs, with and without a mask.
 // The reader picks a mixer, an output row and the mask, and moves a token's number; weights that depend on the
 // data move with it, and outputs that see the future answer.  Marks of the future are vermillion.
-// model: words, x (one number each), mixer, masked, row, token (what the start shows).
+// model: words, x (one number each), before (x as it was when the token was picked up), mixer, masked, row, token.
 
 const LEFT = 50, RIGHT = 4;            // margins of every panel, in pixels: all share their columns
 const LIMIT = 2;                       // largest value
@@ -87,6 +87,7 @@ class Panel {
 
 export function render({ model, el }) {
   const words = model.get("words"), start = model.get("x").map(tidy), length = start.length;
+  const state = inStep(model, ["x", "before", "mixer", "masked", "row", "token"], show);
   let mixer, masked, row, token, now, before;      // x as it stands, and as it was when a token was picked up
 
   const host = begin(el, CSS,
@@ -128,7 +129,7 @@ export function render({ model, el }) {
     ["--e: 1.6px solid var(--ink)", "hollow: negative"],
     ["--c: var(--ink); --h: 3px", "the output"], ["--c: var(--muted); --h: 2px", "before you dragged"]]);
   const entries = facts(el, 4);
-  make(el, "button", { type: "button" }, "Start again").addEventListener("click", restart);
+  make(el, "button", { type: "button" }, "Start again").addEventListener("click", state.restart);
 
   function grip(j) {
     const node = gripping(panels, `content of token ${j}, ${words[j]}`, -LIMIT, LIMIT);
@@ -148,9 +149,10 @@ export function render({ model, el }) {
     row = clamp(Math.floor(t), 0, length - 1);
     update();
   }
-  function restart() {
-    [now, before, mixer] = [[...start], [...start], model.get("mixer")];
-    [masked, row, token] = ["masked", "row", "token"].map((name) => model.get(name));
+  function show(given) {
+    [now, before] = [given.x, given.before].map((x) => x.map((value) => clamp(tidy(value), -LIMIT, LIMIT)));
+    [mixer, masked] = [given.mixer in MIXERS ? given.mixer : "attention", Boolean(given.masked)];
+    [row, token] = [given.row, given.token].map((k) => clamp(Math.round(k), 0, length - 1));
     update();
   }
 
@@ -164,6 +166,7 @@ export function render({ model, el }) {
       outputsMoved: count(stirredAt), outputsEarly: count(stirredAt.slice(0, token)) };
     Object.assign(host.dataset, { mixer, masked, row, token, x: JSON.stringify(now), weights: JSON.stringify(weights),
       outputs: JSON.stringify(total), ...found });
+    state.tell({ x: now, before, mixer, masked, row, token });
     tell(found, total, now[token] !== before[token]);
     draw(weights, prior, past, total, priorTotal);
   }
@@ -191,7 +194,7 @@ export function render({ model, el }) {
   function draw(weights, prior, past, total, priorTotal) {
     const width = square.clientWidth || 600, pitch = (width - LEFT - RIGHT) / length, tall = Math.min(pitch, fit(40, 24));
     const edge = Math.min(pitch, tall) - 5, top = 41, bold = "font-weight: 700";
-    square.setAttribute("height", top + tall * length + 8);
+    move(square, { height: top + tall * length + 8 });
     move(picker, { x: 0, y: top, width, height: tall * length });
     move(chosen, { x: 1, y: top + tall * row, width: width - 2, height: tall });
     names.forEach((node, t) => move(node, { y: top + tall * (t + 0.5) + 4, style: t === row ? bold : "" }));
@@ -230,7 +233,7 @@ export function render({ model, el }) {
   box.addEventListener("change", () => { masked = box.checked; update(); });
   sweep(picker, (_, down) => choose(length * down));
   sweep(chooser, (across) => choose(length * across));
-  restart();
+  state.restart();
   return follow(el, update);
 }
 

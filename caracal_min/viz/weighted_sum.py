@@ -49,12 +49,13 @@ def weighted_sum(words: Sequence[str], x: Sequence[float], mixer: str = "attenti
         raise ValueError(f"unknown mixer {mixer!r}; accepted: {', '.join(_MIXERS)}")
     if not 0 <= row < len(words):
         raise ValueError(f"row={row}; for {len(words)} words give 0 to {len(words) - 1}")
-    model = {"words": list(words), "x": numbers.tolist(), "mixer": mixer, "masked": bool(masked), "row": row,
-             "token": len(words) - 1}
+    model = {"words": list(words), "x": numbers.tolist(), "before": numbers.tolist(), "mixer": mixer,
+             "masked": bool(masked), "row": row, "token": len(words) - 1}
     weights = _weights(mixer, masked, numbers)
     future = int((weights.triu(1).abs() > 1e-9).sum())
     name = f"{_MIXERS[mixer]}, {'masked' if masked else 'no mask'}"
-    return Figure("weighted_sum", model, _still(words, numbers, weights, name, row), _alt(words, name, row, future))
+    return Figure("weighted_sum", model, _still(words, numbers, weights, name, row), _alt(words, name, row, future),
+                  state=("x", "before", "mixer", "masked", "row", "token"))
 
 
 def _weights(mixer: str, masked: bool, x: Tensor) -> Tensor:

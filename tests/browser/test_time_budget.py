@@ -26,7 +26,7 @@ def press(page, name):
 
 
 def assert_agrees_with_the_package(shown):
-    start = shown["start"]
+    start = shown["setting"]
     for model, parts in _costs(start).items():
         for part, cost in parts.items():
             assert shown["counts"][model][part] == pytest.approx(cost._asdict(), rel=1e-12)
@@ -41,7 +41,7 @@ def test_without_scripts_the_still_is_shown(still):
 
 def test_first_frame_is_what_was_asked_for(page):
     shown = data(page)
-    assert shown["start"] == {"model": "pure", "length": 512, "device": "A100", "width": 512, "fused": False}
+    assert shown["setting"] == {"model": "pure", "length": 512, "device": "A100", "width": 512, "fused": False}
     assert_agrees_with_the_package(shown)
     assert bar(page, "pure").get_attribute("aria-pressed") == "true"
     assert "pure Caracal: " in page.locator("caption").inner_text()
@@ -57,8 +57,8 @@ def test_counts_equal_the_package_over_many_settings(page):
             press(page, device)
             press(page, way)
             shown = data(page)
-            assert (shown["start"]["width"], shown["start"]["length"]) == (width, 2**k)
-            assert (shown["start"]["device"], shown["start"]["fused"]) == (device, way != "library FFTs")
+            assert (shown["setting"]["width"], shown["setting"]["length"]) == (width, 2**k)
+            assert (shown["setting"]["device"], shown["setting"]["fused"]) == (device, way != "library FFTs")
             assert_agrees_with_the_package(shown)
             seen += 1
     assert seen == 24
@@ -105,11 +105,11 @@ def test_by_keyboard_alone(page):
     assert order[3:5] == ["length", "width D"] and order[5:] == ["T4", "RTX 4090", "A100", "H200", "library FFTs",
                                                                 "one fused operator"]
     page.keyboard.press("Enter")
-    assert data(page)["start"]["fused"] is True
+    assert data(page)["setting"]["fused"] is True
     slider(page, "length").focus()
     for key, length in (("End", 131072), ("Home", 64), ("ArrowRight", 128), ("ArrowLeft", 64)):
         page.keyboard.press(key)
-        assert data(page)["start"]["length"] == length
+        assert data(page)["setting"]["length"] == length
         assert_agrees_with_the_package(data(page))
     assert slider(page, "length").get_attribute("aria-valuetext") == "64 tokens"
 
@@ -123,7 +123,7 @@ def test_it_fits_a_phone_and_a_desk(page):
 def test_two_on_one_page_are_independent(show):
     page = show(viz.time_budget("pure", 512), viz.time_budget("llama", 8192))
     page.locator(".caracal-figure").nth(1).get_by_role("slider", name="length", exact=True).fill("7")
-    assert data(page, 0)["start"]["length"] == 512 and data(page, 1)["start"]["length"] == 128
+    assert data(page, 0)["setting"]["length"] == 512 and data(page, 1)["setting"]["length"] == 128
 
 
 def test_text_is_readable_in_every_theme(show_themed):

@@ -219,3 +219,35 @@ def test_bad_pokes_are_refused(arguments, message):
 def test_poke_refuses_a_token_outside_the_text():
     with pytest.raises(ValueError, match="token=4; for length 4 give 0 to 3"):
         viz.poke(V, G, token=4)
+
+
+def test_only_what_a_reader_changes_can_be_set():
+    traitlets = pytest.importorskip("traitlets")
+    pytest.importorskip("anywidget")
+    widget = viz.toeplitz_kernel(V, G, row=2, column=1).widget()
+    widget.g = [0.0, 1.0, 0.0, 0.0]
+    widget.row = 3
+    assert (widget.g, widget.row) == ([0.0, 1.0, 0.0, 0.0], 3)
+    with pytest.raises(traitlets.TraitError, match="read-only"):
+        widget.v = [0.0] * 4
+
+
+def test_a_widget_hears_what_the_page_sends():
+    pytest.importorskip("anywidget")
+    widget, heard = viz.clock(V.clamp(min=0), G.clamp(min=0)).widget(), []
+    widget.observe(lambda change: heard.append((change.name, change.new)), names=["n", "v"])
+    widget.set_state({"n": 6, "v": [0.5, 0.0, 0.0, 0.0]})     # what the front end's message does
+    assert sorted(heard) == [("n", 6), ("v", [0.5, 0.0, 0.0, 0.0])]
+
+
+def test_no_state_has_the_name_of_something_that_widgets_have():
+    anywidget = pytest.importorskip("anywidget")
+    taken = {*anywidget.AnyWidget.class_trait_names(), *dir(anywidget.AnyWidget)}
+    figures = [viz.parameter_budget(), viz.time_budget(), viz.poke(V, G), viz.roots(4, [1.0]), viz.sight(),
+               viz.schedule(8, 2), viz.live(lambda n: "", "x", n=[1])]
+    assert [key for figure in figures for key in figure.model if key in taken] == []
+
+
+def test_a_state_that_the_model_lacks_is_refused():
+    with pytest.raises(ValueError, match=r"state names \['n'\]; the model has v"):
+        viz.Figure("poke", {"v": [1.0]}, SVG, "x", state=("n",))

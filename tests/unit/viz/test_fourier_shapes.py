@@ -49,7 +49,7 @@ def test_the_model_holds_the_weights_and_words_cannot_break_out():
     own = layer()
     assert torch.equal(torch.tensor(figure.model["value"][0], dtype=torch.float64), own.to_value.weight)
     assert torch.equal(torch.tensor(figure.model["mix"][0], dtype=torch.float64), own.gate_mix.weight[..., 0])
-    assert figure.model["start"] == ["r", 3, 1] and figure.model["heads"] == 2
+    assert [figure.model[key] for key in ("step", "token", "channel", "heads")] == ["r", 3, 1, 2]
     html = figure.to_html()
     assert html.count("</script") == 1 and "<i>" not in html
     assert "contents 0 to 3 and the gates 3 to 0" in figure.alt

@@ -15,7 +15,7 @@ from caracal_min.viz.time_budget import _costs, _times
                                                    ("hybrid", 65536, "H200")])
 def test_still_tells_the_facts_of_its_frame(model, length, device):
     figure = viz.time_budget(model, length, device)
-    text, start = still_of(figure), figure.model["start"]
+    text, start = still_of(figure), figure.model
     times, parts = _times(start), _costs(start)[model]
     assert f"{length:,} tokens, one {device}" in text
     for of in times.values():
@@ -31,7 +31,7 @@ def test_still_tells_the_facts_of_its_frame(model, length, device):
 
 
 def test_its_hybrid_and_its_llama_are_tiny():
-    costs = _costs(viz.time_budget("pure", 1024).model["start"])
+    costs = _costs(viz.time_budget("pure", 1024).model)
     assert costs["hybrid"] == training(PRESETS["tiny"], 1024)
     assert costs["llama"] == training(PRESETS["tiny"], 1024, "llama")
     assert costs["pure"]["attention"].operations == 0 < costs["hybrid"]["attention"].operations

@@ -1,0 +1,111 @@
+// A Python function behind controls.  On a page, where no Python runs, it shows what the function gave beforehand; in
+// a kernel it asks for every new choice, so that a function that was edited answers.
+// model: controls ({name, kind: "slider", "choice" or "text", options: what each says}), values (for each control the
+// number of an option, or a text of the reader's own), answer ({values, parts}: what the function gave for them; a part
+// is {text}, {image, alt, width, height}, {bars: [name, number] pairs} or {error}), frames (what it gave for every choice, each once, and
+// null in a kernel), places (for every choice the number of its frame; the last control counts fastest).
+
+const CSS = `
+  .caracal-live .live-set { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 0.3rem 1.4rem; align-items: end; }
+  .caracal-live .live-set label { display: block; min-width: 0; }
+  .caracal-live .live-set input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
+  .caracal-live .live-set :is(select, input[type="text"]) { display: block; box-sizing: border-box; width: 100%; height: 36px; margin: 0.2rem 0 0;
+    padding: 0 0.5em; font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
+  .caracal-live .live-set select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
+  .caracal-live .live-answer { margin-top: 0.7rem; min-height: 2em; }
+  .caracal-live .live-answer[aria-busy="true"] { opacity: 0.45; }
+  .caracal-live .live-answer > * + * { margin-top: 0.7rem; }
+  .caracal-live .live-answer img { display: block; max-width: 100%; height: auto; }
+  .caracal-live .live-answer pre { margin: 0; padding: 0.6rem 0.7rem; border: 0; border-radius: 4px; background: var(--shade); color: var(--ink);
+    font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
+  .caracal-live .live-answer .live-error { border-left: 4px solid var(--wrapped); }
+  .caracal-live .live-bars { display: grid; grid-template-columns: auto 1fr auto; gap: 0.15rem 0.7rem; align-items: center; font-variant-numeric: tabular-nums; }
+  .caracal-live .live-bars b { font-weight: 600; white-space: pre; }
+  .caracal-live .live-bars i { display: block; height: 12px; width: var(--w); box-sizing: border-box; background: var(--ink); }
+  .caracal-live .live-bars i.below { background: none; border: 1.5px solid var(--ink); }
+  .caracal-live .live-bars span { text-align: right; }`;
+
+export function render({ model, el }) {
+  const controls = model.get("controls"), frames = model.get("frames");
+  const state = inStep(model, ["values"], show);
+  let values, reach = frames ? Math.max(0, ...frames.map(tallest)) : 0;
+
+  const host = begin(el, CSS, frames
+    ? "Here it shows what Python computed beforehand. In a notebook it asks Python, which runs your own code."
+    : "Every change runs the Python function again, with what you made of it.");
+  quote(el);
+  const set = make(el, "div", { class: "live-set" });
+  const inputs = controls.map((control, k) => (control.kind === "slider" ? sliderOf : control.kind === "choice" || frames ? choiceOf : textOf)(control, k));
+  const answer = make(el, "div", { class: "live-answer", "aria-live": "polite" });
+
+  function sliderOf({ name, options }, k) {
+    const { caption, slider } = slide(set, {}, 0, options.length - 1);
+    slider.addEventListener("input", () => choose(k, Number(slider.value)));
+    return (value) => {
+      slider.value = value;
+      slider.setAttribute("aria-valuetext", options[value]);
+      caption.textContent = `${name} = ${options[value]}`;
+    };
+  }
+  function choiceOf({ name, options }, k) {
+    const select = make(make(set, "label", {}, name), "select");
+    options.forEach((option, number) => make(select, "option", { value: number }, option));
+    select.addEventListener("change", () => choose(k, Number(select.value)));
+    return (value) => { select.value = value; };
+  }
+  // The reader's own text: it counts when it is finished, by Enter or by leaving the box.
+  function textOf({ name, options }, k) {
+    const id = `live-${Math.random().toString(36).slice(2)}`, list = make(set, "datalist", { id });
+    for (const option of options) make(list, "option", { value: option });
+    const box = make(make(set, "label", {}, name), "input", { type: "text", list: id, spellcheck: "false", autocomplete: "off" });
+    box.addEventListener("change", () => { const known = options.indexOf(box.value); choose(k, known < 0 ? box.value : known); });
+    return (value) => { box.value = typeof value === "string" ? value : options[value]; };
+  }
+
+  function choose(k, value) { show({ values: values.map((old, place) => (place === k ? value : old)) }); }
+  function show(given) {
+    values = controls.map(({ kind, options }, k) => {
+      const value = given.values[k], own = kind === "text" && !frames && typeof value === "string";
+      return own ? value : clamp(Math.round(value) || 0, 0, options.length - 1);
+    });
+    inputs.forEach((put, k) => put(values[k]));
+    state.tell({ values });
+    host.dataset.values = JSON.stringify(values);
+    if (frames) {
+      const place = controls.reduce((count, { options }, k) => count * options.length + values[k], 0);
+      draw(frames[model.get("places")[place]]);
+    } else hear();
+  }
+  // An answer to a choice that was made before the last one is not drawn: the next one is on its way.
+  function hear() {
+    const { values: asked, parts } = model.get("answer"), waits = JSON.stringify(asked) !== JSON.stringify(values);
+    answer.setAttribute("aria-busy", waits);
+    if (!waits) draw(parts);
+  }
+  function tallest(parts) {
+    return Math.max(0, ...parts.flatMap(({ bars = [] }) => bars.map(([, number]) => Math.abs(number))));
+  }
+  function draw(parts) {
+    reach = Math.max(reach, tallest(parts)) || 1;
+    answer.replaceChildren();
+    for (const { text, error, image, alt, width, height, bars } of parts) {
+      if (image !== undefined) make(answer, "img", { src: image, alt, width, height });
+      else if (bars) chart(bars);
+      else make(answer, "pre", error === undefined ? {} : { class: "live-error" }, text ?? error);
+    }
+    host.dataset.answer = JSON.stringify(parts.map(({ image, ...rest }) => rest));
+  }
+  function chart(bars) {
+    const grid = make(answer, "div", { class: "live-bars" }), digits = reach < 0.095 ? 4 : reach < 9.5 ? 2 : 1;
+    for (const [name, number] of bars) {
+      make(grid, "b", {}, name);
+      make(grid, "i", { style: `--w: ${(100 * Math.abs(number)) / reach}%`, class: number < 0 ? "below" : "", "aria-hidden": "true" });
+      make(grid, "span", {}, said(number, digits));
+    }
+  }
+
+  if (!frames) model.on("change:answer", hear);
+  state.restart();
+}
+
+export default { render };
