@@ -9,17 +9,19 @@ from . import (
     chapters,
     claims,
     docstrings,
+    formulas,
     kernel,
     landing,
-    mathjax,
     measured,
     progress,
     promises,
     site,
     typography,
+    weight,
 )
 
-_PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, boxes, chapters, landing, promises, typography)
+_PARTS = (site, kernel, formulas, progress, docstrings, measured, claims, boxes, chapters, landing, promises,
+          typography, weight)
 
 
 def setup(app):

@@ -1,4 +1,4 @@
-"""What the site needs that _config.yml cannot know: the cache's key, the repository, pages that load cleanly."""
+"""What the site needs that _config.yml cannot know: the cache's key, the repository, the downloads, a 404 page."""
 
 import hashlib
 import os
@@ -18,14 +18,11 @@ logger = logging.getLogger(__name__)
 PACKAGE = "caracal_min"
 CACHED_WITH = ("torch", "numpy", "matplotlib")
 COLAB_BRANCH = "colab"
-_FONT_PRELOAD = re.compile(r'[ \t]*<link rel="preload" as="font"[^>]*>\n?')
 
 
 def setup(app):
     app.connect("config-inited", key_the_cache)
     app.connect("config-inited", name_the_repository)
-    app.connect("html-page-context", drop_thebe, priority=900)
-    app.connect("build-finished", drop_font_preloads)
     app.connect("build-finished", stamp_downloads)
     app.connect("build-finished", write_not_found)
 
@@ -94,24 +91,6 @@ def stamp_downloads(app, exception):
     source = source_of(app)
     for path in Path(app.outdir, "_sources").rglob("*.ipynb"):
         nbformat.write(set_source(nbformat.read(path, as_version=4), source), path)
-
-
-def drop_thebe(app, pagename, templatename, context, doctree):
-    """Remove the scripts of sphinx-thebe, which nobody uses here and which fail on every page."""
-    def unwanted(script) -> bool:
-        return "thebe" in str(getattr(script, "filename", "") or "") or \
-            "thebe" in str(getattr(script, "attributes", {}).get("body", ""))
-
-    context["script_files"] = [script for script in context["script_files"] if not unwanted(script)]
-
-
-def drop_font_preloads(app, exception):
-    """Remove the theme's font preloads, which fail with an error in a page opened from a file."""
-    if exception is None and app.builder.format == "html":
-        for page in Path(app.outdir).rglob("*.html"):
-            text = page.read_text(encoding="utf-8")
-            if _FONT_PRELOAD.search(text):
-                page.write_text(_FONT_PRELOAD.sub("", text), encoding="utf-8")
 
 
 def write_not_found(app, exception):

@@ -1,0 +1,50 @@
+"""Pages that load little: no script or style that a page does not use, and no script that blocks.
+
+Font Awesome and the scripts at the end of the theme's pages go in book/_templates/static/webpack-macros.html.
+"""
+
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+
+UNUSED = ("thebe", "design-tabs")
+DESIGN = "sphinx-design"
+OPTIONS = "documentation_options.js"  # a line of the theme's layout uses it at once
+
+
+def setup(app):
+    app.connect("html-page-context", lighten, priority=900)
+    app.connect("build-finished", drop_font_awesome)
+
+
+def lighten(app, pagename, templatename, context, doctree):
+    """Take out what the page does not use; let a script wait until the page is read, but on the page of the search.
+
+    sphinx-thebe fails on every page, the scripts of the search call those of Sphinx at once, and the style of
+    sphinx-design is for the pages with its directives.
+    """
+    unused = UNUSED if uses_design(doctree) else (*UNUSED, DESIGN)
+    for kind in ("script_files", "css_files"):
+        context[kind] = [file for file in context[kind] if not any(name in source_of(file) for name in unused)]
+    if pagename != "search":
+        for script in context["script_files"]:
+            if script.filename and OPTIONS not in str(script.filename):
+                script.attributes["defer"] = "defer"
+
+
+def source_of(file) -> str:
+    """Return the name of a script or style, or the text of a script without a name."""
+    return str(file.filename or file.attributes.get("body", ""))
+
+
+def uses_design(doctree: nodes.document | None) -> bool:
+    """Whether a page has elements of sphinx-design."""
+    return doctree is not None and any(name.startswith("sd-") for node in doctree.findall(nodes.Element)
+                                       for name in node.get("classes", ()))
+
+
+def drop_font_awesome(app, exception):
+    """Remove the theme's copy of Font Awesome, which no page loads."""
+    if exception is None and app.builder.format == "html":
+        shutil.rmtree(Path(app.outdir, "_static", "vendor", "fontawesome"), ignore_errors=True)
