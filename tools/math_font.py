@@ -1,4 +1,4 @@
-"""Write the typeface of the book's formulas: the part of TeX Gyre Termes Math that formulas use, under a name of its own.
+"""Write the typeface of the book's formulas: a part of TeX Gyre Termes Math, under a name of its own.
 
     pip install fonttools brotli
     python tools/math_font.py texgyretermes-math.otf

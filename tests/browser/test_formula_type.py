@@ -13,7 +13,8 @@ WIDEST = [name for name in CHAPTERS if name[10:12] in ("03", "06")] or [CLAIMS]
 
 _LEAF = re.compile(r"<(mi|mo|mn|mtext)(?: [^>]*)?>([^<]+)</")
 _UNSEEN = "\u2061\u200b\ufe00\xa0 "  # function application, variation selectors, spaces
-_TALL = """() => [...document.querySelectorAll('math[display=block]')].map(node => node.getBoundingClientRect().height)"""
+_TALL = """() => [...document.querySelectorAll('math[display=block]')]
+    .map(node => node.getBoundingClientRect().height)"""
 _WIDE = """() => [...document.querySelectorAll('div.math')]
     .map(node => [node.scrollWidth > node.clientWidth, getComputedStyle(node).overflowX])"""
 
@@ -26,8 +27,8 @@ def test_every_character_is_in_the_typeface(page, book, tmp_path):
     face = (book / "_static" / "fonts" / "termes-math-part.woff2").as_uri()
     marked = "".join(f"<math><{tag}>{text}</{tag}></math> " for tag, text in leaves)
     path = tmp_path / "characters.html"
-    path.write_text(f'<!doctype html><meta charset="utf-8"><style>@font-face {{ font-family: "{FACE}"; src: url({face}) }}'
-                    f' math {{ font-family: "{FACE}" }}</style>{marked}', encoding="utf-8")
+    style = f'@font-face {{ font-family: "{FACE}"; src: url({face}) }} math {{ font-family: "{FACE}" }}'
+    path.write_text(f'<!doctype html><meta charset="utf-8"><style>{style}</style>{marked}', encoding="utf-8")
     page.goto(path.as_uri())
     page.evaluate("document.fonts.ready")
     session = page.context.new_cdp_session(page)

@@ -152,8 +152,8 @@ def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design, d
 
     inline = SimpleNamespace(filename=None, attributes={"body": "let hint = 1"})
     thebe = SimpleNamespace(filename=None, attributes={"body": "const thebe_selector = 1"})
-    context = {"script_files": [*files("_static/documentation_options.js", "_static/doctools.js", "_static/design-tabs.js",
-                                       "_static/sphinx-thebe.js"), inline, thebe],
+    scripts = ("documentation_options.js", "doctools.js", "design-tabs.js", "sphinx-thebe.js")
+    context = {"script_files": [*files(*(f"_static/{name}" for name in scripts)), inline, thebe],
                "css_files": files("_static/book.css", "_static/sphinx-thebe.css", "_static/sphinx-design.min.css")}
     weight.lighten(None, page, "page.html", context, doctree)
     options, doctools, *rest = context["script_files"]
