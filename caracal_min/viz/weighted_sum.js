@@ -165,6 +165,7 @@ export function render({ model, el }) {
     Object.assign(host.dataset, { mixer, masked, row, token, x: JSON.stringify(now), weights: JSON.stringify(weights),
       outputs: JSON.stringify(total), ...found });
     tell(found, total, now[token] !== before[token]);
+    speak(el, `Row ${row}: ${found.futureRow} of ${length} weights are on the future, r is ${short(total[row])}.`);
     draw(weights, prior, past, total, priorTotal);
   }
   function tell(found, total, touched) {

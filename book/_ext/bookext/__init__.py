@@ -5,6 +5,7 @@ of Sphinx and are tested by themselves; the other modules connect them to the bu
 """
 
 from . import (
+    access,
     boxes,
     chapters,
     claims,
@@ -21,7 +22,7 @@ from . import (
 )
 
 _PARTS = (site, kernel, formulas, progress, docstrings, measured, claims, boxes, chapters, landing, promises,
-          typography, weight)
+          typography, weight, access)
 
 
 def setup(app):
