@@ -9,18 +9,21 @@ from bs4 import BeautifulSoup
 
 _CITATION = re.compile(r' role="doc-biblioentry"')
 
+_TABLE = re.compile(r'<div class="pst-scrollable-table-container"')
+
 
 def setup(app):
     app.connect("html-page-context", repair, priority=900)
 
 
 def repair(app, pagename, templatename, context, doctree):
-    """Name the folds of the sidebar, and give the entries of the list of references the role that lists have."""
+    """Name the folds of the sidebar, let keys scroll a wide table, and call the entries of a list what they are."""
     if "generate_toctree_html" in context:
         write = context["generate_toctree_html"]
         context["generate_toctree_html"] = lambda *args, **kwargs: name_folds(str(write(*args, **kwargs)))
     if "body" in context:
-        context["body"] = _CITATION.sub(' role="listitem"', context["body"])
+        context["body"] = _TABLE.sub(r'\g<0> tabindex="0" role="group" aria-label="Table"', _CITATION.sub(
+            ' role="listitem"', context["body"]))
 
 
 def name_folds(tree: str) -> str:
