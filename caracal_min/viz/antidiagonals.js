@@ -51,7 +51,7 @@ export function render({ model, el }) {
   const caption = make(label, "span");
   legend(el, [["--c: var(--content)", NAME.v], ["--c: var(--gate)", NAME.g],
     ["--c: var(--result)", "outputs of the text"], ["--c: var(--wrapped)", "beyond the text"]]);
-  const words = make(el, "div", { class: "anti-sum", "aria-live": "polite" });
+  const words = make(el, "div", { class: "anti-sum", "aria-live": "off" });
   const sum = make(words, "div", { class: "anti-line" });
   const numbers = make(words, "div", { class: "anti-line" });
   const note = make(words, "div");
@@ -113,6 +113,7 @@ export function render({ model, el }) {
     track(slider, (length - 0.5) / last, "result", "wrapped");
     caption.textContent = `coefficient t = ${t}`;
     tell(product, met);
+    speak(el, `Coefficient ${t} is ${minus(product[t])}, a sum of ${met.length === 1 ? "1 product" : `${met.length} products`}.`);
     for (const s of ["v", "g"]) {
       entries[s].forEach((e, k) => {
         e.value.textContent = minus(now[s][k]);

@@ -80,7 +80,7 @@ export function render({ model, el }) {
   const face = make(parts, "svg", { class: "clock-face" });
   legend(parts, [[OWN, "where it belongs"], [WRAPPED, "wrapped around"], [TAIL, "tail, cut off"],
     [OUTPUT, "real part of the output"]], "clock-key");
-  const read = make(parts, "div", { class: "clock-read", style: "grid-area: read", "aria-live": "polite" });
+  const read = make(parts, "div", { class: "clock-read", style: "grid-area: read", "aria-live": "off" });
   const again = make(make(parts, "div", { style: "grid-area: again" }), "button", { type: "button" }, "Start again");
   const bars = { v: [], g: [] }, grips = { v: [], g: [] }, numbers = { v: [], g: [] }, panels = {}, floors = {};
   for (const s of ["v", "g"]) {
@@ -141,6 +141,7 @@ export function render({ model, el }) {
       turn: p.map((_, d) => (wraps(d) ? UNITS[unit].turn : 0)) };
     setControls();
     tell(out);
+    speak(el, `${n} hours, at hour ${hour}: ${out.contaminated.length} of ${length} outputs hear from the future.`);
     paint(out);
     for (const [name, x] of Object.entries({ ...out, ...now, n, unit, hour })) host.dataset[name] = JSON.stringify(x);
     state.tell({ ...now, n, unit, hour });

@@ -4,6 +4,7 @@
 const SVG = "http://www.w3.org/2000/svg";
 const STEP = 0.1;                      // one press of an arrow key
 const LEAP = 0.5;                      // one press of a page key
+const REST = 700;                      // milliseconds after a change that a reader is taken to rest
 const SNAP = 0.05;                     // grid of a dragged value
 
 const tidy = (x) => Math.round(x * 1000) / 1000 || 0;
@@ -60,9 +61,19 @@ function legend(parent, entries, name = "") {
   for (const [style, text] of entries) make(key, "span", { class: "caracal-sign", style }, text);
 }
 
-// Rows of a name and a value, read out when they change.
+// Say in one short sentence what a figure shows, to those who hear it: when the reader rests, not on the way there.
+function speak(el, sentence) {
+  if (!el.said) {
+    el.said = make(el, "p", { class: "caracal-said", role: "status" }, sentence);
+    return;
+  }
+  clearTimeout(el.wait);
+  el.wait = setTimeout(() => { if (el.said.textContent !== sentence) el.said.textContent = sentence; }, REST);
+}
+
+// Rows of a name and a value.
 function facts(parent, count) {
-  const list = make(parent, "div", { class: "caracal-facts", "aria-live": "polite" });
+  const list = make(parent, "div", { class: "caracal-facts", "aria-live": "off" });
   return all(count, () => {
     const row = make(list, "div");
     return { row, name: make(row, "span"), value: make(row, "b") };

@@ -26,7 +26,8 @@ _FRAME = """\
 <style>
 {css}</style>
 <img class="caracal-still" src="{still}" alt="{alt}" style="max-width: 100%; height: auto;">
-<div class="caracal-live" role="group" aria-label="{alt}" hidden></div>
+<div class="caracal-live" role="group" aria-label="{name}" hidden></div>
+<details class="caracal-words"><summary>{name} in words</summary><p>{alt}</p></details>
 <script type="module">
 {source}
 for (const host of document.querySelectorAll("#{id}:not([data-ready])")) {{
@@ -60,7 +61,7 @@ class Figure:
         module: name of the JavaScript file in this package, without `.js`.
         model: the data that the module reads, keys to anything JSON can hold.
         still: the first frame, as SVG text or PNG bytes.
-        alt: what the figure shows, in words.
+        alt: what the figure shows, in words; also in a fold below it, for those who do not use the figure.
         state: the keys of the model that change as the reader drags, slides and presses keys.
 
     Raises:
@@ -93,7 +94,8 @@ class Figure:
 
     def to_html(self) -> str:
         """Return the figure as one self-contained piece of HTML."""
-        return _FRAME.format(id=self.id, css=_css(), still=self._still, alt=html.escape(self.alt),
+        name = f"Figure: {self.module.replace('_', ' ')}"
+        return _FRAME.format(id=self.id, css=_css(), still=self._still, alt=html.escape(self.alt), name=name,
                              source=self._source, model=self._model_json)
 
     def widget(self) -> Any:

@@ -78,7 +78,7 @@ export function render({ model, el }) {
   });
   const head = make(el, "p", { class: "fs-head" }), what = make(el, "p", { class: "fs-what" });
   const canvas = make(el, "svg", { role: "group", "aria-label": "the table of this step, below those it is made of" });
-  const told = make(el, "div", { class: "fs-facts", "aria-live": "polite" });
+  const told = make(el, "div", { class: "fs-facts", "aria-live": "off" });
   const reach = make(told, "p"), sum = make(told, "p", { class: "fs-sum" });
 
   function show(given) {
@@ -253,6 +253,7 @@ export function render({ model, el }) {
     cells.forEach((line, k) => line.forEach((node, s) => move(node, { tabindex: s === token && k === channel ? 0 : -1 })));
     what.textContent = explain(t, c);
     write(t, c, from, value);
+    if (!hover) speak(el, `${NAMES[step]}, token ${t}, channel ${c}: ${said(tensors[step][t][c])}.`);
     Object.assign(host.dataset, { step, token: t, channel: c, value: tensors[step][t][c], again: value,
       sources: JSON.stringify(from), tensors: JSON.stringify(tensors) });
     state.tell({ step, token, channel });

@@ -89,7 +89,7 @@ export function render({ model, el }) {
     ["--c: var(--paper); --e: 2px solid var(--gate)", "Fourier, negative"],
     ["--c: var(--paper); --e: 2px solid var(--content)", "picked content"],
     ["--c: color-mix(in srgb, var(--gate) 24%, transparent)", "its gate"]], "mix-key");
-  const told = make(el, "div", { class: "mix-facts", "aria-live": "polite" });
+  const told = make(el, "div", { class: "mix-facts", "aria-live": "off" });
   const [byAttention, byFourier] = [make(told, "p"), make(told, "p")];
 
   function point(event, svg) {
@@ -142,6 +142,7 @@ export function render({ model, el }) {
     byAttention.textContent = `Attention: output ${row} gives the content of ${quoted(column)} the weight ${said(weights[column], 3)}.`;
     byFourier.textContent = `Fourier: it gives it ${said(mixed[column], 3)}, which is g at lag ${row} − ${column} = ${gate}, ` +
       `written by ${quoted(gate)}.`;
+    speak(el, `Row ${row}, column ${column}: attention ${said(weights[column], 3)}, Fourier ${said(mixed[column], 3)}.`);
     Object.assign(host.dataset, { row, column, head, channel, gate, attention: weights[column], fourier: mixed[column],
       attentionRow: JSON.stringify(weights), fourierRow: JSON.stringify(mixed) });
     state.tell({ head, channel, row, column });

@@ -76,7 +76,7 @@ export function render({ model, el }) {
   const host = begin(el, CSS, "Move a slider, or take a preset.");
   const parts = make(make(el, "div", { class: "bud-room" }), "div", { class: "bud-parts" });
   const [total, list, set, sizes] = ["total", "list", "set", "all"].map((name) => make(parts, "div", { class: `bud-${name}` }));
-  const line = make(total, "p", { class: "bud-sum", "aria-live": "polite" });
+  const line = make(total, "p", { class: "bud-sum", "aria-live": "off" });
   const [number, beside] = [make(line, "b"), make(line, "span")];
   const bar = segments(total);
   const rows = PARTS.map(([, name, colour, share]) => {
@@ -147,6 +147,7 @@ export function render({ model, el }) {
     number.textContent = `${(whole / 1e6).toFixed(digits(whole))} million`;
     beside.textContent = preset?.paper ? `the paper says ${preset.paper} million`
       : preset ? "a size of this book, not the paper's" : "none of the paper's sizes";
+    speak(el, `${number.textContent} parameters, ${beside.textContent}.`);
     divide(bar, counts);
     PARTS.forEach(([part], k) => {
       rows[k].count.textContent = millions(counts[part]);

@@ -142,6 +142,7 @@ export function render({ model, el }) {
     reach.d = Math.max(reach.d, niceLimit(peak([...change, ...kept])));
     const goal = { ...now, causal: after.causal, total: after.total, kept, change, reach: [reach.r, reach.d] };
     tell(after, leak);
+    speak(el, `${n} points: ${after.contaminated} of ${length} outputs contaminated, the past moves by ${leak.toFixed(2)}.`);
     Object.assign(host.dataset, {
       n, stream, token, v: JSON.stringify(now.v), g: JSON.stringify(now.g), values: JSON.stringify(after.total),
       change: JSON.stringify(change), contaminated: after.contaminated, pastChange: leak,

@@ -75,6 +75,7 @@ export function render({ model, el }) {
     const even = horner(split[0], square[k]), odd = times(z[k], horner(split[1], square[k]));
     const distinct = n % 2 ? n : n / 2;
     tell(values, distinct, partner);
+    speak(el, `${n} points, ${distinct} different squares; P at point ${k} is ${complex(values[k])}.`);
     draw(z, square, values, partner, even, odd);
     Object.assign(host.dataset, { n, degrees, point: k, twist: (degrees * Math.PI) / 180 / n, distinct,
       points: JSON.stringify(z), squares: JSON.stringify(square), values: JSON.stringify(values),

@@ -88,7 +88,7 @@ export function render({ model, el }) {
   const columns = all(length, (i) => make(picture, "text", { y: CEILING - 6, "text-anchor": "middle", class: "muted" }, `${i}`));
   const rows = all(length, (j) => make(picture, "text", { x: LABEL - 8, "text-anchor": "end", class: "muted" }, `${j}`));
 
-  const told = make(words, "div", { class: "sch-facts", "aria-live": "polite" });
+  const told = make(words, "div", { class: "sch-facts", "aria-live": "off" });
   const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
     .map((k) => make(told, "p", k === 2 ? { class: "sch-block" } : {}));
   legend(parts, [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
@@ -139,6 +139,7 @@ export function render({ model, el }) {
     slider.setAttribute("aria-valuetext", `${n} tokens, block of ${m}`);
     picture.setAttribute("aria-label", `${lit.length} pairs are added at this step, ${share.reduce((a, b) => a + b)} of `
       + `${pairs.length} are counted.`);
+    speak(el, `${n} of ${length} tokens: ${lit.length === 1 ? "1 pair is" : `${lit.length} pairs are`} added at this step.`);
     Object.assign(host.dataset, { n, m, l, first: alone ? -1 : n, last: alone ? -1 : last,
       lit: JSON.stringify(lit.map(({ j, i }) => [j, i])), share: JSON.stringify(share), costs: JSON.stringify(costs) });
     state.tell({ n });

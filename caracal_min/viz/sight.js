@@ -82,6 +82,7 @@ export function render({ model, el }) {
   function tell() {
     const lit = levels[0].filter(Boolean).length, far = levels[0].findIndex(Boolean);
     Object.assign(host.dataset, { pattern, window, output, seen: lit, oldest: far, paths: JSON.stringify(levels) });
+    speak(el, `Output ${output} sees ${lit} of ${length} tokens; the oldest is ${output - far} back.`);
     buttons.forEach((button, place) => {
       const k = layers - 1 - place, other = pattern[k] === "F" ? "W" : "F";
       button.textContent = KIND[pattern[k]];

@@ -94,7 +94,7 @@ export function render({ model, el }) {
   });
 
   const parts = make(make(el, "div", { class: "tim-room" }), "div", { class: "tim-parts" });
-  const list = make(parts, "table", { class: "tim-list" }), caption = make(list, "caption", { "aria-live": "polite" });
+  const list = make(parts, "table", { class: "tim-list" }), caption = make(list, "caption", { "aria-live": "off" });
   const head = make(make(list, "thead"), "tr");
   for (const word of ["part", "operations", "time", "bound by"]) make(head, "th", { scope: "col" }, word);
   const body = make(list, "tbody");
@@ -163,6 +163,7 @@ export function render({ model, el }) {
     const waits = PARTS.filter(([part]) => times[now.model][part].bound === "bandwidth")
       .reduce((sum, [part]) => sum + times[now.model][part].time, 0);
     caption.textContent = `${name}: ${((100 * waits) / totals[now.model]).toFixed(0)}% of the time waits for memory`;
+    speak(el, `${caption.textContent}, ${totals[now.model].toFixed(2)} microseconds a token.`);
     for (const { part, row, cells } of lines) {
       const { operations } = chosen[part], { time, bound } = times[now.model][part];
       row.hidden = !operations;

@@ -71,7 +71,7 @@ export function render({ model, el }) {
   const entries = all(length, (t) => all(length, (j) => (j <= t ? entry(t, j) : null)));
 
   const { caption, slider } = slide(words, { class: "toe-row" }, 0, length - 1);
-  const told = make(words, "div", { class: "toe-facts", "aria-live": "polite" });
+  const told = make(words, "div", { class: "toe-facts", "aria-live": "off" });
   const what = make(told, "p"), sum = make(told, "p", { class: "toe-sum" });
   const buttons = make(words, "div", { class: "toe-buttons" });
   const only = make(buttons, "button", { type: "button" });
@@ -115,6 +115,7 @@ export function render({ model, el }) {
     slider.setAttribute("aria-valuetext", `row ${t}, r = ${said(r[t])}`);
     what.textContent = `A[${t}, ${j}] = g${below(k)} = ${said(g[k])}, the weight at lag ${k}. It stands in ` +
       `${length - k} ${length - k === 1 ? "place" : "places"}.`;
+    speak(el, `Row ${t}, column ${j}: weight ${said(g[k])}, and r is ${said(r[t])}.`);
     sum.textContent = "";
     make(sum, "b", {}, `r${below(t)} = ${said(r[t])}`);
     for (let i = 0; i <= t; i++) {

@@ -75,7 +75,7 @@ export function render({ model, el }) {
   const slider = make(el, "input", { type: "range", min: 0, max: samples.length - 1, step: 1, value: 0,
     "aria-label": "training step of the text" });
   slider.hidden = samples.length < 2;
-  const line = make(el, "p", { class: "run-said", "aria-live": "polite" });
+  const line = make(el, "p", { class: "run-said", "aria-live": "off" });
   const text = make(el, "div", { class: "run-text", dir: "ltr" });
   const measure = make(make(el, "div", { class: "run-measure", "aria-hidden": "true" }), "p", { class: "run-said" });
 
@@ -106,6 +106,7 @@ export function render({ model, el }) {
     write(k);
     text.scrollTop = 0;
     if (line.textContent !== words) line.textContent = words;
+    speak(el, `${words}.`);
     slider.value = k;
     slider.setAttribute("aria-valuetext", name(step));
     Object.assign(host.dataset, { step, loss: at[1] });

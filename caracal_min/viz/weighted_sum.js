@@ -168,6 +168,7 @@ export function render({ model, el }) {
       outputs: JSON.stringify(total), ...found });
     state.tell({ x: now, before, mixer, masked, row, token });
     tell(found, total, now[token] !== before[token]);
+    speak(el, `Row ${row}: ${found.futureRow} of ${length} weights are on the future, r is ${short(total[row])}.`);
     draw(weights, prior, past, total, priorTotal);
   }
   function tell(found, total, touched) {

@@ -10,11 +10,10 @@ PHONE, DESK = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
 NARROW = {"width": 320, "height": 568}
 KEYS = ("ArrowUp", "ArrowRight", "ArrowDown", "ArrowLeft", "Enter", "Space")
 
-_RED_FORMULAS = """() => [...document.querySelectorAll(
-    'mjx-container [fill="red"], mjx-container [data-mjx-error], mjx-container [data-mml-node="merror"]')]
-    .map(node => node.closest('mjx-container').textContent.slice(0, 60) || 'a formula')"""
+_BAD_FORMULAS = """() => [...document.querySelectorAll('.math .formula-error, math merror, math:empty')]
+    .map(node => node.closest('.math, math').textContent.slice(0, 60) || 'an empty one')"""
 _FORMULAS_LEFT = """() => [...document.querySelectorAll('.math')]
-    .filter(node => !node.querySelector('mjx-container')).map(node => node.textContent.slice(0, 60))"""
+    .filter(node => !node.querySelector('math, .formula-error')).map(node => node.textContent.slice(0, 60))"""
 _PICTURES = """() => [...document.querySelectorAll('img')]
     .map(node => [node.getAttribute('alt'), (node.getAttribute('src') || '').slice(0, 80)])"""
 _LOST_PICTURES = """() => [...document.querySelectorAll('img')]
@@ -41,7 +40,6 @@ class Visit:
         page.on("response", lambda response: self._add("missing file", response.url, response.status >= 400))
         page.route(lambda url: not self._is_own(url), self._refuse)
         page.goto(address, wait_until="load")
-        page.evaluate("() => window.MathJax?.startup?.promise")
 
     def _is_own(self, url: str) -> bool:
         return url.startswith((f"{self._origin}/", "data:", "blob:", "about:"))
@@ -58,7 +56,7 @@ class Visit:
 def page_problems(visit: Visit) -> list[str]:
     """Collect everything that is wrong with a page, apart from its links and figures."""
     page = visit.page
-    problems = [f"formula in red: {text}" for text in page.evaluate(_RED_FORMULAS)]
+    problems = [f"formula not read: {text}" for text in page.evaluate(_BAD_FORMULAS)]
     problems += [f"formula not drawn: {text}" for text in page.evaluate(_FORMULAS_LEFT)]
     problems += [f"alt text {alt!r} is not a description: {source}"
                  for alt, source in page.evaluate(_PICTURES) if not describes(alt)]

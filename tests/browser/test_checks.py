@@ -24,7 +24,7 @@ def problems(tmp_path, serve, page):
 
 @pytest.mark.parametrize("body", [
     "", "<img alt='A red dot' src='data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\"/>'>",
-    "<span class='math'><mjx-container><svg><g fill='currentColor'></g></svg></mjx-container></span>",
+    "<span class='math'><math><mi>x</mi></math></span>",
     "<script>console.warn('only a warning')</script>",
     "<div style='overflow-x: auto'><div style='width: 900px'>x</div></div>",
     FIGURE % "e => { document.getElementById('out').textContent = e.target.value }",
@@ -42,8 +42,9 @@ def test_a_clean_page_has_no_problems(body, problems):
     ("<script>fetch('https://api.example.org/')</script>", "request to another host: https://api.example.org/"),
     ("<script src='missing.js'></script>", "missing file"),
     ("<img alt='A red dot' src='missing.png'>", "picture does not load: missing.png"),
-    ("<span class='math'><mjx-container><g fill='red'>\\foo</g></mjx-container></span>", "formula in red: \\foo"),
-    ("<span class='math'><mjx-container><g data-mml-node='merror'>x</g></mjx-container></span>", "formula in red: x"),
+    ("<span class='math'><code class='formula-error'>\\foo</code></span>", "formula not read: \\foo"),
+    ("<span class='math'><math><merror><mi>x</mi></merror></math></span>", "formula not read: x"),
+    ("<span class='math'><math></math></span>", "formula not read: an empty one"),
     ("<span class='math'>\\(x\\)</span>", "formula not drawn: \\(x\\)"),
     ("<img src='data:,'>", "alt text None"),
     ("<img src='data:,' alt='../_images/5d41402abc4b2a76b9719d911017c592.png'>", "is not a description"),

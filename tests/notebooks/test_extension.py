@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from bookext import docstrings, progress, site
+from bookext import docstrings, progress, site, weight
 from bookext.measured import number_html
 from bookext.typography import touching
 from docutils import nodes
@@ -47,7 +47,7 @@ def build(tmp_path, make_notebook, make_code, monkeypatch):
         (source / "claims.md").write_text(page, encoding="utf-8")
         warnings = io.StringIO()
         extensions = ["myst_nb", *(f"bookext.{part}" for part in ("kernel", "measured", "claims", "progress"))]
-        settings = {"extensions": extensions, "nb_execution_mode": mode, "language": "en", "mathjax_path": "x.js",
+        settings = {"extensions": extensions, "nb_execution_mode": mode, "language": "en",
                     "nb_execution_cache_path": str(tmp_path / "cache"), "myst_enable_extensions": ["dollarmath"]}
         with docutils_namespace():
             Sphinx(source, None, tmp_path / "build" / "html", tmp_path / "doctrees", "html", settings, status=None,
@@ -166,14 +166,25 @@ def test_the_page_for_missing_pages_leads_home(slug, url, home, tmp_path, monkey
     assert f'<a href="{home}">' in (tmp_path / "404.html").read_text(encoding="utf-8")
 
 
-def test_scripts_of_thebe_are_dropped_and_others_stay():
-    def script(filename=None, body=""):
-        return SimpleNamespace(filename=filename, attributes={"body": body})
+@pytest.mark.parametrize("page, doctree, design, deferred", [
+    ("page", nodes.paragraph(), False, True), ("page", nodes.paragraph(classes=["sd-card"]), True, True),
+    ("search", None, False, False),
+])
+def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design, deferred):
+    def files(*names):
+        return [SimpleNamespace(filename=name, attributes={}) for name in names]
 
-    kept = [script("_static/doctools.js"), script(None, "window.MathJax = {}")]
-    context = {"script_files": [*kept, script("_static/sphinx-thebe.js"), script(None, "const thebe_selector = 1")]}
-    site.drop_thebe(None, "page", "page.html", context, None)
-    assert context["script_files"] == kept
+    inline = SimpleNamespace(filename=None, attributes={"body": "let hint = 1"})
+    thebe = SimpleNamespace(filename=None, attributes={"body": "const thebe_selector = 1"})
+    scripts = ("documentation_options.js", "doctools.js", "design-tabs.js", "sphinx-thebe.js")
+    context = {"script_files": [*files(*(f"_static/{name}" for name in scripts)), inline, thebe],
+               "css_files": files("_static/book.css", "_static/sphinx-thebe.css", "_static/sphinx-design.min.css")}
+    weight.lighten(None, page, "page.html", context, doctree)
+    options, doctools, *rest = context["script_files"]
+    assert rest == [inline] and inline.attributes == {"body": "let hint = 1"} and options.attributes == {}
+    assert doctools.attributes == ({"defer": "defer"} if deferred else {})
+    assert [style.filename for style in context["css_files"]] == ["_static/book.css",
+                                                                  *["_static/sphinx-design.min.css"] * design]
 
 
 @pytest.mark.parametrize("number, shown", [

@@ -5,13 +5,14 @@ of Sphinx and are tested by themselves; the other modules connect them to the bu
 """
 
 from . import (
+    access,
     boxes,
     chapters,
     claims,
     docstrings,
+    formulas,
     kernel,
     landing,
-    mathjax,
     measured,
     plots,
     progress,
@@ -19,10 +20,11 @@ from . import (
     search,
     site,
     typography,
+    weight,
 )
 
-_PARTS = (site, kernel, mathjax, progress, docstrings, measured, claims, plots, boxes, chapters, landing, promises,
-          typography, search)
+_PARTS = (site, kernel, formulas, progress, docstrings, measured, claims, plots, boxes, chapters, landing, promises,
+          typography, search, weight, access)
 
 
 def setup(app):

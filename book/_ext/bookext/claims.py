@@ -20,7 +20,7 @@ from .measured import notebook_of, with_output
 
 logger = logging.getLogger(__name__)
 
-HEADS = ("", "The paper says", "Verdict", "We found")
+HEADS = ("No.", "The paper says", "Verdict", "We found")
 _FILTER = """<div class="ledger-filter" hidden>FIELDS <output></output></div>
 <script>
 document.addEventListener("DOMContentLoaded", () => {

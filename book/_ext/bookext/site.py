@@ -1,4 +1,4 @@
-"""What the site needs that _config.yml cannot know: the cache's key, the repository, pages that load cleanly.
+"""What the site needs that _config.yml cannot know: the cache's key, the repository, the downloads, a 404 page.
 
 Two variables of the environment say where a copy is published, and .github/workflows/pages.yml sets both:
 BOOK_REPOSITORY, owner/name on GitHub, from which anybody can install; and BOOK_URL, the address of the pages, where it
@@ -24,14 +24,11 @@ logger = logging.getLogger(__name__)
 PACKAGE = "caracal_min"
 CACHED_WITH = ("torch", "numpy", "matplotlib")
 COLAB_BRANCH = "colab"
-_FONT_PRELOAD = re.compile(r'[ \t]*<link rel="preload" as="font"[^>]*>\n?')
 
 
 def setup(app):
     app.connect("config-inited", key_the_cache)
     app.connect("config-inited", name_the_repository)
-    app.connect("html-page-context", drop_thebe, priority=900)
-    app.connect("build-finished", drop_font_preloads)
     app.connect("build-finished", stamp_downloads)
     app.connect("build-finished", write_not_found)
 
@@ -121,24 +118,6 @@ def stamp_downloads(app, exception):
         nbformat.write(set_site(notebook, site) if site else notebook, path)
 
 
-def drop_thebe(app, pagename, templatename, context, doctree):
-    """Remove the scripts of sphinx-thebe, which nobody uses here and which fail on every page."""
-    def unwanted(script) -> bool:
-        return "thebe" in str(getattr(script, "filename", "") or "") or \
-            "thebe" in str(getattr(script, "attributes", {}).get("body", ""))
-
-    context["script_files"] = [script for script in context["script_files"] if not unwanted(script)]
-
-
-def drop_font_preloads(app, exception):
-    """Remove the theme's font preloads, which fail with an error in a page opened from a file."""
-    if exception is None and app.builder.format == "html":
-        for page in Path(app.outdir).rglob("*.html"):
-            text = page.read_text(encoding="utf-8")
-            if _FONT_PRELOAD.search(text):
-                page.write_text(_FONT_PRELOAD.sub("", text), encoding="utf-8")
-
-
 def write_not_found(app, exception):
     """Write 404.html, which the host of the site shows in place of any missing page, so that it needs no other file."""
     if exception is None and app.builder.format == "html":
@@ -150,7 +129,9 @@ _NOT_FOUND = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>No such page: Caracal from Scratch</title>
 <style>:root {{ color-scheme: light dark; }} body {{ max-width: 36rem; margin: 15vh auto; padding: 0 1.5rem;
-font: 1.1rem/1.6 system-ui, sans-serif; }}</style></head>
+font: 1.1rem/1.6 system-ui, sans-serif; background: #fff; color: #222; }} a {{ color: #0064A0; }}
+@media (prefers-color-scheme: dark) {{ body {{ background: #171B21; color: #E8E8E8; }} a {{ color: #3D9FE8; }} }}
+</style></head>
 <body><main><h1>There is no such page</h1>
 <p>The page may have been renamed, or the chapter is not written yet. What there is begins at
 <a href="{home}">Caracal from Scratch</a>; what it says of something, the <a href="{home}search.html">search</a>

@@ -1,0 +1,80 @@
+"""Pages that load little: no script or style that a page does not use, and no script that blocks.
+
+Font Awesome and the scripts at the end of the theme's pages go in book/_templates/static/webpack-macros.html.
+"""
+
+import re
+import shutil
+from pathlib import Path
+
+from docutils import nodes
+
+UNUSED = ("thebe", "design-tabs")
+DESIGN = "sphinx-design"
+OPTIONS = "documentation_options.js"  # a line of the theme's layout uses it at once
+
+_PICTURE = re.compile(r'<img (?![^>]*loading=)(?=[^>]*src="(?!data:))')
+_FIGURE = re.compile(r"""(<div class="caracal-figure" id="caracal-(\w+)-[0-9a-f]+">\n)(<style>.*?</style>)"""
+                     r"""(.*?<script type="module">)(.*?)(\nfor \(const host of document.*?</script>)""", re.DOTALL)
+
+
+def setup(app):
+    app.connect("html-page-context", lighten, priority=900)
+    app.connect("build-finished", drop_font_awesome)
+
+
+def lighten(app, pagename, templatename, context, doctree):
+    """Take out what the page does not use; let a script wait until the page is read, but on the page of the search.
+
+    sphinx-thebe fails on every page, the scripts of the search call those of Sphinx at once, and the style of
+    sphinx-design is for the pages with its directives.
+    """
+    unused = UNUSED if uses_design(doctree) else (*UNUSED, DESIGN)
+    for kind in ("script_files", "css_files"):
+        context[kind] = [file for file in context[kind] if not any(name in source_of(file) for name in unused)]
+    for script in context["script_files"]:
+        if script.filename and OPTIONS not in str(script.filename):
+            script.attributes.pop("defer", None)  # pages share these, and the page before may have set it
+            if pagename != "search":
+                script.attributes["defer"] = "defer"
+    if "body" in context:
+        context["body"] = _PICTURE.sub('<img loading="lazy" ', share_figures(context["body"]))
+
+
+def source_of(file) -> str:
+    """Return the name of a script or style, or the text of a script without a name."""
+    return str(file.filename or file.attributes.get("body", ""))
+
+
+def uses_design(doctree: nodes.document | None) -> bool:
+    """Whether a page has elements of sphinx-design."""
+    return doctree is not None and any(name.startswith("sd-") for node in doctree.findall(nodes.Element)
+                                       for name in node.get("classes", ()))
+
+
+def drop_font_awesome(app, exception):
+    """Remove the theme's copy of Font Awesome, which no page loads."""
+    if exception is None and app.builder.format == "html":
+        shutil.rmtree(Path(app.outdir, "_static", "vendor", "fontawesome"), ignore_errors=True)
+
+
+def share_figures(body: str) -> str:
+    """Return a page's HTML in which figures made by one module hold it once.
+
+    A figure is whole in itself, for notebooks.  In a page the first of a kind keeps its program under its name, the
+    others take it from there, and the style stands in the first figure alone.
+    """
+    kept: set[str] = set()
+
+    def once(match: re.Match) -> str:
+        opening, module, style, still, program, rest = match.groups()
+        first = module not in kept
+        style = "" if kept else style
+        kept.add(module)
+        if first:
+            program += f"\n(globalThis.caracalFigures ??= {{}}).{module} = render;\n"
+        else:
+            program = f"\nconst render = globalThis.caracalFigures.{module};\n"
+        return opening + style + still + program + rest
+
+    return _FIGURE.sub(once, body)

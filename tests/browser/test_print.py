@@ -1,0 +1,99 @@
+"""A page on paper, from the light and from the dark theme, and a page without scripts: read back, and looked at."""
+
+import io
+import re
+
+import pytest
+from page_checks import DESK
+from pypdf import PdfReader
+from test_access import violations
+from test_pages import PAGES
+
+SHEET = {"width": 658, "height": 970}  # A4 within its margins, in pixels
+MARGINS = dict.fromkeys(("top", "right", "bottom", "left"), "18mm")
+PRINTED = [name for name in PAGES if name.startswith(("index", "notebooks/", "book/solutions/"))] or PAGES
+
+_FOLDED = """() => [...document.querySelectorAll('article details:not(.caracal-words)')]
+    .map(node => [...node.querySelectorAll('p, pre')].at(-1)?.innerText ?? '').filter(Boolean)"""
+_WORDS = """() => [...document.querySelectorAll('article h1, article h2')].map(node => node.innerText)"""
+_CLIPPED = """() => [...document.querySelectorAll('article :is(pre, table, div.math, img, .highlight, .cell_output)')]
+    .filter(node => node.checkVisibility() && node.getClientRects().length)
+    .filter(node => node.scrollWidth > node.clientWidth + 1 && !['TABLE', 'IMG'].includes(node.tagName)
+        || node.getBoundingClientRect().right > document.documentElement.clientWidth + 1)
+    .map(node => `${node.tagName} ${node.className} ${node.textContent.slice(0, 40)}`)"""
+_TOO_TALL = """height => [...document.querySelectorAll('article :is(img, svg, .book-figure)')]
+    .map(node => node.getBoundingClientRect().height).filter(tall => tall > height)"""
+
+
+def words(text: str) -> str:
+    """Return a text without the spaces and hyphens that a line break may have changed."""
+    return re.sub(r"[\s\u00ad\u2010-]+", "", text)
+
+
+@pytest.fixture
+def printed(browser, site):
+    """A function that opens a page in a theme and returns it, with what it prints."""
+    contexts = []
+
+    def start(name: str, theme: str):
+        contexts.append(browser.new_context(viewport=DESK, color_scheme=theme))
+        page = contexts[-1].new_page()
+        page.goto(f"{site}/{name}")
+        page.evaluate("document.fonts.ready")
+        pdf = page.pdf(format="A4", margin=MARGINS, print_background=True)
+        return page, PdfReader(io.BytesIO(pdf))
+
+    yield start
+    for context in contexts:
+        context.close()
+
+
+def fonts(reader: PdfReader) -> set[str]:
+    """Return the names of the typefaces in a PDF, without the letters that mark a part of one."""
+    return {str(font.get_object()["/BaseFont"]).rpartition("+")[2].lstrip("/") for sheet in reader.pages
+            for font in sheet["/Resources"].get("/Font", {}).values()}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_page_prints_whole(name, theme, printed):
+    """Nothing is missing on paper: headings, what is folded on the screen, formulas, a still for each figure."""
+    page, reader = printed(name, theme)
+    said = words("".join(sheet.extract_text() for sheet in reader.pages))
+    page.emulate_media(media="print")
+    page.set_viewport_size(SHEET)
+    for text in page.evaluate(_WORDS) + page.evaluate(_FOLDED):
+        start = words(text.splitlines()[0])[:30]
+        assert start in said, text
+    if page.locator("article math").count():
+        assert any("TermesMath" in font for font in fonts(reader)), fonts(reader)
+    assert page.locator(".caracal-still:visible").count() == page.locator(".caracal-figure").count()
+    assert page.locator(".caracal-live:visible").count() == 0
+    assert page.evaluate(_CLIPPED) == [] and page.evaluate(_TOO_TALL, SHEET["height"]) == []
+
+
+@pytest.mark.parametrize("name", PRINTED[:1] + PRINTED[1:6:4])
+def test_the_dark_theme_prints_dark_on_white(name, printed):
+    page, _ = printed(name, "dark")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.emulate_media(media="print")
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert violations(page, ["color-contrast"]) == []
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_page_reads_whole_without_scripts(name, browser, site):
+    context = browser.new_context(viewport=DESK, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{site}/{name}")
+    figures = page.locator(".caracal-figure").count()
+    assert page.locator(".caracal-still:visible").count() == figures
+    assert page.locator(".caracal-live:visible, .ledger-filter:visible").count() == 0
+    formulas = page.locator("article math:visible")
+    assert page.locator(".math").count() == page.locator(".math math").count()
+    if formulas.count():
+        assert formulas.first.bounding_box()["height"] > 8
+    for fold in page.locator("article details:visible:not([open])").all()[:3]:
+        fold.locator("summary").first.click()
+        assert fold.get_attribute("open") is not None
+    context.close()
