@@ -14,8 +14,8 @@ _PLOTS = """() => [...document.querySelectorAll('.plot')].map(plot => {
     const shown = [...plot.querySelectorAll('img')].filter(node => node.checkVisibility());
     const [a, b] = [plot, shown[0]].map(node => node.getBoundingClientRect()), look = getComputedStyle(shown[0]);
     const aside = Math.abs(a.left + a.right - b.left - b.right);
-    return [shown.length, shown[0].getAttribute('src').replace(/.*-on-/, ''), aside < 2, a.left <= b.left, look.backgroundColor,
-            look.filter].join(' ') })"""
+    return [shown.length, shown[0].getAttribute('src').replace(/.*-on-/, ''), aside < 2, a.left <= b.left,
+            look.backgroundColor, look.filter].join(' ') })"""
 _OTHERS = "nodes => nodes.map(node => node.outerHTML)"
 
 
