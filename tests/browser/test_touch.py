@@ -94,7 +94,19 @@ def test_a_swipe_beside_the_grips_scrolls_the_page(name, touch):
     for x, y in points:
         start = page.evaluate("y => { scrollTo(0, y); return scrollY; }", max(0, y - 600))
         draw([(x, y - start - 12 * k) for k in range(MOVES)])
-        page.wait_for_function("start => scrollY > start + 100", arg=start, timeout=2_000)
+        page.wait_for_function("start => scrollY > start + 100", arg=start, timeout=5_000)
+
+
+@pytest.mark.parametrize("name, node", [(name, node) for name, node, kind, _ in DRAGS if kind == "across"]
+                         + [("weighted_sum", ".sum-pick >> nth=0"), ("mixing_matrices", ".mix-matrix")])
+def test_what_is_dragged_across_is_swiped_past(name, node, touch):
+    page, draw = touch(FIGURES[name])
+    field = page.locator(f".caracal-live {node}").first
+    field.scroll_into_view_if_needed()
+    box, start = field.bounding_box(), page.evaluate("scrollY")
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    draw([(x, y - 12 * k) for k in range(MOVES)])
+    page.wait_for_function("start => scrollY > start + 100", arg=start, timeout=5_000)
 
 
 @pytest.mark.parametrize("name", FIGURES)
