@@ -38,21 +38,18 @@ def test_figures_have_one_width_and_one_frame(name, theme, page, site):
 def test_every_figure_has_its_caption(name, page, site):
     Visit(page, f"{site}/{name}")
     said = page.locator("figure.book-figure > figcaption").all_inner_texts()
-    numbers = [re.match(r"Figure (\d+\.\d+)\. \S", words)[1] for words in said]
+    numbers = [re.match(r"Figure (\d+\.\d+)\.\s.{20}", words, re.DOTALL)[1] for words in said]
     assert numbers == [f"{int(name[10:12])}.{k}" for k in range(1, len(said) + 1)]
     shown = page.locator(".cell_output .caracal-figure, .cell_output .plot").count()
     assert shown == page.locator("figure.book-figure").locator(".caracal-figure, .plot").count() == len(said)
     assert page.locator(".cell_output img:not(.caracal-still, .plot img)").evaluate_all(_OTHERS) == []
 
 
-@pytest.mark.parametrize("media, scheme, theme", [("screen", "light", "light"), ("screen", "dark", "dark"),
-                                                  ("print", "dark", "light"), ("print", "light", "light")])
-def test_a_plot_is_that_of_the_theme_centred_on_its_ground(media, scheme, theme, page, site):
-    page.emulate_media(color_scheme=scheme)
-    seen = []
-    for name in CHAPTERS:
-        Visit(page, f"{site}/{name}")
-        page.emulate_media(media=media, color_scheme=scheme)
-        seen += page.evaluate(_PLOTS)
-        page.emulate_media(media="screen", color_scheme=scheme)
-    assert len(seen) > 20 and set(seen) == {f"1 {theme}.svg true true rgba(0, 0, 0, 0) none"}
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_plot_is_that_of_the_theme_centred_on_its_ground(name, page, site):
+    Visit(page, f"{site}/{name}")
+    assert page.locator(".plot").count() > 0
+    for media, theme, shown in (("screen", "light", "light"), ("screen", "dark", "dark"), ("print", "dark", "light")):
+        page.emulate_media(media=media)
+        page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+        assert set(page.evaluate(_PLOTS)) == {f"1 {shown}.svg true true rgba(0, 0, 0, 0) none"}, (media, theme)
