@@ -2,6 +2,7 @@
 
 import io
 import re
+import unicodedata
 
 import pytest
 from page_checks import DESK
@@ -26,8 +27,8 @@ _TOO_TALL = """height => [...document.querySelectorAll('article :is(img, svg, .b
 
 
 def words(text: str) -> str:
-    """Return a text without the spaces and hyphens that a line break may have changed."""
-    return re.sub(r"[\s\u00ad\u2010-]+", "", text)
+    """Return a text without ligatures, and without the spaces and hyphens that a line break may have changed."""
+    return re.sub(r"[\s\u00ad\u2010-]+", "", unicodedata.normalize("NFKC", text))
 
 
 @pytest.fixture
@@ -48,25 +49,18 @@ def printed(browser, site):
         context.close()
 
 
-def fonts(reader: PdfReader) -> set[str]:
-    """Return the names of the typefaces in a PDF, without the letters that mark a part of one."""
-    return {str(font.get_object()["/BaseFont"]).rpartition("+")[2].lstrip("/") for sheet in reader.pages
-            for font in sheet["/Resources"].get("/Font", {}).values()}
-
-
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("name", PRINTED)
 def test_a_page_prints_whole(name, theme, printed):
     """Nothing is missing on paper: headings, what is folded on the screen, formulas, a still for each figure."""
     page, reader = printed(name, theme)
-    said = words("".join(sheet.extract_text() for sheet in reader.pages))
+    text = "".join(sheet.extract_text() for sheet in reader.pages)
+    said, letters = words(text), sum("\U0001d400" <= character <= "\U0001d7ff" for character in text)
     page.emulate_media(media="print")
     page.set_viewport_size(SHEET)
-    for text in page.evaluate(_WORDS) + page.evaluate(_FOLDED):
-        start = words(text.splitlines()[0])[:30]
-        assert start in said, text
-    if page.locator("article math").count():
-        assert any("TermesMath" in font for font in fonts(reader)), fonts(reader)
+    for part in page.evaluate(_WORDS) + page.evaluate(_FOLDED):
+        assert words(part.splitlines()[0])[:30] in said, part
+    assert letters >= page.locator("article math").count(), "letters of formulas are read as such"
     assert page.locator(".caracal-still:visible").count() == page.locator(".caracal-figure").count()
     assert page.locator(".caracal-live:visible").count() == 0
     assert page.evaluate(_CLIPPED) == [] and page.evaluate(_TOO_TALL, SHEET["height"]) == []
@@ -93,7 +87,8 @@ def test_a_page_reads_whole_without_scripts(name, browser, site):
     assert page.locator(".math").count() == page.locator(".math math").count()
     if formulas.count():
         assert formulas.first.bounding_box()["height"] > 8
-    for fold in page.locator("article details:visible:not([open])").all()[:3]:
-        fold.locator("summary").first.click()
-        assert fold.get_attribute("open") is not None
+    closed = page.locator("article details:visible:not([open])")
+    for left in range(closed.count(), max(0, closed.count() - 3), -1):
+        closed.first.locator("summary").first.click()
+        assert closed.count() == left - 1
     context.close()

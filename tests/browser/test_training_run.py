@@ -35,7 +35,7 @@ def written(page):
 
 
 def announced(page):
-    return page.locator(".run-said").inner_text()
+    return page.locator(".run-said[aria-live]").inner_text()
 
 
 def measured_by(step):
