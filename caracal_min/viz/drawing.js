@@ -18,8 +18,6 @@ const below = (x) => `${x}`.replace(/\d/g, (digit) => "₀₁₂₃₄₅₆₇�
 
 function move(node, attributes) {
   for (const [key, value] of Object.entries(attributes)) node.setAttribute(key, value);
-  // JupyterLab says height: auto of every svg, which an attribute cannot withstand.
-  if (node.localName === "svg" && "height" in attributes) node.style.height = `${attributes.height}px`;
 }
 
 function make(parent, name, attributes = {}, text = "") {

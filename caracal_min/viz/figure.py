@@ -109,7 +109,7 @@ class Figure:
         Raises:
             ImportError: anywidget is not installed; the message says how to install it.
 
-        Example, in a cell of a notebook:
+        Example, in a cell of a notebook::
 
             w = viz.clock(v, g).widget()
             w.observe(lambda change: print(change.new), names="n")

@@ -46,6 +46,10 @@ def live(function: Callable[..., Any], alt: str, /, **controls: Sequence[Any]) -
     Raises:
         ValueError: no control, one without values or whose default is not among them, or too many choices for a page.
         TypeError: an argument without a control or the other way round; an answer of another kind.
+
+    Example:
+        >>> live(lambda n: "a" * n, "a letter, repeated", n=range(1, 4))
+        Figure('live'): a letter, repeated
     """
     return Live(function, alt, controls)
 

@@ -77,6 +77,16 @@ class LabServer:
         nbformat.write(notebook, self.folder / name)
         return f"http://127.0.0.1:{self.port}/lab/workspaces/auto-{Path(name).stem}/tree/{name}?token={self.token}"
 
+    def await_kernel(self, name: str) -> None:
+        """Wait until a notebook has a kernel that waits for work."""
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            for session in self.ask("GET", "/api/sessions"):
+                if session["path"] == name and session["kernel"]["execution_state"] == "idle":
+                    return
+            time.sleep(0.5)
+        raise RuntimeError(f"no kernel runs {name}: {self.ask('GET', '/api/sessions')}")
+
     def kernel_of(self, name: str) -> BlockingKernelClient:
         """Return a second client of the kernel that runs a notebook; stop its channels in the end."""
         session, = (session for session in self.ask("GET", "/api/sessions") if session["path"] == name)

@@ -2,11 +2,13 @@
 
 import importlib.util
 import time
+from contextlib import suppress
 
 import pytest
 import torch
 from figure_pages import luminance
 from lab_server import PATIENCE, LabServer, value_of
+from playwright.sync_api import TimeoutError
 
 from caracal_min import viz
 
@@ -44,10 +46,14 @@ def notebook(lab, browser):
     page.goto(lab.write("figures.ipynb", *CELLS))
     page.locator(".jp-Notebook .jp-CodeCell").nth(LIVE).wait_for(state="attached")
     page.locator(".jp-NotebookPanel-toolbar").wait_for()
-    page.locator(".jp-Notebook-ExecutionIndicator[data-status='idle']").wait_for()
+    lab.await_kernel("figures.ipynb")
     run_all(page)
-    for number in (PLAIN, CLOCK, POKE, LIVE):
-        output(page, number).locator(".caracal-live").wait_for()
+    try:
+        for number in (PLAIN, CLOCK, POKE, LIVE):
+            output(page, number).locator(".caracal-live").wait_for()
+    except TimeoutError as error:
+        said = page.locator(".jp-Notebook").inner_text()
+        raise AssertionError(f"the notebook does not run, kernels {lab.ask('GET', '/api/kernels')}:\n{said}") from error
     client = lab.kernel_of("figures.ipynb")
     yield page, client
     client.stop_channels()
@@ -55,8 +61,15 @@ def notebook(lab, browser):
 
 
 def run_all(page):
-    page.get_by_role("menuitem", name="Run", exact=True).click()
-    page.locator("[data-command='runmenu:run-all']").click()
+    """Run all cells; once more if the notebook was not ready yet and ran none."""
+    runs = r"() => /\[[*\d]+\]/.test(document.querySelector('.jp-CodeCell .jp-InputPrompt').textContent)"
+    for _ in range(4):
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.locator("[data-command='runmenu:run-all']").click()
+        with suppress(TimeoutError):
+            page.wait_for_function(runs, timeout=1000 * PATIENCE / 4)
+            return
+    pytest.fail(f"the notebook does not run: {page.locator('.jp-Notebook').inner_text()}")
 
 
 def cell(page, number):
