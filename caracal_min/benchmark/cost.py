@@ -22,8 +22,8 @@ are read once for all tokens of a batch.  Small operators, such as norms and sum
     `Pass.compiled` a chain of them between two products is one operator, as `torch.compile` would make it; the
                     convolution is not touched: a library's FFT is no part of a chain
 
-The first is the default: it is what a call runs, and a test holds it against the operators that pass by.  A library's
-FFT reads and writes its points once, as long as they fit beside a processor of the device (`ON_CHIP`), and twice beyond.
+The first is the default: it is what a call runs, and a test holds it against operators that run.  A library's
+FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and twice beyond.
 
 Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token); Hong
 and Kung 1981 (passes of an FFT).
