@@ -5,13 +5,13 @@ its two counts (`Device.seconds`): the roofline.  Nothing here runs a model or a
 
 Parts, in the order of `PARTS`:
 
-    output         the tied output matrix, and its logits; looking a token up costs nothing
-    mlp            the three matrices of the SwiGLU
-    projections    v, g and output of a Fourier layer; q, k, v and output of an attention layer
-    gate mix       the second stage of the gate, within heads
-    convolution    three real FFTs and the product of two spectra, in float32
-    attention      scores and weighted sums over the keys that a token sees
-    elementwise    norms, biases, taps, SiLU, sums and products of single numbers
+    output           the tied output matrix, and its logits; looking a token up costs nothing
+    mlp              the three matrices of the SwiGLU
+    projections      v, g and output of a Fourier layer; q, k, v and output of an attention layer
+    gate mix         the second stage of the gate, within heads
+    convolution      three real FFTs and the product of two spectra, in float32
+    attention        scores and weighted sums over the keys that a token sees
+    small operators  norms, biases, taps, SiLU, sums and products of single numbers
 
 Two operations, a multiplication and an addition, per weight and token; 2.5 N log2 N for a real FFT of N points.  Bytes:
 every operator reads its inputs and writes its result once.  Attention is one operator, as in FlashAttention.  Weights
@@ -38,7 +38,7 @@ from ..spectral import fft_points
 __all__ = ["ARCHITECTURES", "DEVICES", "ON_CHIP", "PARTS", "Cost", "Device", "Pass", "decoding", "forward", "mixers",
            "total", "training"]
 
-PARTS = ("output", "mlp", "projections", "gate mix", "convolution", "attention", "elementwise")
+PARTS = ("output", "mlp", "projections", "gate mix", "convolution", "attention", "small operators")
 """Names of the parts, in the order in which all functions return them."""
 
 ARCHITECTURES = ("caracal", "llama", "window")
@@ -47,7 +47,7 @@ ARCHITECTURES = ("caracal", "llama", "window")
 ON_CHIP = 2**16
 """Bytes that one processor of every device in `DEVICES` can hold beside it, in the memory that its threads share."""
 
-_ON_VECTORS = ("convolution", "elementwise")  # parts that are no products of matrices
+_ON_VECTORS = ("convolution", "small operators")  # parts that are no products of matrices
 _FLOAT32 = 4  # bytes
 _TRANSFORMS = 8 / 3  # of a training step and of the forward pass: 3 of v, g and r; of dr, v and g again, of dv and dg
 _BASE = 32  # tokens that `relaxed` sums directly
@@ -213,7 +213,7 @@ def _weights(size: CaracalConfig, architecture: str) -> dict[str, float]:
     return {"output": size.vocab_size * d, "mlp": size.n_layers * 3 * d * size.mlp_width,
             "projections": (3 * fourier + 4 * attention) * d * d,
             "gate mix": fourier * two_stage * d * d // size.n_heads, "convolution": 0, "attention": 0,
-            "elementwise": norms + fourier * own}
+            "small operators": norms + fourier * own}
 
 
 def _operations(size: CaracalConfig, length: int, architecture: str) -> dict[str, float]:
@@ -240,7 +240,7 @@ def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> di
                "gate mix": fourier * (size.gate == "two_stage") * 2 * d, "attention": attention * 4 * d}
     moved = {part: float(count * how.bytes_each) for part, count in numbers.items()}
     small = _chains(size, layers) * how.bytes_each if how.compiled else _one_by_one(size, layers, how.bytes_each)
-    return moved | {"elementwise": small, "convolution": fourier * d * _streams(size, length, how)}
+    return moved | {"small operators": small, "convolution": fourier * d * _streams(size, length, how)}
 
 
 def _one_by_one(size: CaracalConfig, layers: dict[str, int], bytes_each: int) -> float:

@@ -4,7 +4,7 @@
 
 const MODELS = [["hybrid", "hybrid Caracal"], ["pure", "pure Caracal"], ["llama", "Llama"]];
 const PARTS = [["output", "ink", 1], ["mlp", "ink", 0.24], ["projections", "ink", 0.55], ["gate mix", "gate", 1],
-  ["convolution", "result", 1], ["attention", "other-1", 1], ["elementwise", "other-0", 1]];
+  ["convolution", "result", 1], ["attention", "other-1", 1], ["small operators", "other-0", 1]];
 const VOCABULARY = 50257, LAYERS = 12, WINDOW = 256, HEAD = 64, TOKENS = 65536;
 const BYTES = 2, FLOAT32 = 4, ON_CHIP = 65536, TRANSFORMS = 8 / 3;        // a step has eight transforms where a pass has three
 const LENGTHS = { min: 6, max: 17 }, WIDTHS = { min: 256, max: 4096, step: 64 };   // lengths as powers of two
@@ -65,7 +65,7 @@ export function counts(model, { width: d, length, fused, compiled }) {
   const full = model === "llama" ? LAYERS : 0, windows = model === "hybrid" ? LAYERS / 3 : 0;
   const fourier = LAYERS - full - windows, attention = full + windows, m = hidden(d), norms = 2 * LAYERS + 1;
   const weights = { output: VOCABULARY * d, mlp: LAYERS * 3 * d * m, projections: (3 * fourier + 4 * attention) * d * d,
-    "gate mix": fourier * d * HEAD, convolution: 0, attention: 0, elementwise: norms * (full ? d : 2 * d) + fourier * 9 * d };
+    "gate mix": fourier * d * HEAD, convolution: 0, attention: 0, "small operators": norms * (full ? d : 2 * d) + fourier * 9 * d };
   const w = Math.min(WINDOW, length), seen = w - (w * (w - 1)) / (2 * length);
   const points = 2 * length, transforms = 7.5 * points * Math.log2(points) + 3 * points;
   const passes = FLOAT32 * points <= ON_CHIP ? 1 : 2;
@@ -75,7 +75,7 @@ export function counts(model, { width: d, length, fused, compiled }) {
     : BYTES * (LAYERS * (6 * d + 5 * m) + fourier * 10 * d + 2 * d * (norms + 1));
   const moved = { output: BYTES * (d + 2 * VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m),
     projections: BYTES * (6 * (fourier + windows) + 8 * full) * d, "gate mix": BYTES * fourier * 2 * d,
-    convolution: fourier * d * streams, attention: BYTES * attention * 4 * d, elementwise: compiled ? chains : oneByOne };
+    convolution: fourier * d * streams, attention: BYTES * attention * 4 * d, "small operators": compiled ? chains : oneByOne };
   return Object.fromEntries(PARTS.map(([part]) => {
     const times = part === "convolution" ? TRANSFORMS : 3, once = moved[part] + (weights[part] * BYTES) / TOKENS;
     const operations = part === "convolution" ? (fourier * d * transforms) / length
@@ -87,7 +87,7 @@ export function counts(model, { width: d, length, fused, compiled }) {
 // Microseconds of each part at the top speeds of a device, and what binds it.
 export function least(parts, device) {
   return Object.fromEntries(Object.entries(parts).map(([part, { operations, bytes }]) => {
-    const rate = part === "convolution" || part === "elementwise" ? device.vector : device.products;
+    const rate = part === "convolution" || part === "small operators" ? device.vector : device.products;
     const [compute, memory] = [operations / rate, bytes / device.bandwidth];
     return [part, { time: 1e6 * Math.max(compute, memory), bound: compute >= memory ? "compute" : "bandwidth" }];
   }));

@@ -15,7 +15,7 @@ _SHOWN = ("T4", "RTX 3090", "RTX 4090", "A100", "H200")  # devices of the figure
 _LENGTHS, _WIDTHS = (64, 131_072), (256, 4096)  # smallest and largest; a length is a power of two
 _COLOURS = {"output": (palette.ink, 1), "mlp": (palette.ink, 0.24), "projections": (palette.ink, 0.55),
             "gate mix": (palette.gate, 1), "convolution": (palette.result, 1), "attention": (palette.others[1], 1),
-            "elementwise": (palette.others[0], 1)}
+            "small operators": (palette.others[0], 1)}
 _WIDTH, _LEFT, _ROW, _PITCH = 440, 118, 30, 21  # of the still, in its own units
 
 

@@ -102,13 +102,13 @@ class Traffic(TorchDispatchMode):
     def __init__(self, model):
         super().__init__()
         self.weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
-        self.bytes = dict.fromkeys(("products", "attention", "convolution", "elementwise"), 0)
+        self.bytes = dict.fromkeys(("products", "attention", "convolution", "small operators"), 0)
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         made, name = function(*args, **(kwargs or {})), str(function)
         if not function.is_view and "view" not in name and "empty" not in name:
             part = next((part for part, word in (("attention", "attention"), ("convolution", "causal_conv"),
-                                                 ("products", "mm.default")) if word in name), "elementwise")
+                                                 ("products", "mm.default")) if word in name), "small operators")
             met = {id(x): x for x in torch.utils._pytree.tree_leaves((args, made)) if isinstance(x, torch.Tensor)}
             self.bytes[part] += sum(x.nbytes for x in met.values()
                                     if x.untyped_storage().data_ptr() not in self.weights)
@@ -126,7 +126,7 @@ def test_bytes_one_by_one_are_those_of_operators_that_run(name, dtype):
         model.hidden(torch.zeros(4, 64, dtype=torch.long))  # one window: attention is one operator
     how = Pass(tokens=2**60, bytes_each=dtype.itemsize, fused=True)
     parts = forward(size, 64, "llama" if name == "llama" else "caracal", how)
-    counted = {part: parts[part].bytes for part in ("attention", "convolution", "elementwise")}
+    counted = {part: parts[part].bytes for part in ("attention", "convolution", "small operators")}
     counted["products"] = sum(parts[part].bytes for part in ("mlp", "projections", "gate mix"))
     # Statistics of norms, ids and, beside attention, sums of exponentials.
     assert {part: n / 256 for part, n in seen.bytes.items()} == pytest.approx(counted, rel=0.035)
@@ -137,13 +137,13 @@ def test_chains_of_small_operators_meet_each_number_once():
     for size, architecture in ((TINY, "caracal"), (PURE, "caracal"), (TINY, "window"), (TINY, "llama")):
         one_by_one, chains = forward(size, 512, architecture, how._replace(compiled=False)), forward(
             size, 512, architecture, how)
-        assert chains["elementwise"].bytes < one_by_one["elementwise"].bytes
-        assert {p: c for p, c in chains.items() if p != "elementwise"} == {
-            p: c for p, c in one_by_one.items() if p != "elementwise"}
+        assert chains["small operators"].bytes < one_by_one["small operators"].bytes
+        assert {p: c for p, c in chains.items() if p != "small operators"} == {
+            p: c for p, c in one_by_one.items() if p != "small operators"}
     # Per layer: sums and norms 8 D, SwiGLU 3 M, then taps and SiLU, or two turns with cosines and sines; twice 2 bytes.
-    assert forward(PURE, 512, how=how)["elementwise"].bytes == 2 * (12 * (12 * 512 + 3 * 1408) + 1024)
-    assert forward(TINY, 512, "llama", how)["elementwise"].bytes == 2 * (12 * (12 * 512 + 3 * 1408 + 128) + 1024)
-    assert forward(TINY, 512, "window", how)["elementwise"].bytes == 2 * (12 * (8 * 512 + 3 * 1408) + 1024)
+    assert forward(PURE, 512, how=how)["small operators"].bytes == 2 * (12 * (12 * 512 + 3 * 1408) + 1024)
+    assert forward(TINY, 512, "llama", how)["small operators"].bytes == 2 * (12 * (12 * 512 + 3 * 1408 + 128) + 1024)
+    assert forward(TINY, 512, "window", how)["small operators"].bytes == 2 * (12 * (8 * 512 + 3 * 1408) + 1024)
 
 
 def test_a_transform_that_leaves_the_chip_takes_a_second_pass():
