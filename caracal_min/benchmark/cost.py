@@ -5,19 +5,28 @@ its two counts (`Device.seconds`): the roofline.  Nothing here runs a model or a
 
 Parts, in the order of `PARTS`:
 
-    output         the tied output matrix, and its logits; looking a token up costs nothing
-    mlp            the three matrices of the SwiGLU
-    projections    v, g and output of a Fourier layer; q, k, v and output of an attention layer
-    gate mix       the second stage of the gate, within heads
-    convolution    three real FFTs and the product of two spectra, in float32
-    attention      scores and weighted sums over the keys that a token sees
-    elementwise    norms, biases, taps, SiLU, sums and products of single numbers
+    output           the tied output matrix, and its logits; looking a token up costs nothing
+    mlp              the three matrices of the SwiGLU
+    projections      v, g and output of a Fourier layer; q, k, v and output of an attention layer
+    gate mix         the second stage of the gate, within heads
+    convolution      three real FFTs and the product of two spectra, in float32
+    attention        scores and weighted sums over the keys that a token sees
+    small operators  norms, biases, taps, SiLU, sums and products of single numbers
 
 Two operations, a multiplication and an addition, per weight and token; 2.5 N log2 N for a real FFT of N points.  Bytes:
-every operator reads its inputs and writes its result once, as PyTorch's own operators do where nothing fuses them;
-attention is one operator, as in FlashAttention.  Weights are read once for all tokens of a batch.
+every operator reads its inputs and writes its result once.  Attention is one operator, as in FlashAttention.  Weights
+are read once for all tokens of a batch.  Small operators, such as norms and sums, are counted in one of two ways:
 
-Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token).
+    one by one      as PyTorch runs the models that this package builds; a Llama is that of `transformers`, whose norm
+                    is eight operators, mostly in float32, and whose turn by position is five
+    `Pass.compiled` a chain of them between two products is one operator, as `torch.compile` would make it; the
+                    convolution is not touched: a library's FFT is no part of a chain
+
+The first is the default: it is what a call runs, and a test holds it against operators that run.  A library's
+FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and twice beyond.
+
+Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token); Hong
+and Kung 1981 (passes of an FFT).
 """
 
 import math
@@ -26,16 +35,19 @@ from typing import NamedTuple
 from ..config import CaracalConfig
 from ..spectral import fft_points
 
-__all__ = ["ARCHITECTURES", "DEVICES", "PARTS", "Cost", "Device", "Pass", "decoding", "forward", "mixers", "total",
-           "training"]
+__all__ = ["ARCHITECTURES", "DEVICES", "ON_CHIP", "PARTS", "Cost", "Device", "Pass", "decoding", "forward", "mixers",
+           "total", "training"]
 
-PARTS = ("output", "mlp", "projections", "gate mix", "convolution", "attention", "elementwise")
+PARTS = ("output", "mlp", "projections", "gate mix", "convolution", "attention", "small operators")
 """Names of the parts, in the order in which all functions return them."""
 
 ARCHITECTURES = ("caracal", "llama", "window")
 """A model with the mixers of its configuration, with full attention in all layers, with windows in all layers."""
 
-_ON_VECTORS = ("convolution", "elementwise")  # parts that are no products of matrices
+ON_CHIP = 2**16
+"""Bytes that one processor of every device in `DEVICES` can hold beside it, in the memory that its threads share."""
+
+_ON_VECTORS = ("convolution", "small operators")  # parts that are no products of matrices
 _FLOAT32 = 4  # bytes
 _TRANSFORMS = 8 / 3  # of a training step and of the forward pass: 3 of v, g and r; of dr, v and g again, of dv and dg
 _BASE = 32  # tokens that `relaxed` sums directly
@@ -97,7 +109,10 @@ class Pass(NamedTuple):
     bytes_each: int = 2
     """Bytes of a number outside the convolution."""
     fused: bool = False
-    """Whether the convolution is a single operator, which reads v and g and writes r, and nothing between."""
+    """Whether the convolution is a single operator, which reads v and g and writes r, and nothing between.  Both padded
+    streams must then fit into `ON_CHIP`: up to 4,096 tokens."""
+    compiled: bool = False
+    """Whether chains of small operators are fused."""
 
 
 _BATCH, _ALONE = Pass(), Pass(tokens=1)
@@ -111,7 +126,7 @@ def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how
         architecture: one of `ARCHITECTURES`; a Llama of the size is the one of `zoo.baselines`.
 
     Raises:
-        ValueError: length below 1, or an unknown architecture.
+        ValueError: length below 1, an unknown architecture, or a fused convolution that is longer than it can be.
     """
     if length < 1:
         raise ValueError(f"{length} tokens; give a whole number >= 1")
@@ -123,8 +138,9 @@ def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how
 def training(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _BATCH) -> dict[str, Cost]:
     """Return the cost of a training step, per token, by part; arguments as in `forward`.
 
-    Three forward passes: a product y = x W has two more of its size in its backward.  The convolution has eight
-    transforms where it had three (`spectral`).  AdamW reads and writes seven float32 numbers a weight in a step.
+    Three forward passes: a product y = x W has two more of its size in its backward.  So is taken for small operators;
+    one by one, their backward was seen to move 2.1 times the bytes in a pure Caracal, 2.2 in a Llama.  The convolution
+    has eight transforms where it had three (`spectral`).  AdamW moves seven float32 numbers a weight in a step.
     """
     ahead, weights = forward(size, length, architecture, how), _weights(size, architecture)
     step = 7 * _FLOAT32 / how.tokens
@@ -197,7 +213,7 @@ def _weights(size: CaracalConfig, architecture: str) -> dict[str, float]:
     return {"output": size.vocab_size * d, "mlp": size.n_layers * 3 * d * size.mlp_width,
             "projections": (3 * fourier + 4 * attention) * d * d,
             "gate mix": fourier * two_stage * d * d // size.n_heads, "convolution": 0, "attention": 0,
-            "elementwise": norms + fourier * own}
+            "small operators": norms + fourier * own}
 
 
 def _operations(size: CaracalConfig, length: int, architecture: str) -> dict[str, float]:
@@ -218,28 +234,60 @@ def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> di
     """Return the bytes that each part reads and writes per token, forward, beside its weights."""
     layers, d, m = mixers(size, architecture), size.d_model, size.mlp_width
     fourier, attention = layers["fourier"], layers["window"] + layers["full"]
-    two_stage = size.gate == "two_stage"
-    # A block: two norms and two sums of two; the SwiGLU: SiLU and product of two.  A Fourier layer: its norm, taps, and
-    # SiLU.  Llama turns q and k by their position.  The model: look up, and the last norm.
-    own = (2 + 2 * size.pre_conv + 2 * two_stage) * d
-    elementwise = size.n_layers * (10 * d + 3 * m) + fourier * own + layers["full"] * 4 * d + 4 * d
+    # q, k and v come from one product in a window, from three in a Llama.
     numbers = {"output": d + 2 * size.vocab_size, "mlp": size.n_layers * 3 * (d + m),
-               "projections": (fourier + attention) * 6 * d, "gate mix": fourier * two_stage * 2 * d,
-               "attention": attention * 4 * d, "elementwise": elementwise}
+               "projections": (6 * fourier + 6 * layers["window"] + 8 * layers["full"]) * d,
+               "gate mix": fourier * (size.gate == "two_stage") * 2 * d, "attention": attention * 4 * d}
     moved = {part: float(count * how.bytes_each) for part, count in numbers.items()}
-    return moved | {"convolution": fourier * d * _streams(size, length, how)}
+    small = _chains(size, layers) * how.bytes_each if how.compiled else _one_by_one(size, layers, how.bytes_each)
+    return moved | {"small operators": small, "convolution": fourier * d * _streams(size, length, how)}
+
+
+def _one_by_one(size: CaracalConfig, layers: dict[str, int], bytes_each: int) -> float:
+    """Return the bytes of small operators that run one by one."""
+    d, norms = size.d_model, 2 * size.n_layers + 1
+    # SiLU reads and writes, a product or a sum of two reads twice and writes.
+    block = 6 * d + 5 * size.mlp_width
+    if layers["full"]:
+        # Square, mean, scale, weigh; to float32 and back only where numbers are shorter.
+        norm = 20 + 2 * bytes_each + (8 + 2 * bytes_each if bytes_each < _FLOAT32 else 0)
+        # q and k: by a cosine, by a sine after two halves changed places and one its sign, and their sum.
+        turn = 20 * d + 4 * d // size.n_heads
+        return (size.n_layers * (block + turn) + 2 * d) * bytes_each + norms * d * norm
+    own = (4 + 4 * size.pre_conv + 2 * (size.gate == "two_stage")) * d  # norm and bias, pad and taps, SiLU
+    return float((size.n_layers * block + layers["fourier"] * own + 2 * d * (norms + 1)) * bytes_each)
+
+
+def _chains(size: CaracalConfig, layers: dict[str, int]) -> float:
+    """Return the numbers that are read and written where every chain of small operators is one."""
+    d = size.d_model
+    # Twice a block, a sum and the norm of it: two read, two written; and one chain in the SwiGLU.
+    block = 8 * d + 3 * size.mlp_width
+    # Taps meet their neighbours' norms, so these have been written; SiLU stands between two products.
+    own = (2 * size.pre_conv + 2 * (size.gate == "two_stage")) * d
+    turn = 4 * d + 2 * d // size.n_heads  # q and k, and their cosines and sines
+    return size.n_layers * block + layers["fourier"] * own + layers["full"] * turn + 2 * d
 
 
 def _streams(size: CaracalConfig, length: int, how: Pass) -> float:
     """Return the bytes that a convolution reads and writes, per channel and token."""
     at_least = 3 * how.bytes_each
-    if how.fused:
-        return at_least
     _, points, frames = _frames(size, length)
+    if how.fused:
+        if 2 * _FLOAT32 * points > ON_CHIP:
+            raise ValueError(f"a fused convolution of {length} tokens takes two streams of {points} points; "
+                             f"they fit on the chip up to {ON_CHIP // (2 * _FLOAT32)} points")
+        return at_least
     # In float32, and a spectrum is as large as its points: v and g padded (written), transformed (read, written), one
     # product (two read, one written), one inverse (read, written), all but those of g in every frame; the r that is
     # kept, read.
-    return at_least + _FLOAT32 * ((3 + (3 + 3 + 2) * frames) * points / length + 1)
+    transform = 2 * _passes(points)
+    return at_least + _FLOAT32 * ((1 + transform + (1 + 2 * transform + 3) * frames) * points / length + 1)
+
+
+def _passes(points: int) -> int:
+    """Return how often a transform of real points reads and writes all of them."""
+    return 1 if _FLOAT32 * points <= ON_CHIP else 2
 
 
 def _relaxed(context: int, bytes_each: int) -> Cost:
@@ -248,5 +296,5 @@ def _relaxed(context: int, bytes_each: int) -> Cost:
     for m in (2**k for k in range(int(math.log2(_BASE)), max(context, 1).bit_length() - 1)):
         # Every 2m tokens a block: five transforms of 2m points, two products of m complex numbers and their sum.
         operations += (5 * 2.5 * 2 * m * math.log2(2 * m) + 14 * m) / (2 * m)
-        moved += _FLOAT32 * (5 * 2 * 2 * m + 7 * 2 * m + 3 * m) / (2 * m)
+        moved += _FLOAT32 * (5 * 2 * _passes(2 * m) * 2 * m + 7 * 2 * m + 3 * m) / (2 * m)
     return Cost(operations, moved)

@@ -1,12 +1,13 @@
-// What a training step must take at least: operations and bytes of each part against two speeds of a device.
-// model: devices (name, products, vector: operations per second; bandwidth: bytes per second), model, length,
-// device, width, fused (what is shown).  The counts are those of caracal_min/benchmark/cost.py, for lengths that are powers of two.
+// What the operators of a training step take, one after the other: operations and bytes against the speeds of a device.
+// model: devices (name, products, vector: operations per second; bandwidth: bytes per second), model, length, device,
+// width, fused (the convolution), compiled (chains of small operators): what is shown.  The counts are those of
+// caracal_min/benchmark/cost.py, for lengths that are powers of two.
 
 const MODELS = [["hybrid", "hybrid Caracal"], ["pure", "pure Caracal"], ["llama", "Llama"]];
 const PARTS = [["output", "ink", 1], ["mlp", "ink", 0.24], ["projections", "ink", 0.55], ["gate mix", "gate", 1],
-  ["convolution", "result", 1], ["attention", "other-1", 1], ["elementwise", "other-0", 1]];
+  ["convolution", "result", 1], ["attention", "other-1", 1], ["small operators", "other-0", 1]];
 const VOCABULARY = 50257, LAYERS = 12, WINDOW = 256, HEAD = 64, TOKENS = 65536;
-const BYTES = 2, FLOAT32 = 4, TRANSFORMS = 8 / 3;        // a step has eight transforms where a pass has three
+const BYTES = 2, FLOAT32 = 4, ON_CHIP = 65536, TRANSFORMS = 8 / 3;        // a step has eight transforms where a pass has three
 const LENGTHS = { min: 6, max: 17 }, WIDTHS = { min: 256, max: 4096, step: 64 };   // lengths as powers of two
 const CSS = `
   .caracal-live .tim-bars { display: grid; gap: 0.35rem; margin: 0.2rem 0 0.6rem; }
@@ -16,6 +17,17 @@ const CSS = `
   @container (max-width: 430px) {
     .caracal-live .tim-model { grid-template-columns: minmax(0, 1fr) auto; row-gap: 0.15rem; padding: 0.3em 0.5em 0.5em; }
     .caracal-live .tim-model > .tim-bar { grid-row: 2; grid-column: 1 / 3; } }
+  .caracal-live .tim-axis { display: grid; grid-template-columns: 8.2em minmax(0, 1fr) 4.6em; gap: 0.5rem; height: 1.7em;
+    padding: 0 calc(0.5em + 1px); color: var(--muted); }
+  .caracal-live .tim-axis > div { grid-column: 2; position: relative; border-top: 1px solid var(--muted); }
+  .caracal-live .tim-axis span { position: absolute; transform: translateX(-50%); padding-top: 3px; white-space: nowrap;
+    font-variant-numeric: tabular-nums; }
+  .caracal-live .tim-axis span::before { content: ""; position: absolute; top: 0; left: 50%; height: 4px;
+    border-left: 1px solid var(--muted); }
+  .caracal-live .tim-axis span:first-child { transform: none; } .caracal-live .tim-axis span:first-child::before { left: 0; }
+  @container (max-width: 430px) { .caracal-live .tim-axis { grid-template-columns: minmax(0, 1fr); }
+    .caracal-live .tim-axis > div { grid-column: 1; } }
+  .caracal-live .tim-pick button:disabled { opacity: 0.45; }
   .caracal-live .tim-model[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink); }
   .caracal-live .tim-model > span { font-weight: 600; }
   .caracal-live .tim-model > b { font-weight: 600; text-align: right; font-variant-numeric: tabular-nums; }
@@ -46,19 +58,25 @@ const hidden = (width) => Math.ceil(Math.floor((8 * width) / 3) / 128) * 128;   
 const grouped = (x) => `${x}`.replace(/\B(?=(\d{3})+$)/g, ",");
 const together = (values) => Object.values(values).reduce((a, b) => a + b, 0);
 
+// The longest text whose two padded streams fit on the chip together.
+export const fusible = (length) => 2 * FLOAT32 * 2 * length <= ON_CHIP;
+
 // Operations and bytes per token of a training step, by part: "model" is hybrid, pure or llama.
-export function counts(model, { width: d, length, fused }) {
+export function counts(model, { width: d, length, fused, compiled }) {
   const full = model === "llama" ? LAYERS : 0, windows = model === "hybrid" ? LAYERS / 3 : 0;
-  const fourier = LAYERS - full - windows, attention = full + windows, m = hidden(d);
+  const fourier = LAYERS - full - windows, attention = full + windows, m = hidden(d), norms = 2 * LAYERS + 1;
   const weights = { output: VOCABULARY * d, mlp: LAYERS * 3 * d * m, projections: (3 * fourier + 4 * attention) * d * d,
-    "gate mix": fourier * d * HEAD, convolution: 0, attention: 0,
-    elementwise: (2 * LAYERS + 1) * (full ? d : 2 * d) + fourier * 9 * d };
+    "gate mix": fourier * d * HEAD, convolution: 0, attention: 0, "small operators": norms * (full ? d : 2 * d) + fourier * 9 * d };
   const w = Math.min(WINDOW, length), seen = w - (w * (w - 1)) / (2 * length);
   const points = 2 * length, transforms = 7.5 * points * Math.log2(points) + 3 * points;
-  const streams = 3 * BYTES + (fused ? 0 : FLOAT32 * (11 * 2 + 1));
-  const moved = { output: BYTES * (d + 2 * VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m), projections: BYTES * LAYERS * 6 * d,
-    "gate mix": BYTES * fourier * 2 * d, convolution: fourier * d * streams, attention: BYTES * attention * 4 * d,
-    elementwise: BYTES * (LAYERS * (10 * d + 3 * m) + fourier * 6 * d + full * 4 * d + 4 * d) };
+  const passes = FLOAT32 * points <= ON_CHIP ? 1 : 2;
+  const streams = 3 * BYTES + (fused ? 0 : FLOAT32 * ((5 + 6 * passes) * 2 + 1));
+  const chains = BYTES * (LAYERS * (8 * d + 3 * m) + fourier * 4 * d + full * (4 * d + 2 * HEAD) + 2 * d);
+  const oneByOne = full ? BYTES * (LAYERS * (26 * d + 5 * m + 4 * HEAD) + 2 * d) + norms * d * (28 + 4 * BYTES)
+    : BYTES * (LAYERS * (6 * d + 5 * m) + fourier * 10 * d + 2 * d * (norms + 1));
+  const moved = { output: BYTES * (d + 2 * VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m),
+    projections: BYTES * (6 * (fourier + windows) + 8 * full) * d, "gate mix": BYTES * fourier * 2 * d,
+    convolution: fourier * d * streams, attention: BYTES * attention * 4 * d, "small operators": compiled ? chains : oneByOne };
   return Object.fromEntries(PARTS.map(([part]) => {
     const times = part === "convolution" ? TRANSFORMS : 3, once = moved[part] + (weights[part] * BYTES) / TOKENS;
     const operations = part === "convolution" ? (fourier * d * transforms) / length
@@ -67,10 +85,10 @@ export function counts(model, { width: d, length, fused }) {
   }));
 }
 
-// Microseconds of each part, and what binds it.
+// Microseconds of each part at the top speeds of a device, and what binds it.
 export function least(parts, device) {
   return Object.fromEntries(Object.entries(parts).map(([part, { operations, bytes }]) => {
-    const rate = part === "convolution" || part === "elementwise" ? device.vector : device.products;
+    const rate = part === "convolution" || part === "small operators" ? device.vector : device.products;
     const [compute, memory] = [operations / rate, bytes / device.bandwidth];
     return [part, { time: 1e6 * Math.max(compute, memory), bound: compute >= memory ? "compute" : "bandwidth" }];
   }));
@@ -79,9 +97,11 @@ export function least(parts, device) {
 const paint = (colour, share) => `background-color: color-mix(in srgb, var(--${colour}) ${100 * share}%, var(--paper))`;
 
 export function render({ model, el }) {
-  const devices = model.get("devices"), state = inStep(model, ["model", "length", "device", "width", "fused"], show);
+  const devices = model.get("devices");
+  const state = inStep(model, ["model", "length", "device", "width", "fused", "compiled"], show);
   let now;
-  const host = begin(el, CSS, "The least time a device allows. Striped: waits for memory. Press a bar to see its parts.");
+  const host = begin(el, CSS, "At the top speeds of its data sheet, one operator after the other. Striped: waits for memory. Press a bar to see its parts.");
+  const title = make(el, "p", { class: "tim-word" });
 
   const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });
   const rows = MODELS.map(([key, name]) => {
@@ -92,6 +112,7 @@ export function render({ model, el }) {
     node.addEventListener("click", () => { now.model = key; update(); });
     return { key, name, node, pieces, number: make(node, "b") };
   });
+  const axis = make(make(bars, "div", { class: "tim-axis", "aria-hidden": "true" }), "div");
 
   const parts = make(make(el, "div", { class: "tim-room" }), "div", { class: "tim-parts" });
   const list = make(parts, "table", { class: "tim-list" }), caption = make(list, "caption", { "aria-live": "off" });
@@ -125,12 +146,15 @@ export function render({ model, el }) {
     node.addEventListener("click", () => { now.device = device.name; update(); });
     return { node, device };
   });
-  make(set, "p", { class: "tim-word", id: `${host.id}-fft` }, "convolution");
-  const ways = make(set, "div", { class: "tim-pick", role: "group", "aria-labelledby": `${host.id}-fft` });
-  const kinds = [[false, "library FFTs"], [true, "one fused operator"]].map(([fused, name]) => {
-    const node = make(ways, "button", { type: "button" }, name);
-    node.addEventListener("click", () => { now.fused = fused; update(); });
-    return { node, fused };
+  const ways = [["compiled", "small operators", "one by one", "in chains"],
+    ["fused", "convolution", "library FFTs", "one fused operator"]].flatMap(([key, name, ...words]) => {
+    make(set, "p", { class: "tim-word", id: `${host.id}-${key}` }, name);
+    const choice = make(set, "div", { class: "tim-pick", role: "group", "aria-labelledby": `${host.id}-${key}` });
+    return words.map((word, k) => {
+      const node = make(choice, "button", { type: "button" }, word);
+      node.addEventListener("click", () => { now[key] = k === 1; update(); });
+      return { key, node, on: k === 1 };
+    });
   });
 
   function show(setting) {
@@ -138,11 +162,13 @@ export function render({ model, el }) {
     now = { model: among(MODELS.map(([key]) => key), setting.model),
       length: 2 ** clamp(Math.round(Math.log2(setting.length)), LENGTHS.min, LENGTHS.max),
       device: among(devices.map(({ name }) => name), setting.device),
-      width: clamp(Math.round(setting.width / step) * step, min, max), fused: Boolean(setting.fused) };
+      width: clamp(Math.round(setting.width / step) * step, min, max), fused: Boolean(setting.fused),
+      compiled: Boolean(setting.compiled) };
     update();
   }
   function update() {
     const device = devices.find(({ name }) => name === now.device);
+    now.fused &&= fusible(now.length);
     const of = Object.fromEntries(MODELS.map(([key]) => [key, counts(key, now)]));
     const times = Object.fromEntries(MODELS.map(([key]) => [key, least(of[key], device)]));
     const totals = Object.fromEntries(MODELS.map(([key]) => [key, together(all(PARTS.length,
@@ -157,6 +183,12 @@ export function render({ model, el }) {
       number.textContent = `${totals[key].toFixed(2)} µs`;
       node.setAttribute("aria-pressed", key === now.model);
       node.setAttribute("aria-label", `${name}, ${totals[key].toFixed(2)} microseconds a token`);
+    }
+    title.textContent = `µs for each token of a training step: ${grouped(now.length)} tokens a text, one ${now.device}`;
+    const step = [1, 2, 5, 10].map((k) => k * 10 ** Math.floor(Math.log10(longest / 2))).findLast((k) => 2 * k <= longest);
+    axis.replaceChildren();
+    for (let k = 0; k * step <= longest; k += 1) {
+      make(axis, "span", { style: `left: ${(100 * k * step) / longest}%` }, `${Number((k * step).toPrecision(3))}${k ? "" : " µs"}`);
     }
     const chosen = of[now.model], whole = together(all(PARTS.length, (k) => chosen[PARTS[k][0]].operations));
     const [, name] = MODELS.find(([key]) => key === now.model);
@@ -173,7 +205,10 @@ export function render({ model, el }) {
     sayLength(Math.log2(now.length), `${grouped(now.length)} tokens`);
     sayWidth(now.width, grouped(now.width));
     for (const { node, device: { name: given } } of choices) node.setAttribute("aria-pressed", given === now.device);
-    for (const { node, fused } of kinds) node.setAttribute("aria-pressed", fused === now.fused);
+    for (const { key, node, on } of ways) {
+      node.setAttribute("aria-pressed", on === now[key]);
+      node.disabled = key === "fused" && on && !fusible(now.length);
+    }
     Object.assign(host.dataset, { setting: JSON.stringify(now), counts: JSON.stringify(of), times: JSON.stringify(times) });
     state.tell(now);
   }

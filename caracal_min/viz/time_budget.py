@@ -1,4 +1,4 @@
-"""The figure of chapter 11: what a training step must take at least, by part, on a device, for three mixers."""
+"""The figure of chapter 11: what the operators of a training step take, by part, on a device, for three models."""
 
 from dataclasses import replace
 
@@ -11,24 +11,27 @@ from .style import palette
 __all__ = ["time_budget"]
 
 _MODELS = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}
-_SHOWN = ("T4", "RTX 4090", "A100", "H200")  # devices of the figure
+_SHOWN = ("T4", "RTX 3090", "RTX 4090", "A100", "H200")  # devices of the figure
 _LENGTHS, _WIDTHS = (64, 131_072), (256, 4096)  # smallest and largest; a length is a power of two
 _COLOURS = {"output": (palette.ink, 1), "mlp": (palette.ink, 0.24), "projections": (palette.ink, 0.55),
             "gate mix": (palette.gate, 1), "convolution": (palette.result, 1), "attention": (palette.others[1], 1),
-            "elementwise": (palette.others[0], 1)}
+            "small operators": (palette.others[0], 1)}
 _WIDTH, _LEFT, _ROW, _PITCH = 440, 118, 30, 21  # of the still, in its own units
 
 
-def time_budget(model: str = "pure", length: int = 512, device: str = "A100", width: int = 512) -> Figure:
-    """Show the least time of a training step by part, for a hybrid and a pure Caracal and a Llama of 12 layers.
+def time_budget(model: str = "pure", length: int = 512, device: str = "A100", width: int = 512,
+                compiled: bool = False) -> Figure:
+    """Show the time of a training step by part, for a hybrid and a pure Caracal and a Llama of 12 layers.
 
-    The reader moves sliders for width and length, takes a device, and may fuse the convolution into one operator.
+    Operators run one after the other, at the top speeds of the device.  The reader moves sliders for width and length,
+    takes a device, and may fuse chains of small operators, and, up to 4,096 tokens, the convolution.
 
     Args:
         model: whose parts are listed at first: hybrid, pure or llama.
         length: tokens of a sequence, a power of two from 64 to 131,072.
-        device: T4, RTX 4090, A100 or H200 (`benchmark.cost.DEVICES`).
+        device: T4, RTX 3090, RTX 4090, A100 or H200 (`benchmark.cost.DEVICES`).
         width: a multiple of 64 from 256 to 4,096; heads have 64 channels.
+        compiled: whether chains of small operators are fused at first.
 
     Raises:
         ValueError: one of them is none of these.
@@ -42,14 +45,15 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
     if not _WIDTHS[0] <= width <= _WIDTHS[1] or width % 64:
         raise ValueError(f"width={width}; give a multiple of 64 from {_WIDTHS[0]} to {_WIDTHS[1]:,}")
     devices = [{"name": name, **DEVICES[name]._asdict()} for name in _SHOWN]
-    start = {"model": model, "length": length, "device": device, "width": width, "fused": False}
+    start = {"model": model, "length": length, "device": device, "width": width, "fused": False,
+             "compiled": compiled}
     return Figure("time_budget", {"devices": devices, **start}, _still(start), _alt(start), state=tuple(start))
 
 
 def _costs(start: dict) -> dict[str, dict[str, Cost]]:
     """Return the parts of each model, per token of a training step."""
     size = _size(start["width"])
-    how = Pass(fused=start["fused"])
+    how = Pass(fused=start["fused"], compiled=start["compiled"])
     return {"hybrid": training(size, start["length"], how=how),
             "pure": training(replace(size, fourier_per_attention=None), start["length"], how=how),
             "llama": training(size, start["length"], "llama", how)}
@@ -60,7 +64,7 @@ def _size(width: int) -> CaracalConfig:
 
 
 def _times(start: dict) -> dict[str, dict[str, float]]:
-    """Return the least microseconds per token, by model and part."""
+    """Return the microseconds per token, by model and part."""
     device = DEVICES[start["device"]]
     return {model: {part: 1e6 * device.seconds(part, cost) for part, cost in parts.items()}
             for model, parts in _costs(start).items()}
@@ -74,9 +78,11 @@ def _alt(start: dict) -> str:
                       f"{DEVICES[start['device']].bound(part, parts[part])}"
                       for part in PARTS if parts[part].operations)
     bars = ", ".join(f"{_MODELS[model]} {sum(of.values()):.2f}" for model, of in times.items())
-    return (f"Three bars of the least time of a training step on one {start['device']} at {start['length']:,} tokens, "
-            f"in microseconds a token: {bars}. Of {_MODELS[start['model']]}: {words}. Sliders for width and length, "
-            "buttons for the device and for a fused convolution.")
+    small = "fused in chains" if start["compiled"] else "one by one"
+    return (f"Three bars of the time that the operators of a training step take on one {start['device']} at "
+            f"{start['length']:,} tokens, small operators {small}, in microseconds a token: {bars}. "
+            f"Of {_MODELS[start['model']]}: {words}. Sliders for width and length, "
+            "buttons for the device, for chains of small operators and for a fused convolution.")
 
 
 def _still(start: dict) -> str:
@@ -84,7 +90,7 @@ def _still(start: dict) -> str:
     device = DEVICES[start["device"]]
     longest = max(sum(of.values()) for of in times.values())
     across = (_WIDTH - _LEFT - 84) / longest
-    title = f"least µs a token: training, {start['length']:,} tokens, one {start['device']}"
+    title = f"µs for each token of a training step: {start['length']:,} tokens, one {start['device']}"
     rows = [svg.text(12, 20, title, weight=600)]
     for k, (model, of) in enumerate(times.items()):
         y, left = 34 + k * _ROW, float(_LEFT)

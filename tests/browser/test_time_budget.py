@@ -36,12 +36,13 @@ def assert_agrees_with_the_package(shown):
 
 
 def test_without_scripts_the_still_is_shown(still):
-    assert still.get_attribute("alt").startswith("Three bars of the least time of a training step on one A100")
+    assert still.get_attribute("alt").startswith("Three bars of the time that the operators of a training step")
 
 
 def test_first_frame_is_what_was_asked_for(page):
     shown = data(page)
-    assert shown["setting"] == {"model": "pure", "length": 512, "device": "A100", "width": 512, "fused": False}
+    assert shown["setting"] == {"model": "pure", "length": 512, "device": "A100", "width": 512, "fused": False,
+                              "compiled": False}
     assert_agrees_with_the_package(shown)
     assert bar(page, "pure").get_attribute("aria-pressed") == "true"
     assert "pure Caracal: " in page.locator("caption").inner_text()
@@ -50,18 +51,45 @@ def test_first_frame_is_what_was_asked_for(page):
 
 def test_counts_equal_the_package_over_many_settings(page):
     seen = 0
-    for width, k in itertools.product((256, 1088, 4096), (6, 8, 13, 17)):
+    for width, k in itertools.product((256, 1088, 4096), (6, 8, 12, 17)):
         slider(page, "width D").fill(str(width))
         slider(page, "length").fill(str(k))
-        for device, way in (("T4", "library FFTs"), ("H200", "one fused operator")):
-            press(page, device)
-            press(page, way)
+        for device, way, small in (("T4", "library FFTs", "in chains"), ("H200", "one fused operator", "one by one")):
+            if way == "one fused operator" and k == 17:
+                continue
+            for name in (device, way, small):
+                press(page, name)
             shown = data(page)
             assert (shown["setting"]["width"], shown["setting"]["length"]) == (width, 2**k)
             assert (shown["setting"]["device"], shown["setting"]["fused"]) == (device, way != "library FFTs")
+            assert shown["setting"]["compiled"] is (small == "in chains")
             assert_agrees_with_the_package(shown)
             seen += 1
-    assert seen == 24
+    assert seen == 21
+
+
+def test_a_convolution_that_leaves_the_chip_cannot_be_fused(page):
+    slider(page, "length").fill("12")
+    press(page, "one fused operator")
+    assert data(page)["setting"]["fused"] is True
+    slider(page, "length").fill("13")
+    assert data(page)["setting"]["fused"] is False
+    assert_agrees_with_the_package(data(page))
+    assert page.get_by_role("button", name="one fused operator").is_disabled()
+    slider(page, "length").fill("14")
+    assert_agrees_with_the_package(data(page))
+
+
+def test_an_axis_measures_the_bars(page):
+    assert page.locator(".tim-word").first.inner_text() == (
+        "µs for each token of a training step: 512 tokens a text, one A100")
+    ticks = page.locator(".tim-axis span")
+    assert ticks.all_inner_texts() == ["0 µs", "1", "2"]
+    totals = [sum(t["time"] for t in of.values()) for of in data(page)["times"].values()]
+    box = page.locator(".tim-bar").first.bounding_box()
+    for number, at in ((1, 1), (2, 2)):
+        tick = ticks.nth(number).bounding_box()
+        assert tick["x"] + tick["width"] / 2 == pytest.approx(box["x"] + box["width"] * at / max(totals), abs=1)
 
 
 def test_a_bar_lists_its_parts(page):
@@ -98,12 +126,12 @@ def test_bars_have_the_lengths_of_the_times_and_stripes_where_memory_binds(page)
 
 def test_by_keyboard_alone(page):
     order = []
-    for _ in range(11):
+    for _ in range(14):
         page.keyboard.press("Tab")
         order.append(page.evaluate("document.activeElement.ariaLabel ?? document.activeElement.innerText"))
     assert [name.split(",")[0] for name in order[:3]] == list(NAMES.values())
-    assert order[3:5] == ["length", "width D"] and order[5:] == ["T4", "RTX 4090", "A100", "H200", "library FFTs",
-                                                                "one fused operator"]
+    assert order[3:5] == ["length", "width D"] and order[5:] == [
+        "T4", "RTX 3090", "RTX 4090", "A100", "H200", "one by one", "in chains", "library FFTs", "one fused operator"]
     page.keyboard.press("Enter")
     assert data(page)["setting"]["fused"] is True
     slider(page, "length").focus()

@@ -5,12 +5,14 @@ from math import log2
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.benchmark.cost import (
     ARCHITECTURES,
     DEVICES,
+    ON_CHIP,
     PARTS,
     Cost,
     Device,
@@ -23,6 +25,7 @@ from caracal_min.benchmark.cost import (
 )
 from caracal_min.config import PRESETS
 from caracal_min.zoo import make_model
+from caracal_min.zoo.baselines import baseline_of
 
 TINY = PRESETS["tiny"]
 PURE = replace(TINY, fourier_per_attention=None)
@@ -91,6 +94,66 @@ def test_a_training_step_is_three_passes_and_the_optimiser():
     assert step["convolution"] == Cost(*(8 / 3 * x for x in ahead["convolution"]))
     added = total(step).bytes - sum((8 / 3 if p == "convolution" else 3) * ahead[p].bytes for p in PARTS)
     assert added == pytest.approx(28 * 62_494_208 / 1000)
+
+
+class Traffic(TorchDispatchMode):
+    """Bytes that operators read and write beside the weights, by the part that they belong to."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.weights = {p.untyped_storage().data_ptr() for p in model.parameters()}
+        self.bytes = dict.fromkeys(("products", "attention", "convolution", "small operators"), 0)
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made, name = function(*args, **(kwargs or {})), str(function)
+        if not function.is_view and "view" not in name and "empty" not in name:
+            part = next((part for part, word in (("attention", "attention"), ("convolution", "causal_conv"),
+                                                 ("products", "mm.default")) if word in name), "small operators")
+            met = {id(x): x for x in torch.utils._pytree.tree_leaves((args, made)) if isinstance(x, torch.Tensor)}
+            self.bytes[part] += sum(x.nbytes for x in met.values()
+                                    if x.untyped_storage().data_ptr() not in self.weights)
+        return made
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+@pytest.mark.parametrize("name", ["pure", "hybrid", "no taps", "one stage", "llama"])
+def test_bytes_one_by_one_are_those_of_operators_that_run(name, dtype):
+    size = replace({"hybrid": SMALL, "llama": SMALL}.get(name) or VARIANTS[name], d_model=128, window_size=64)
+    if name == "llama":
+        pytest.importorskip("transformers")
+    model = (baseline_of("llama", size) if name == "llama" else Caracal(size)).to(dtype).eval()
+    with torch.no_grad(), Traffic(model) as seen:
+        model.hidden(torch.zeros(4, 64, dtype=torch.long))  # one window: attention is one operator
+    how = Pass(tokens=2**60, bytes_each=dtype.itemsize, fused=True)
+    parts = forward(size, 64, "llama" if name == "llama" else "caracal", how)
+    counted = {part: parts[part].bytes for part in ("attention", "convolution", "small operators")}
+    counted["products"] = sum(parts[part].bytes for part in ("mlp", "projections", "gate mix"))
+    # Statistics of norms, ids and, beside attention, sums of exponentials.
+    assert {part: n / 256 for part, n in seen.bytes.items()} == pytest.approx(counted, rel=0.035)
+
+
+def test_chains_of_small_operators_meet_each_number_once():
+    how = Pass(tokens=2**60, compiled=True)
+    for size, architecture in ((TINY, "caracal"), (PURE, "caracal"), (TINY, "window"), (TINY, "llama")):
+        one_by_one, chains = forward(size, 512, architecture, how._replace(compiled=False)), forward(
+            size, 512, architecture, how)
+        assert chains["small operators"].bytes < one_by_one["small operators"].bytes
+        assert {p: c for p, c in chains.items() if p != "small operators"} == {
+            p: c for p, c in one_by_one.items() if p != "small operators"}
+    # Per layer: sums and norms 8 D, SwiGLU 3 M, then taps and SiLU, or two turns with cosines and sines; twice 2 bytes.
+    assert forward(PURE, 512, how=how)["small operators"].bytes == 2 * (12 * (12 * 512 + 3 * 1408) + 1024)
+    assert forward(TINY, 512, "llama", how)["small operators"].bytes == 2 * (12 * (12 * 512 + 3 * 1408 + 128) + 1024)
+    assert forward(TINY, 512, "window", how)["small operators"].bytes == 2 * (12 * (8 * 512 + 3 * 1408) + 1024)
+
+
+def test_a_transform_that_leaves_the_chip_takes_a_second_pass():
+    last = ON_CHIP // 8  # tokens whose padded stream, in float32, just fits
+    short, long = (forward(PURE, length)["convolution"].bytes / (12 * 512) for length in (last, 2 * last))
+    assert (short, long) == (6 + 4 * 23, 6 + 4 * 35)
+    assert forward(PURE, last // 2, how=Pass(fused=True))["convolution"].bytes == 12 * 512 * 6
+    with pytest.raises(ValueError, match="a fused convolution of 8192 tokens takes two streams of 16384 points; they "
+                                         "fit on the chip up to 8192 points"):
+        forward(PURE, last, how=Pass(fused=True))
 
 
 def test_decoding_reads_its_weights_and_its_caches():

@@ -6,7 +6,7 @@ import pytest
 from figure_stills import still_of
 
 from caracal_min import viz
-from caracal_min.benchmark.cost import DEVICES, PARTS, training
+from caracal_min.benchmark.cost import DEVICES, PARTS, Pass, training
 from caracal_min.config import PRESETS
 from caracal_min.viz.time_budget import _costs, _times
 
@@ -34,12 +34,14 @@ def test_its_hybrid_and_its_llama_are_tiny():
     costs = _costs(viz.time_budget("pure", 1024).model)
     assert costs["hybrid"] == training(PRESETS["tiny"], 1024)
     assert costs["llama"] == training(PRESETS["tiny"], 1024, "llama")
+    chains = _costs(viz.time_budget("pure", 1024, compiled=True).model)
+    assert chains["llama"] == training(PRESETS["tiny"], 1024, "llama", Pass(compiled=True)) != costs["llama"]
     assert costs["pure"]["attention"].operations == 0 < costs["hybrid"]["attention"].operations
 
 
 @pytest.mark.parametrize("given, says", [
     ({"model": "mamba"}, "unknown model 'mamba'; accepted: hybrid, pure, llama"),
-    ({"device": "L4"}, "unknown device 'L4'; accepted: T4, RTX 4090, A100, H200"),
+    ({"device": "L4"}, "unknown device 'L4'; accepted: T4, RTX 3090, RTX 4090, A100, H200"),
     ({"length": 500}, "length=500; give a power of two from 64 to 131,072"),
     ({"length": 32}, "length=32; give a power of two"),
     ({"width": 520}, "width=520; give a multiple of 64 from 256 to 4,096"),
