@@ -39,7 +39,7 @@ class BenchmarkConfig:
     repeats: int = 7
     """Measurements of each side, of which the median counts."""
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
-    """Where to measure (cpu, cuda, cuda:1, ...)."""
+    """Where to measure, a device by the name that PyTorch gives it, such as cpu or cuda."""
     out: Path | None = None
     """Record to write, a JSON file that is not there yet; left out: none."""
 
