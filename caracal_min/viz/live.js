@@ -36,7 +36,7 @@ export function render({ model, el }) {
   quote(el);
   const set = make(el, "div", { class: "live-set" });
   const inputs = controls.map((control, k) => (control.kind === "slider" ? sliderOf : control.kind === "choice" || frames ? choiceOf : textOf)(control, k));
-  const answer = make(el, "div", { class: "live-answer", "aria-live": "polite" });
+  const answer = make(el, "div", { class: "live-answer", "aria-live": "off" });
 
   function sliderOf({ name, options }, k) {
     const { caption, slider } = slide(set, {}, 0, options.length - 1);
@@ -94,6 +94,14 @@ export function render({ model, el }) {
       else make(answer, "pre", error === undefined ? {} : { class: "live-error" }, text ?? error);
     }
     host.dataset.answer = JSON.stringify(parts.map(({ image, ...rest }) => rest));
+    speak(el, `${inWords(parts)}.`);
+  }
+  // What is chosen and what came of it, short enough to be heard again and again.
+  function inWords([{ text, error, bars } = {}]) {
+    const chosen = controls.map(({ name, options }, k) => `${name} ${typeof values[k] === "string" ? values[k] : options[values[k]]}`);
+    const longest = bars && bars.reduce((most, bar) => (Math.abs(bar[1]) > Math.abs(most[1]) ? bar : most), bars[0]);
+    const came = bars ? `${bars.length} bars, the longest ${longest?.[0]}` : text ?? error ?? "a new plot";
+    return `${chosen.join(", ")}: ${came}`.replace(/\s+/g, " ").slice(0, 150).replace(/[.\s]+$/, "");
   }
   function chart(bars) {
     const grid = make(answer, "div", { class: "live-bars" }), digits = reach < 0.095 ? 4 : reach < 9.5 ? 2 : 1;
