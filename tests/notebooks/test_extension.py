@@ -166,11 +166,10 @@ def test_the_page_for_missing_pages_leads_home(slug, url, home, tmp_path, monkey
     assert f'<a href="{home}">' in (tmp_path / "404.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page, doctree, design, deferred", [
-    ("page", nodes.paragraph(), False, True), ("page", nodes.paragraph(classes=["sd-card"]), True, True),
-    ("search", None, False, False),
+@pytest.mark.parametrize("page, doctree, design", [
+    ("page", nodes.paragraph(), False), ("page", nodes.paragraph(classes=["sd-card"]), True), ("search", None, False),
 ])
-def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design, deferred):
+def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design):
     def files(*names):
         return [SimpleNamespace(filename=name, attributes={}) for name in names]
 
@@ -182,7 +181,7 @@ def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design, d
     weight.lighten(None, page, "page.html", context, doctree)
     options, doctools, *rest = context["script_files"]
     assert rest == [inline] and inline.attributes == {"body": "let hint = 1"} and options.attributes == {}
-    assert doctools.attributes == ({"defer": "defer"} if deferred else {})
+    assert doctools.attributes == {"defer": "defer"}
     assert [style.filename for style in context["css_files"]] == ["_static/book.css",
                                                                   *["_static/sphinx-design.min.css"] * design]
 

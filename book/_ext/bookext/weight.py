@@ -24,19 +24,16 @@ def setup(app):
 
 
 def lighten(app, pagename, templatename, context, doctree):
-    """Take out what the page does not use; let a script wait until the page is read, but on the page of the search.
+    """Take out what the page does not use, and let a script wait until the page is read.
 
-    sphinx-thebe fails on every page, the scripts of the search call those of Sphinx at once, and the style of
-    sphinx-design is for the pages with its directives.
+    sphinx-thebe fails on every page, and the style of sphinx-design is for the pages with its directives.
     """
     unused = UNUSED if uses_design(doctree) else (*UNUSED, DESIGN)
     for kind in ("script_files", "css_files"):
         context[kind] = [file for file in context[kind] if not any(name in source_of(file) for name in unused)]
     for script in context["script_files"]:
         if script.filename and OPTIONS not in str(script.filename):
-            script.attributes.pop("defer", None)  # pages share these, and the page before may have set it
-            if pagename != "search":
-                script.attributes["defer"] = "defer"
+            script.attributes["defer"] = "defer"
     if "body" in context:
         context["body"] = _PICTURE.sub('<img loading="lazy" ', share_figures(context["body"]))
 
