@@ -52,7 +52,15 @@ const CSS = `
   .caracal-live .tim-pick { display: flex; flex-wrap: wrap; gap: 0.35rem; margin: 0.2rem 0 0.5rem; }
   .caracal-live .tim-pick button[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink);
     font-weight: 600; }
-  .caracal-live .tim-word { font-weight: 600; margin: 0; }`;
+  .caracal-live .tim-word { font-weight: 600; margin: 0; }
+  @container (max-width: 430px) {   /* a phone: words beside their buttons, so that all stands on one screen */
+    .caracal-live .tim-parts { gap: 0.4rem; }
+    .caracal-live .tim-set { grid-template-columns: auto minmax(0, 1fr); gap: 0.2rem 0.5rem; align-items: center; }
+    .caracal-live .tim-set > :not(.tim-word, .tim-pick) { grid-column: 1 / -1; }
+    .caracal-live .tim-set .tim-word { font-size: 0.85em; }
+    .caracal-live .tim-pick { margin: 0; gap: 0.25rem; }
+    .caracal-live .tim-pick button { font-size: 0.8em; padding: 0.1rem 0.35rem; min-height: 32px; }
+    .caracal-live .tim-set input[type="range"] { margin: 1px 0; } }`;
 
 const hidden = (width) => Math.ceil(Math.floor((8 * width) / 3) / 128) * 128;      // of the SwiGLU
 const grouped = (x) => `${x}`.replace(/\B(?=(\d{3})+$)/g, ",");
