@@ -196,10 +196,10 @@ def _image(figure: Any, where: str) -> dict[str, Any]:
 
     file, small = io.BytesIO(), io.BytesIO()
     figure.savefig(file, format="png", dpi=_DOTS)
-    Image.open(file).convert("RGB").quantize(_COLOURS).save(small, format="png", optimize=True)
+    Image.open(file).convert("RGB").quantize(_COLOURS).convert("RGB").save(small, "WEBP", lossless=True, quality=100)
     width, height = (round(96 * inches) for inches in figure.get_size_inches())  # CSS has 96 pixels to the inch
     pyplot.close(figure)
-    return {"image": f"data:image/png;base64,{base64.b64encode(small.getvalue()).decode()}",
+    return {"image": f"data:image/webp;base64,{base64.b64encode(small.getvalue()).decode()}",
             "alt": f"the plot for {where}", "width": width, "height": height}
 
 

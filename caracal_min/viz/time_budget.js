@@ -55,6 +55,7 @@ const CSS = `
   .caracal-live .tim-word { font-weight: 600; margin: 0; }
   @container (max-width: 430px) {   /* a phone: words beside their buttons, so that all stands on one screen */
     .caracal-live .tim-parts { gap: 0.4rem; }
+    .caracal-live .tim-bar { height: 16px; }
     .caracal-live .tim-set { grid-template-columns: auto minmax(0, 1fr); gap: 0.2rem 0.5rem; align-items: center; }
     .caracal-live .tim-set > :not(.tim-word, .tim-pick) { grid-column: 1 / -1; }
     .caracal-live .tim-set .tim-word { font-size: 0.85em; }

@@ -21,6 +21,9 @@ _LOST_PICTURES = """() => [...document.querySelectorAll('img')]
     .map(node => node.getAttribute('src').slice(0, 80))"""
 _TABLES_OF_VALUES = """() => [...document.querySelectorAll('.measured')]
     .map(node => [node.dataset.notebook, node.dataset.name, node.dataset.value, node.textContent])"""
+# The second frame after a change of the window: figures that measure their room have drawn themselves anew.
+_WIDTH = """() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(
+    () => done(document.documentElement.scrollWidth))))"""
 _FOCUSABLE = "button:visible, input:visible, select:visible, [tabindex='0']:visible"
 _STATE = """node => node.innerHTML + [...node.querySelectorAll('input, select')].map(i => i.value + i.checked)"""
 
@@ -63,7 +66,7 @@ def page_problems(visit: Visit) -> list[str]:
     problems += [f"picture does not load: {source}" for source in page.evaluate(_LOST_PICTURES)]
     for size in (PHONE, NARROW):
         page.set_viewport_size(size)
-        width = page.evaluate("document.documentElement.scrollWidth")
+        width = page.evaluate(_WIDTH)
         if width > size["width"]:
             problems.append(f"wider than a phone: {width} of {size['width']} pixels")
     page.set_viewport_size(DESK)

@@ -54,22 +54,36 @@ def on_dark(svg: str) -> str:
     svg = _COLOUR.sub(lambda found: there[found[0].lower()], svg)
     if not re.search(r"<svg\b[^>]*? fill=", svg):
         svg = svg.replace("<svg ", f'<svg fill="{dark.ink}" ', 1)  # what has no colour is black, and here ink
-    return _RASTER.sub(lambda found: base64.b64encode(raster_on_dark(base64.b64decode(found[0]))).decode(), svg)
+    return rasters_in(svg, dark)
 
 
-def raster_on_dark(png: bytes) -> bytes:
-    """Return an image of colours of the light palette, each more or less transparent, in those of the dark one."""
+def raster_in(png: bytes, theme: Palette) -> bytes:
+    """Return an image of colours of the light palette, each more or less transparent, in those of a palette.
+
+    Opacity is rounded to 64 steps, which the eye does not see, so that most images fit a palette of their own.
+    """
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA")).astype(int)
-    light, target = (np.array([_rgb(colour) for colour in colours(one)]) for one in (palette, dark))
+    light, target = (np.array([_rgb(colour) for colour in colours(one)]) for one in (palette, theme))
     distance = np.abs(pixels[..., None, :3] - light).max(-1)  # (height, width, colours)
     seen = pixels[..., 3] > 0
     if (distance.min(-1)[seen] > _NEAR).any():
         raise ValueError("has an image with colours between those of viz.palette; let a map of colours run from a "
                          "transparent one to the same one opaque, as in [colour.ink + '00', colour.ink]")
-    painted = np.dstack([target[distance.argmin(-1)], pixels[..., 3]]).astype(np.uint8)
+    opacity = np.round(pixels[..., 3] / 255 * 63) / 63 * 255
+    painted = np.dstack([target[distance.argmin(-1)] * seen[..., None], opacity]).round().astype(np.uint8)
+    kinds, of_kind = np.unique(painted.reshape(-1, 4), axis=0, return_inverse=True)
+    image = Image.fromarray(painted, "RGBA")
+    if len(kinds) <= 256:
+        image = Image.fromarray(of_kind.reshape(painted.shape[:2]).astype(np.uint8), "P")
+        image.putpalette(kinds.tobytes(), "RGBA")
     out = io.BytesIO()
-    Image.fromarray(painted, "RGBA").save(out, "PNG", optimize=True)
+    image.save(out, "PNG", optimize=True)
     return out.getvalue()
+
+
+def rasters_in(svg: str, theme: Palette) -> str:
+    """Return a drawing with its images in the colours of a palette."""
+    return _RASTER.sub(lambda found: base64.b64encode(raster_in(base64.b64decode(found[0]), theme)).decode(), svg)
 
 
 def without_ground(svg: str) -> str:
@@ -127,7 +141,7 @@ def show_in_both_themes(app, doctree):
             path = Path(app.env.relfn2path(image["uri"], app.env.docname)[1])
             drawing = without_ground(path.read_text(encoding="utf-8"))
             try:
-                drawings = {"light": drawing, "dark": on_dark(drawing)}
+                drawings = {"light": rasters_in(drawing, palette), "dark": on_dark(drawing)}
             except ValueError as problem:
                 logger.warning("a drawing %s", problem, location=image, type="plots")
                 continue

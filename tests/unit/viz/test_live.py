@@ -60,9 +60,9 @@ def test_a_plot_is_drawn_described_and_closed():
     first, second = viz.live(plot, "lines", N=[1, 2]), viz.live(plot, "lines", N=[1, 2])
     assert pyplot.get_fignums() == [] and first.to_html() == second.to_html()
     [image] = first.model["frames"][1]
-    assert image["image"].startswith("data:image/png;base64,") and image["alt"] == "the plot for N 2"
+    assert image["image"].startswith("data:image/webp;base64,") and image["alt"] == "the plot for N 2"
     assert (image["width"], image["height"]) == (192, 96)
-    assert "data:image/png" in still_of(first)
+    assert "data:image/webp" in still_of(first)
 
 
 def test_names_and_values_in_words():
