@@ -49,8 +49,8 @@ ON_CHIP = 2**16
 
 _ON_VECTORS = ("convolution", "small operators")  # parts that are no products of matrices
 _FLOAT32 = 4  # bytes
-# Operations and bytes of a training step, in those of a forward pass.  Transforms: three, of v, g, r; backward of dr, of
-# v and g again, of dv and dg.  Products of attention: two; backward five, as scores are not kept but computed again.
+# Operations and bytes of a training step, in those of a forward pass.  Transforms: three, of v, g, r; backward of dr, v
+# and g again, of dv and dg.  Products of attention: two; backward five, as scores are not kept but computed again.
 _STEP = dict.fromkeys(PARTS, (3.0, 3.0)) | {"convolution": (8 / 3, 8 / 3), "attention": (3.5, 3.0)}
 _BASE = 32  # tokens that `relaxed` sums directly
 
