@@ -14,8 +14,8 @@ Parts, in the order of `PARTS`:
     small operators  norms, biases, taps, SiLU, sums and products of single numbers
 
 Two operations, a multiplication and an addition, per weight and token; 2.5 N log2 N for a real FFT of N points.  Bytes:
-every operator reads its inputs and writes its result once.  Attention is one operator, as in FlashAttention.  Weights
-are read once for all tokens of a batch.  Small operators, such as norms and sums, are counted in one of two ways:
+every operator reads its inputs and writes its result once, attention is one operator (FlashAttention), and weights are
+read once for all tokens of a batch.  Small operators, such as norms and sums, are counted in one of two ways:
 
     one by one      as PyTorch runs the models that this package builds; a Llama is that of `transformers`, whose norm
                     is eight operators, mostly in float32, and whose turn by position is five
@@ -26,7 +26,7 @@ The first is the default: it is what a call runs, and a test holds it against op
 FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and twice beyond.
 
 Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token); Hong
-and Kung 1981 (passes of an FFT).
+and Kung 1981 (passes of an FFT); Dao et al. 2022 (attention that computes its scores again).
 """
 
 import math
@@ -49,7 +49,9 @@ ON_CHIP = 2**16
 
 _ON_VECTORS = ("convolution", "small operators")  # parts that are no products of matrices
 _FLOAT32 = 4  # bytes
-_TRANSFORMS = 8 / 3  # of a training step and of the forward pass: 3 of v, g and r; of dr, v and g again, of dv and dg
+# Operations and bytes of a training step, in those of a forward pass.  Transforms: three, of v, g, r; backward of dr, v
+# and g again, of dv and dg.  Products of attention: two; backward five, as scores are not kept but computed again.
+_STEP = dict.fromkeys(PARTS, (3.0, 3.0)) | {"convolution": (8 / 3, 8 / 3), "attention": (3.5, 3.0)}
 _BASE = 32  # tokens that `relaxed` sums directly
 
 
@@ -140,12 +142,11 @@ def training(size: CaracalConfig, length: int, architecture: str = "caracal", ho
 
     Three forward passes: a product y = x W has two more of its size in its backward.  So is taken for small operators;
     one by one, their backward was seen to move 2.1 times the bytes in a pure Caracal, 2.2 in a Llama.  The convolution
-    has eight transforms where it had three (`spectral`).  AdamW moves seven float32 numbers a weight in a step.
+    has eight transforms for three, attention seven products for two.  AdamW moves seven float32 numbers a weight.
     """
     ahead, weights = forward(size, length, architecture, how), _weights(size, architecture)
     step = 7 * _FLOAT32 / how.tokens
-    times = {part: _TRANSFORMS if part == "convolution" else 3 for part in PARTS}
-    return {part: Cost(times[part] * cost.operations, times[part] * cost.bytes + step * weights[part])
+    return {part: Cost(_STEP[part][0] * cost.operations, _STEP[part][1] * cost.bytes + step * weights[part])
             for part, cost in ahead.items()}
 
 
@@ -278,9 +279,8 @@ def _streams(size: CaracalConfig, length: int, how: Pass) -> float:
             raise ValueError(f"a fused convolution of {length} tokens takes two streams of {points} points; "
                              f"they fit on the chip up to {ON_CHIP // (2 * _FLOAT32)} points")
         return at_least
-    # In float32, and a spectrum is as large as its points: v and g padded (written), transformed (read, written), one
-    # product (two read, one written), one inverse (read, written), all but those of g in every frame; the r that is
-    # kept, read.
+    # In float32, a spectrum as large as its points: v and g padded (written), transformed (read, written), one product
+    # (two read, one written), one inverse (read, written), all but those of g in every frame; the r that is kept, read.
     transform = 2 * _passes(points)
     return at_least + _FLOAT32 * ((1 + transform + (1 + 2 * transform + 3) * frames) * points / length + 1)
 

@@ -23,7 +23,8 @@ def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
         expected = 2 * tokens * d_in * d_out / (size * numbers)
         case = f"product_intensity of {d_in} x {d_out} weights, {tokens} tokens, {size} bytes each"
         if isinstance(given, bool) or not isinstance(given, Real) or not math.isclose(given, expected, rel_tol=1e-9):
-            raise AssertionError(f"{case}: expected {expected:.6g}, given {given!r}")
+            raise AssertionError(f"{case}: expected {expected:.6g}, given {given!r}; two operations a weight and "
+                                 "token, and every number that is read or written counts its bytes")
     return f"{len(cases)} layers"
 
 
@@ -31,27 +32,45 @@ def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
 def tokens_to_fill(answer: Callable[[int, int, float, float], int | None]) -> str:
     """Check `tokens_to_fill(width, bytes_each, rate, bandwidth)`: from which batch on compute binds a product."""
     # Whole numbers, so that equality is exact: rate over bandwidth is the ridge, in operations per byte.
-    cases = [(width, size, ridge * 10**12, 10**12) for width in (64, 512, 1024, 4096) for size in (2, 4)
-             for ridge in (1, 8, 16, 153, 300)]
-    for width, size, rate, bandwidth in cases:
-        def filled(tokens, width=width, size=size, rate=rate, bandwidth=bandwidth):
-            return 2 * tokens * width**2 * bandwidth >= size * (2 * tokens * width + width**2) * rate
+    ridges = (1, 8, 16, 153, 300)
+    cases = [(width, size, ridge) for width in (64, 512, 1024, 4096) for size in (2, 4) for ridge in ridges]
+    cases.append((4096, 2, 2047))  # just below the intensity of a large batch: millions of tokens
+    for width, size, ridge in cases:
+        def filled(tokens, width=width, size=size, ridge=ridge):
+            return 2 * tokens * width**2 >= size * (2 * tokens * width + width**2) * ridge
 
-        never = width * bandwidth <= size * rate  # the slopes in the number of tokens
-        _expect(f"tokens_to_fill of width {width}, {size} bytes each, ridge at {rate // bandwidth}",
-                answer(width, size, float(rate), float(bandwidth)), None if never else _first(filled))
+        never = width <= size * ridge  # the slopes in the number of tokens
+        _expect(f"tokens_to_fill of width {width}, {size} bytes each, ridge at {ridge}",
+                answer(width, size, ridge * 1e12, 1e12), None if never else _first(filled),
+                "both counts are lines in the number of tokens: which is steeper?",
+                "a token is read and written, the weights are read once")
     return f"{len(cases)} devices and widths"
 
 
 @checker
-def cheaper_for_good(answer: Callable[[int, int], int]) -> str:
-    """Check `cheaper_for_good(width, heads)`: the length from which on a Fourier mixer has fewer operations."""
+def cheaper_for_good(answer: Callable[[int, int], tuple[int, int]]) -> str:
+    """Check `cheaper_for_good(width, heads)`: from which length on a Fourier mixer has fewer operations, and a proof.
+
+    The second number is a length from which on the difference is positive and rises for ever.
+    """
     cases = ((4, 1), (8, 1), (8, 8), (16, 2), (16, 16), (24, 4), (32, 2), (32, 8), (64, 8), (512, 8), (512, 1))
     for width, heads in cases:
+        case, given = f"cheaper_for_good with width {width} and {heads} heads", answer(width, heads)
+        pair = isinstance(given, tuple | list) and len(given) == 2
+        if not pair or not all(isinstance(x, Real) and not isinstance(x, bool) and 1 <= x < math.inf for x in given):
+            raise AssertionError(f"{case}: expected two lengths, given {given!r}; return both, the length from which "
+                                 "on it is cheaper, and the length from which on nothing can change")
+        length, bound = given
         lengths = range(1, 1000)  # from 11 on the difference rises, at 1,000 it is positive for every width
         dearer = [length for length in lengths if _gain(width, heads, length) <= 0]
-        case = f"cheaper_for_good with width {width} and {heads} heads"
-        _expect(case, answer(width, heads), max(dearer, default=0) + 1)
+        _expect(case, length, max(dearer, default=0) + 1, "",
+                "the difference falls at first: cheaper once is not cheaper for good")
+        if 15 * math.log1p(1 / bound) / math.log(2) >= 2:
+            raise AssertionError(f"{case}: from the second length, {bound}, to the next one the difference should be "
+                                 "rising, and falls; it may yet become negative")
+        if _gain(width, heads, bound) <= 0:
+            raise AssertionError(f"{case}: at the second length, {bound}, the difference should be positive, "
+                                 "and is not")
     return f"{len(cases)} layers"
 
 
@@ -61,7 +80,8 @@ def caches_outweigh(answer: Callable[..., int | None]) -> str:
     cases = ((62_494_208, 512, 8, 4, 0, 256, 1), (62_494_208, 512, 8, 4, 0, 256, 64),
              (64_280_064, 512, 0, 0, 12, 256, 1), (64_280_064, 512, 0, 0, 12, 256, 16),
              (61_000_000, 512, 0, 12, 0, 256, 1), (61_000_000, 512, 0, 12, 0, 256, 64), (10_000, 8, 1, 1, 1, 4, 1),
-             (10_000, 8, 1, 0, 0, 1, 1000), (10_240, 8, 2, 3, 0, 64, 1), (50_000, 8, 0, 2, 1, 100, 2))
+             (10_000, 8, 1, 0, 0, 1, 1000), (10_240, 8, 2, 3, 0, 64, 1), (50_000, 8, 0, 2, 1, 100, 2),
+             (300_000_000_000, 8192, 8, 8, 0, 1024, 1))
     for weights, width, fourier, windows, full, window, texts in cases:
         def heavy(context, case=(weights, width, fourier, windows, full, window, texts)):
             weights, width, fourier, windows, full, window, texts = case
@@ -71,7 +91,9 @@ def caches_outweigh(answer: Callable[..., int | None]) -> str:
         never = not fourier + full and not heavy(window)
         _expect(f"caches_outweigh with {weights} weights, width {width}, {fourier} Fourier, {windows} window and "
                 f"{full} full layers, window {window}, {texts} texts",
-                answer(weights, width, fourier, windows, full, window, texts), None if never else _first(heavy))
+                answer(weights, width, fourier, windows, full, window, texts), None if never else _first(heavy),
+                "a window stops growing, the other layers do not",
+                "two numbers a channel, token and text; a window holds no more than `window` tokens")
     return f"{len(cases)} models"
 
 
@@ -93,9 +115,10 @@ def _first(holds: Callable[[int], bool]) -> int:
     return high
 
 
-def _expect(case: str, given: object, expected: int | None) -> None:
-    """Compare whole numbers, whatever holds them, or None."""
+def _expect(case: str, given: object, expected: int | None, if_none: str, if_wrong: str) -> None:
+    """Compare whole numbers, whatever holds them, or None; give a hint where one of the two is None, or another."""
     same = given is None if expected is None else (isinstance(given, Real) and not isinstance(given, bool)
                                                    and given == expected)
     if not same:
-        raise AssertionError(f"{case}: expected {expected}, given {given!r}")
+        hint = if_none if None in (given, expected) and if_none else if_wrong
+        raise AssertionError(f"{case}: expected {expected}, given {given!r}; {hint}")

@@ -7,7 +7,8 @@ const MODELS = [["hybrid", "hybrid Caracal"], ["pure", "pure Caracal"], ["llama"
 const PARTS = [["output", "ink", 1], ["mlp", "ink", 0.24], ["projections", "ink", 0.55], ["gate mix", "gate", 1],
   ["convolution", "result", 1], ["attention", "other-1", 1], ["small operators", "other-0", 1]];
 const VOCABULARY = 50257, LAYERS = 12, WINDOW = 256, HEAD = 64, TOKENS = 65536;
-const BYTES = 2, FLOAT32 = 4, ON_CHIP = 65536, TRANSFORMS = 8 / 3;        // a step has eight transforms where a pass has three
+// A training step has eight transforms where a pass has three, and seven products of attention where a pass has two.
+const BYTES = 2, FLOAT32 = 4, ON_CHIP = 65536, TRANSFORMS = 8 / 3, ATTENTIONS = 3.5;
 const LENGTHS = { min: 6, max: 17 }, WIDTHS = { min: 256, max: 4096, step: 64 };   // lengths as powers of two
 const CSS = `
   .caracal-live .tim-bars { display: grid; gap: 0.35rem; margin: 0.2rem 0 0.6rem; }
@@ -87,10 +88,11 @@ export function counts(model, { width: d, length, fused, compiled }) {
     projections: BYTES * (6 * (fourier + windows) + 8 * full) * d, "gate mix": BYTES * fourier * 2 * d,
     convolution: fourier * d * streams, attention: BYTES * attention * 4 * d, "small operators": compiled ? chains : oneByOne };
   return Object.fromEntries(PARTS.map(([part]) => {
-    const times = part === "convolution" ? TRANSFORMS : 3, once = moved[part] + (weights[part] * BYTES) / TOKENS;
+    const times = part === "convolution" ? TRANSFORMS : 3, done = part === "attention" ? ATTENTIONS : times;
+    const once = moved[part] + (weights[part] * BYTES) / TOKENS;
     const operations = part === "convolution" ? (fourier * d * transforms) / length
       : part === "attention" ? 4 * d * (windows * seen + full * (length + 1) / 2) : 2 * weights[part];
-    return [part, { operations: times * operations, bytes: times * once + (7 * FLOAT32 * weights[part]) / TOKENS }];
+    return [part, { operations: done * operations, bytes: times * once + (7 * FLOAT32 * weights[part]) / TOKENS }];
   }));
 }
 

@@ -94,6 +94,27 @@ def test_a_training_step_is_three_passes_and_the_optimiser():
     assert step["convolution"] == Cost(*(8 / 3 * x for x in ahead["convolution"]))
     added = total(step).bytes - sum((8 / 3 if p == "convolution" else 3) * ahead[p].bytes for p in PARTS)
     assert added == pytest.approx(28 * 62_494_208 / 1000)
+    assert step["attention"] == Cost(3.5 * ahead["attention"].operations, 3 * ahead["attention"].bytes)
+
+
+def test_attention_computes_its_scores_again_as_torch_counts_and_moves_twelve_numbers():
+    aten, heads, length = torch.ops.aten, 8, 256
+    with torch.device("meta"):
+        q, k, v = torch.empty(3, 1, heads, length, 64, dtype=torch.bfloat16)
+    counted = []
+    with FlopCounterMode(display=False) as counter:
+        y, *kept = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)
+        counted.append(counter.get_total_flops())
+        sums, *lengths = kept[:5]
+        gradients = aten._scaled_dot_product_flash_attention_backward(
+            y, q, k, v, y, sums, *lengths, 0.0, True, kept[5], kept[6])
+        counted.append(counter.get_total_flops())
+    step, ahead = (part["attention"] for part in (training(TINY, length, "llama"), forward(TINY, length, "llama")))
+    assert step.operations / ahead.operations == counted[1] / counted[0] == 3.5
+    met = [(q, k, v, y), (y, y, q, k, v, *gradients)]  # the gradient of y stands for y
+    numbers = [sum(x.numel() for x in tensors) for tensors in met]
+    assert ahead.bytes == 12 * 2 * numbers[0] / length
+    assert step.bytes == 12 * 2 * sum(numbers) / length
 
 
 class Traffic(TorchDispatchMode):

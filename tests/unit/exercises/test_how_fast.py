@@ -1,5 +1,6 @@
 """The checkers of chapter 11: right answers pass, named wrong ones fail with the case, blank ones are reported."""
 
+import itertools
 import math
 
 import numpy as np
@@ -32,18 +33,23 @@ def gain(width, heads, length):
 
 
 def good(width, heads):
-    return max((length for length in range(1, 500) if gain(width, heads, length) <= 0), default=0) + 1
+    return max((length for length in range(1, 500) if gain(width, heads, length) <= 0), default=0) + 1, 500
 
 
 def first(width, heads):
-    return next(length for length in range(1, 500) if gain(width, heads, length) > 0)
+    return next(length for length in range(1, 500) if gain(width, heads, length) > 0), 500
 
 
 def good_from_below(width, heads):
     length = 11
     while gain(width, heads, length) <= 0:
         length += 1
-    return length if length > 11 else good(width, heads)
+    return (length if length > 11 else good(width, heads)[0]), length
+
+
+def length_of(change):
+    """An answer with another length, and the proof of `good`."""
+    return lambda width, heads: (change(width, heads), 500)
 
 
 def outweigh(weights, width, fourier, windows, full, window, texts):
@@ -53,22 +59,29 @@ def outweigh(weights, width, fourier, windows, full, window, texts):
     return math.ceil((need - windows * window) / (fourier + full)) if fourier + full else None
 
 
-def variant(both=2, cut=True, shared=True, windows_=True):
+def variant(both=2, cut=True, shared=True, windows_=True, longest=math.inf):
     def count(weights, width, fourier, windows, full, window, texts):
-        for context in range(1, 200_000):
+        for context in itertools.count(1):
             vectors = (fourier + full) * context
             vectors += windows * (min(window, context) if cut else context) if windows_ else 0
             if (texts if shared else 1) * both * width * vectors >= weights:
                 return context
-        return None
+            if context >= longest or context >= window and not fourier + full and (cut or not windows_):
+                return None
 
     return count
+
+
+def giving_up(width, bytes_each, rate, bandwidth):
+    tokens = fill(width, bytes_each, rate, bandwidth)
+    return tokens if tokens and tokens < 10**6 else None
 
 
 RIGHT = {
     check.product_intensity: [intensity, lambda *a: np.float64(intensity(*a))],
     check.tokens_to_fill: [fill, fill_by_search, lambda *a: fill(*a) and float(fill(*a))],
-    check.cheaper_for_good: [good, good_from_below, lambda *a: np.int64(good(*a))],
+    check.cheaper_for_good: [good, good_from_below, lambda *a: [np.int64(x) for x in good(*a)],
+                             lambda w, h: (good(w, h)[0], 11 if gain(w, h, 11) > 0 else 10**18)],
     check.caches_outweigh: [outweigh, variant()],
 }
 WRONG = {
@@ -91,15 +104,22 @@ WRONG = {
         "two bytes": lambda w, b, rate, bw: fill(w, 2, rate, bw),
         "reads no results": lambda w, b, rate, bw: None if 2 * w * bw <= b * rate else max(
             1, math.ceil(b * w * w * rate / (2 * w * w * bw - w * b * rate))),
+        "a search that gives up": giving_up,
         "forgets to return": lambda *a: None,
     },
     check.cheaper_for_good: {
         "the first crossing": first,
-        "the mix alone": lambda w, h: good(0, 1),
-        "without the heads": lambda w, h: good(w, 10**9),
-        "a width like any other": lambda w, h: good(512, h),
-        "one too small": lambda w, h: good(w, h) - 1,
-        "an average length": lambda w, h: max(1, 54 - w),
+        "the mix alone": length_of(lambda w, h: good(0, 1)[0]),
+        "without the heads": length_of(lambda w, h: good(w, 10**9)[0]),
+        "a width like any other": length_of(lambda w, h: good(512, h)[0]),
+        "one too small": length_of(lambda w, h: good(w, h)[0] - 1),
+        "an average length": length_of(lambda w, h: max(1, 54 - w)),
+        "no proof": lambda w, h: good(w, h)[0],
+        "its own length as proof": lambda w, h: good(w, h)[:1] * 2,
+        "ten lengths": lambda w, h: (good(w, h)[0], 10),
+        "a dear length as proof": lambda w, h: (good(w, h)[0], max(11, good(w, h)[0] - 1)),
+        "infinitely far": lambda w, h: (good(w, h)[0], math.inf),
+        "a yes as proof": lambda w, h: (good(w, h)[0], True),
         "forgets to return": lambda *a: None,
     },
     check.caches_outweigh: {
@@ -111,14 +131,21 @@ WRONG = {
             (weights / (texts * 2 * width) - windows * window) / (fourier + full)) if fourier + full else None,
         "not rounded up": lambda *a: outweigh(*a) and outweigh(*a) - 1,
         "zero for none": lambda *a: outweigh(*a) or 0,
+        "a search that gives up": variant(longest=10**6),
         "forgets to return": lambda *a: None,
     },
 }
 REASONS = [
     (check.product_intensity, "forgets the weights", "512 x 512 weights, 1 tokens, 2 bytes each: expected 0.996"),
-    (check.tokens_to_fill, "as if activations were free", "width 64, 2 bytes each, ridge at 1: expected 2, given 1"),
-    (check.cheaper_for_good, "the first crossing", "given 1"),
+    (check.tokens_to_fill, "as if activations were free", "width 64, 2 bytes each, ridge at 1: expected 2, given 1; a"),
+    (check.tokens_to_fill, "a search that gives up", "ridge at 2047: expected 4192256, given None; both counts"),
+    (check.tokens_to_fill, "never says none", "expected None, given 0; both counts are lines"),
+    (check.cheaper_for_good, "the first crossing", "given 1; the difference falls at first"),
+    (check.cheaper_for_good, "no proof", "width 4 and 1 heads: expected two lengths, given 53; return both"),
+    (check.cheaper_for_good, "ten lengths", "the second length, 10, to the next one the difference should be rising"),
+    (check.cheaper_for_good, "a dear length as proof", "the second length, 52, the difference should be positive, and"),
     (check.caches_outweigh, "windows without an end", "8 Fourier, 4 window and 0 full layers, window 256, 1 texts: "),
+    (check.caches_outweigh, "a search that gives up", "given None; a window stops growing, the other layers do not"),
 ]
 
 
