@@ -3,9 +3,12 @@
 import re
 
 import pytest
+from bookext.plots import colours
 from figure_pages import contrast
 from page_checks import DESK, PHONE, Visit
 from test_pages import CLAIMS, PAGES
+
+from caracal_min.viz.style import dark, palette
 
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
 MEASURE = 42 * 16  # pixels of the longest line of prose
@@ -120,12 +123,27 @@ def test_the_landing_page_counts_the_ledger_and_shows_every_chapter(page, site):
         verdict: verdicts.count(verdict) for verdict in verdicts}
     cards = page.locator("ul.chapter-cards a")
     assert sorted(card.get_attribute("href") for card in cards.all()) == CHAPTERS
-    for picture in page.locator("ul.chapter-cards img").all():
-        picture.scroll_into_view_if_needed()
-        page.wait_for_function("node => node.complete && node.naturalWidth > 0", arg=picture.element_handle())
     page.locator(".verdict-strip li a").first.click()
     page.wait_for_url("**/book/claims.html#*")
     assert page.locator(".ledger-filter output").inner_text() == f"{verdicts.count('holds')} of {len(verdicts)} claims"
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_a_card_has_a_picture_in_the_colours_of_the_theme(theme, browser, site, book):
+    context = browser.new_context(color_scheme=theme)
+    page = context.new_page()
+    Visit(page, f"{site}/index.html")
+    pictures = page.locator("ul.chapter-cards img:visible").all()
+    assert len(pictures) == len(CHAPTERS)
+    shown, other = (palette, dark) if theme == "light" else (dark, palette)
+    for picture in pictures:
+        picture.scroll_into_view_if_needed()
+        page.wait_for_function("node => node.complete && node.naturalWidth > 0", arg=picture.element_handle())
+        drawing = (book / picture.get_attribute("src")).read_text(encoding="utf-8")
+        used = {colour.lower() for colour in re.findall(r"#[0-9a-fA-F]{6}\b", drawing)}
+        assert used & set(colours(shown)) and not used & (set(colours(other)) - set(colours(shown)))
+        assert re.search(r'<rect width="\d+" height="\d+" fill="none"/>', drawing), "it stands on the page's own ground"
+    context.close()
 
 
 def test_a_missing_page_is_answered(page, book):

@@ -19,6 +19,7 @@ from caracal_min import viz
 from .figure_rules import OPENING
 from .ledger import VERDICTS, read_ledger
 from .measured import notebook_of
+from .plots import on_dark, without_ground
 
 DESCRIPTION = ("A language model built on polynomial multiplication, taken apart and put together: interactive "
                "figures, code that runs on a laptop, and what the Caracal paper says, checked.")
@@ -56,11 +57,19 @@ def keep_still(app, doctree):
 
 
 def write_stills(app, exception):
+    """Write each still in the colours of both themes, without the ground that it stands on."""
     if exception is None and app.builder.format == "html":
+        folder = Path(app.outdir, STILLS)
+        folder.mkdir(parents=True, exist_ok=True)
         for docname, svg in stills(app.env).items():
-            path = Path(app.outdir, STILLS, f"{Path(docname).name}.svg")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(svg)
+            drawing = without_ground(svg.decode("utf-8"))
+            for theme, coloured in (("light", drawing), ("dark", on_dark(drawing))):
+                (folder / still_name(docname, theme)).write_text(coloured, encoding="utf-8")
+
+
+def still_name(docname: str, theme: str) -> str:
+    """Return the name of the file that shows a chapter's opening figure on a theme, light or dark."""
+    return f"{Path(docname).name}-on-{theme}.svg"
 
 
 def question_of(notebook: dict) -> tuple[str, str]:
@@ -119,13 +128,15 @@ class ChapterCards(SphinxDirective):
             notebook = notebook_of(self.env, name)
             minutes += minutes_of(notebook)
             title, question = question_of(notebook)
-            stem = name.split("/")[1]
+            number = int(name.split("/")[1][:2])
             root = self.env.app.builder.get_relative_uri(self.env.docname, "x").removesuffix("x.html")
+            pictures = "".join(
+                f'<img class="dark-light on-{theme}" src="{root}{STILLS}/{still_name(name, theme)}" loading="lazy" '
+                f'alt="The figure that opens chapter {number}">' for theme in ("light", "dark"))
             cards.append(
                 f'<li><a href="{self.env.app.builder.get_relative_uri(self.env.docname, name)}">'
-                f'<span class="card-picture"><img src="{root}{STILLS}/{stem}.svg" loading="lazy" '
-                f'alt="The figure that opens chapter {int(stem[:2])}"></span>'
-                f'<span class="chapter-number">Chapter {int(stem[:2])}</span> <b>{escape(title)}</b>'
+                f'<span class="card-picture">{pictures}</span>'
+                f'<span class="chapter-number">Chapter {number}</span> <b>{escape(title)}</b>'
                 f'<span class="card-question">{escape(question)}</span></a></li>')
         said = f"{len(names)} chapters, about {round(minutes / 60)} hours of reading; the exercises take as long again."
         return [nodes.raw("", f'<p>{said}</p><ul class="chapter-cards">{"".join(cards)}</ul>', format="html")]
