@@ -35,13 +35,15 @@ def tokens_to_fill(answer: Callable[[int, int, float, float], int | None]) -> st
     ridges = (1, 8, 16, 153, 300)
     cases = [(width, size, ridge) for width in (64, 512, 1024, 4096) for size in (2, 4) for ridge in ridges]
     cases.append((4096, 2, 2047))  # just below the intensity of a large batch: millions of tokens
-    for width, size, ridge in cases:
+    for number, (width, size, ridge) in enumerate(cases):
+        bandwidth = (1e12, 2e12, 5e11)[number % 3]
+
         def filled(tokens, width=width, size=size, ridge=ridge):
             return 2 * tokens * width**2 >= size * (2 * tokens * width + width**2) * ridge
 
         never = width <= size * ridge  # the slopes in the number of tokens
         _expect(f"tokens_to_fill of width {width}, {size} bytes each, ridge at {ridge}",
-                answer(width, size, ridge * 1e12, 1e12), None if never else _first(filled),
+                answer(width, size, ridge * bandwidth, bandwidth), None if never else _first(filled),
                 "both counts are lines in the number of tokens: which is steeper?",
                 "a token is read and written, the weights are read once")
     return f"{len(cases)} devices and widths"

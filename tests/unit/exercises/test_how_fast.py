@@ -102,6 +102,7 @@ WRONG = {
         "one too many": lambda *a: fill(*a) and fill(*a) + 1,
         "not rounded up": lambda *a: fill(*a) and fill(*a) - 1,
         "two bytes": lambda w, b, rate, bw: fill(w, 2, rate, bw),
+        "one bandwidth": lambda w, b, rate, bw: fill(w, b, rate, 1e12),
         "reads no results": lambda w, b, rate, bw: None if 2 * w * bw <= b * rate else max(
             1, math.ceil(b * w * w * rate / (2 * w * w * bw - w * b * rate))),
         "a search that gives up": giving_up,
