@@ -61,6 +61,9 @@ def raster_in(png: bytes, theme: Palette) -> bytes:
     """Return an image of colours of the light palette, each more or less transparent, in those of a palette.
 
     Opacity is rounded to 64 steps, which the eye does not see, so that most images fit a palette of their own.
+
+    Raises:
+        ValueError: a pixel that shows has a colour that is none of the light palette.
     """
     pixels = np.asarray(Image.open(io.BytesIO(png)).convert("RGBA")).astype(int)
     light, target = (np.array([_rgb(colour) for colour in colours(one)]) for one in (palette, theme))
