@@ -67,8 +67,8 @@ def cheaper_for_good(answer: Callable[[int, int], tuple[int, int]]) -> str:
                                  "on it is cheaper, and the length from which on nothing can change")
         length, bound = given
         if bound > _FAR:
-            raise AssertionError(f"{case}: the second length has {math.log10(bound):.0f} digits; give one up to 10^18, "
-                                 "to which a search could be a proof")
+            raise AssertionError(f"{case}: the second length should be at most 10^18, and has about "
+                                 f"{math.log10(bound):.0f} digits")
         lengths = range(1, 1000)  # from 11 on the difference rises, at 1,000 it is positive for every width
         dearer = [length for length in lengths if _gain(width, heads, length) <= 0]
         _expect(case, length, max(dearer, default=0) + 1, "",

@@ -146,7 +146,7 @@ REASONS = [
     (check.tokens_to_fill, "never says none", "expected None, given 0; both counts are lines"),
     (check.cheaper_for_good, "the first crossing", "given 1; the difference falls at first"),
     (check.cheaper_for_good, "no proof", "width 4 and 1 heads: expected two lengths, given 53; return both"),
-    (check.cheaper_for_good, "farther than floats", "the second length has 400 digits; give one up to"),
+    (check.cheaper_for_good, "farther than floats", "should be at most 10^18, and has about 400 digits"),
     (check.cheaper_for_good, "ten lengths", "the second length, 10, to the next one the difference should be rising"),
     (check.cheaper_for_good, "a dear length as proof", "the second length, 52, the difference should be positive, and"),
     (check.caches_outweigh, "windows without an end", "8 Fourier, 4 window and 0 full layers, window 256, 1 texts: "),
