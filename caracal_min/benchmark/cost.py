@@ -1,7 +1,6 @@
 """What a model must cost, counted and not measured: operations, and bytes to and from memory, by part and by length.
 
-A device sets two speeds, operations and bytes per second.  A part of a model takes at least as long as the slower of
-its two counts (`Device.seconds`): the roofline.  Nothing here runs a model or a clock.
+A part takes at least as long as the slower of its two counts on a device (`Device.seconds`): the roofline.
 
 Parts, in the order of `PARTS`:
 
@@ -22,11 +21,13 @@ read once for all tokens of a batch.  Small operators, such as norms and sums, a
     `Pass.compiled` a chain of them between two products is one operator, as `torch.compile` would make it; the
                     convolution is not touched: a library's FFT is no part of a chain
 
-The first is the default: it is what a call runs, and a test holds it against operators that run.  A library's
-FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and twice beyond.
+The first is the default, and a test holds it against operators that run.  A library's FFT moves its points once to the
+chip and back, as long as they fit beside a processor (`ON_CHIP`), and twice beyond.  On an NVIDIA GPU PyTorch's inverse
+transform also copies its input and scales its result (`Pass.cuda`): so its source says, and no operator shows it.
 
 Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token); Hong
-and Kung 1981 (passes of an FFT); Dao et al. 2022 (attention that computes its scores again).
+and Kung 1981 (passes of an FFT); Dao et al. 2022 (attention that computes its scores again); PyTorch's file
+aten/src/ATen/native/cuda/SpectralOps.cpp (what an inverse moves besides).
 """
 
 import math
@@ -46,7 +47,6 @@ ARCHITECTURES = ("caracal", "llama", "window")
 
 ON_CHIP = 2**16
 """Bytes that one processor of every device in `DEVICES` can hold beside it, in the memory that its threads share."""
-
 _ON_VECTORS = ("convolution", "small operators")  # parts that are no products of matrices
 _FLOAT32 = 4  # bytes
 # Operations and bytes of a training step, in those of a forward pass.  Transforms: three, of v, g, r; backward of dr, v
@@ -56,12 +56,10 @@ _BASE = 32  # tokens that `relaxed` sums directly
 
 
 class Cost(NamedTuple):
-    """What a part costs per token."""
+    """What a part costs per token: multiplications and additions, and what is read from and written to memory."""
 
     operations: float
-    """Multiplications and additions."""
     bytes: float
-    """Read from and written to memory."""
 
     @property
     def intensity(self) -> float:
@@ -115,6 +113,8 @@ class Pass(NamedTuple):
     streams must then fit into `ON_CHIP`: up to 4,096 tokens."""
     compiled: bool = False
     """Whether chains of small operators are fused."""
+    cuda: bool = True
+    """Whether inverse transforms copy and scale, as PyTorch's do on an NVIDIA GPU; if not, the five steps' least."""
 
 
 _BATCH, _ALONE = Pass(), Pass(tokens=1)
@@ -132,21 +132,22 @@ def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how
     """
     if length < 1:
         raise ValueError(f"{length} tokens; give a whole number >= 1")
-    moved = _moved(size, length, architecture, how)
-    weights, operations = _weights(size, architecture), _operations(size, length, architecture)
-    return {part: Cost(operations[part], moved[part] + weights[part] * how.bytes_each / how.tokens) for part in PARTS}
+    operations, moved = _operations(size, length, architecture), _moved(size, length, architecture, how)
+    shared = {part: count * how.bytes_each / how.tokens for part, count in _weights(size, architecture).items()}
+    return {part: Cost(operations[part], moved[part] + shared[part]) for part in PARTS}
 
 
 def training(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _BATCH) -> dict[str, Cost]:
     """Return the cost of a training step, per token, by part; arguments as in `forward`.
 
     Three forward passes: a product y = x W has two more of its size in its backward.  So is taken for small operators;
-    one by one, their backward was seen to move 2.1 times the bytes in a pure Caracal, 2.2 in a Llama.  The convolution
-    has eight transforms for three, attention seven products for two.  AdamW moves seven float32 numbers a weight.
+    one by one, their backward was seen to move 2.1 times the bytes in a pure Caracal, 2.2 in a Llama.  Eight transforms
+    stand for three, three inverse ones for one, seven products of attention for two.  AdamW moves 28 bytes a weight.
     """
     ahead, weights = forward(size, length, architecture, how), _weights(size, architecture)
-    step = 7 * _FLOAT32 / how.tokens
-    return {part: Cost(_STEP[part][0] * cost.operations, _STEP[part][1] * cost.bytes + step * weights[part])
+    more = {part: 7 * _FLOAT32 / how.tokens * count for part, count in weights.items()}
+    more["convolution"] = (3 - 8 / 3) * mixers(size, architecture)["fourier"] * _copies(size, length, how)
+    return {part: Cost(_STEP[part][0] * cost.operations, _STEP[part][1] * cost.bytes + more[part])
             for part, cost in ahead.items()}
 
 
@@ -165,10 +166,8 @@ def decoding(size: CaracalConfig, context: int, architecture: str = "caracal", h
     parts, layers = forward(size, context, architecture, how), mixers(size, architecture)
     keys = layers["window"] * min(size.window_size, context) + layers["full"] * context
     context = min(context, size.gate_length or context)  # what is held under a gate that is cut
-    mixing = Cost(2.0 * context, 2.0 * context * how.bytes_each)  # of a channel: v and g are read whole
-    if convolution == "relaxed":
-        mixing = _relaxed(context, how.bytes_each)
-    channels = layers["fourier"] * size.d_model
+    whole = Cost(2.0 * context, 2.0 * context * how.bytes_each)  # of a channel: v and g are read
+    mixing, channels = _relaxed(context, how) if convolution == "relaxed" else whole, layers["fourier"] * size.d_model
     return parts | {"attention": Cost(4.0 * size.d_model * keys, 2.0 * size.d_model * keys * how.bytes_each),
                     "convolution": Cost(channels * mixing.operations, channels * mixing.bytes)}
 
@@ -193,8 +192,7 @@ def mixers(size: CaracalConfig, architecture: str = "caracal") -> dict[str, int]
 
 def _keys(length: int, window: int) -> float:
     """Return how many keys a token sees in the mean: the first ones see fewer."""
-    window = min(window, length)
-    return window - window * (window - 1) / (2 * length)
+    return (window := min(window, length)) - window * (window - 1) / (2 * length)
 
 
 def _frames(size: CaracalConfig, length: int) -> tuple[int, int, int]:
@@ -225,9 +223,8 @@ def _operations(size: CaracalConfig, length: int, architecture: str) -> dict[str
     transforms = 2.5 * (1 + 2 * frames) * n * math.log2(n) + 3 * frames * n
     keys = layers["window"] * _keys(length, size.window_size) + layers["full"] * _keys(length, length)
     of_weights = {part: 2.0 * count for part, count in _weights(size, architecture).items()}
-    without = 1 - gates / length  # the share of tokens that compute no gate
-    of_weights["projections"] -= without * 2 * layers["fourier"] * d * d
-    of_weights["gate mix"] *= 1 - without
+    of_weights["projections"] -= (1 - gates / length) * 2 * layers["fourier"] * d * d  # tokens that compute no gate
+    of_weights["gate mix"] *= gates / length
     return of_weights | {"convolution": layers["fourier"] * d * transforms / length, "attention": 4.0 * d * keys}
 
 
@@ -239,21 +236,20 @@ def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> di
     numbers = {"output": d + 2 * size.vocab_size, "mlp": size.n_layers * 3 * (d + m),
                "projections": (6 * fourier + 6 * layers["window"] + 8 * layers["full"]) * d,
                "gate mix": fourier * (size.gate == "two_stage") * 2 * d, "attention": attention * 4 * d}
-    moved = {part: float(count * how.bytes_each) for part, count in numbers.items()}
     small = _chains(size, layers) * how.bytes_each if how.compiled else _one_by_one(size, layers, how.bytes_each)
-    return moved | {"small operators": small, "convolution": fourier * d * _streams(size, length, how)}
+    streams = d * _streams(size, length, how) + _copies(size, length, how)
+    return {part: float(count * how.bytes_each) for part, count in numbers.items()} | {
+        "small operators": small, "convolution": fourier * streams}
 
 
 def _one_by_one(size: CaracalConfig, layers: dict[str, int], bytes_each: int) -> float:
     """Return the bytes of small operators that run one by one."""
     d, norms = size.d_model, 2 * size.n_layers + 1
-    # SiLU reads and writes, a product or a sum of two reads twice and writes.
-    block = 6 * d + 5 * size.mlp_width
+    block = 6 * d + 5 * size.mlp_width  # SiLU reads and writes, a product or a sum of two reads twice and writes
     if layers["full"]:
         # Square, mean, scale, weigh; to float32 and back only where numbers are shorter.
         norm = 20 + 2 * bytes_each + (8 + 2 * bytes_each if bytes_each < _FLOAT32 else 0)
-        # q and k: by a cosine, by a sine after two halves changed places and one its sign, and their sum.
-        turn = 20 * d + 4 * d // size.n_heads
+        turn = 20 * d + 4 * d // size.n_heads  # q, k: by a cosine, by a sine after halves changed places, their sum
         return (size.n_layers * (block + turn) + 2 * d) * bytes_each + norms * d * norm
     own = (4 + 4 * size.pre_conv + 2 * (size.gate == "two_stage")) * d  # norm and bias, pad and taps, SiLU
     return float((size.n_layers * block + layers["fourier"] * own + 2 * d * (norms + 1)) * bytes_each)
@@ -262,8 +258,7 @@ def _one_by_one(size: CaracalConfig, layers: dict[str, int], bytes_each: int) ->
 def _chains(size: CaracalConfig, layers: dict[str, int]) -> float:
     """Return the numbers that are read and written where every chain of small operators is one."""
     d = size.d_model
-    # Twice a block, a sum and the norm of it: two read, two written; and one chain in the SwiGLU.
-    block = 8 * d + 3 * size.mlp_width
+    block = 8 * d + 3 * size.mlp_width  # twice a sum and the norm of it: two read, two written; one chain in the SwiGLU
     # Taps meet their neighbours' norms, so these have been written; SiLU stands between two products.
     own = (2 * size.pre_conv + 2 * (size.gate == "two_stage")) * d
     turn = 4 * d + 2 * d // size.n_heads  # q and k, and their cosines and sines
@@ -272,12 +267,11 @@ def _chains(size: CaracalConfig, layers: dict[str, int]) -> float:
 
 def _streams(size: CaracalConfig, length: int, how: Pass) -> float:
     """Return the bytes that a convolution reads and writes, per channel and token."""
-    at_least = 3 * how.bytes_each
-    _, points, frames = _frames(size, length)
+    at_least, (_, points, frames) = 3 * how.bytes_each, _frames(size, length)
+    if how.fused and points > (longest := ON_CHIP // (2 * _FLOAT32)):
+        raise ValueError(f"a fused convolution of {length} tokens takes two streams of {points} points; "
+                         f"they fit on the chip up to {longest} points")
     if how.fused:
-        if 2 * _FLOAT32 * points > ON_CHIP:
-            raise ValueError(f"a fused convolution of {length} tokens takes two streams of {points} points; "
-                             f"they fit on the chip up to {ON_CHIP // (2 * _FLOAT32)} points")
         return at_least
     # In float32, a spectrum as large as its points: v and g padded (written), transformed (read, written), one product
     # (two read, one written), one inverse (read, written), all but those of g in every frame; the r that is kept, read.
@@ -285,16 +279,22 @@ def _streams(size: CaracalConfig, length: int, how: Pass) -> float:
     return at_least + _FLOAT32 * ((1 + transform + (1 + 2 * transform + 3) * frames) * points / length + 1)
 
 
+def _copies(size: CaracalConfig, length: int, how: Pass) -> float:
+    """Return what `Pass.cuda` adds, per layer and token: a spectrum copied, a result scaled, each read and written."""
+    _, points, frames = _frames(size, length)
+    return 4.0 * _FLOAT32 * size.d_model * points * frames / length if how.cuda and not how.fused else 0.0
+
+
 def _passes(points: int) -> int:
     """Return how often a transform of real points reads and writes all of them."""
     return 1 if _FLOAT32 * points <= ON_CHIP else 2
 
 
-def _relaxed(context: int, bytes_each: int) -> Cost:
+def _relaxed(context: int, how: Pass) -> Cost:
     """Return the mean cost of a token and channel of `RelaxedConvolution` at a context."""
-    operations, moved = 4.0 * (_BASE + 1) / 2, 2.0 * (_BASE + 1) * bytes_each
+    operations, moved = 4.0 * (_BASE + 1) / 2, 2.0 * (_BASE + 1) * how.bytes_each
     for m in (2**k for k in range(int(math.log2(_BASE)), max(context, 1).bit_length() - 1)):
-        # Every 2m tokens a block: five transforms of 2m points, two products of m complex numbers and their sum.
+        # Every 2m tokens a block: five transforms of 2m points, one inverse; two products of m numbers and their sum.
         operations += (5 * 2.5 * 2 * m * math.log2(2 * m) + 14 * m) / (2 * m)
-        moved += _FLOAT32 * (5 * 2 * _passes(2 * m) * 2 * m + 7 * 2 * m + 3 * m) / (2 * m)
+        moved += _FLOAT32 * ((5 * 2 * _passes(2 * m) + 4 * how.cuda) * 2 * m + 7 * 2 * m + 3 * m) / (2 * m)
     return Cost(operations, moved)

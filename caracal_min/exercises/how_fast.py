@@ -11,6 +11,8 @@ from . import checker
 
 __all__ = ["caches_outweigh", "cheaper_for_good", "product_intensity", "tokens_to_fill"]
 
+_FAR = 10**18  # lengths beyond are refused: their costs are no floats
+
 
 @checker
 def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
@@ -20,9 +22,10 @@ def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
     for d_in, d_out, tokens, size in cases:
         numbers = tokens * d_in + tokens * d_out + d_in * d_out
         given = answer(d_in, d_out, tokens, size)
+        given = given.item() if hasattr(given, "item") else given  # a scalar of NumPy or PyTorch
         expected = 2 * tokens * d_in * d_out / (size * numbers)
         case = f"product_intensity of {d_in} x {d_out} weights, {tokens} tokens, {size} bytes each"
-        if isinstance(given, bool) or not isinstance(given, Real) or not math.isclose(given, expected, rel_tol=1e-9):
+        if isinstance(given, bool) or not isinstance(given, Real) or not math.isclose(given, expected, rel_tol=1e-6):
             raise AssertionError(f"{case}: expected {expected:.6g}, given {given!r}; two operations a weight and "
                                  "token, and every number that is read or written counts its bytes")
     return f"{len(cases)} layers"
@@ -63,6 +66,9 @@ def cheaper_for_good(answer: Callable[[int, int], tuple[int, int]]) -> str:
             raise AssertionError(f"{case}: expected two lengths, given {given!r}; return both, the length from which "
                                  "on it is cheaper, and the length from which on nothing can change")
         length, bound = given
+        if bound > _FAR:
+            raise AssertionError(f"{case}: the second length should be at most 10^18, and has about "
+                                 f"{math.log10(bound):.0f} digits")
         lengths = range(1, 1000)  # from 11 on the difference rises, at 1,000 it is positive for every width
         dearer = [length for length in lengths if _gain(width, heads, length) <= 0]
         _expect(case, length, max(dearer, default=0) + 1, "",

@@ -24,6 +24,7 @@ from caracal_min.benchmark.cost import (
     training,
 )
 from caracal_min.config import PRESETS
+from caracal_min.spectral import fast_length
 from caracal_min.zoo import make_model
 from caracal_min.zoo.baselines import baseline_of
 
@@ -81,14 +82,31 @@ def test_attention_counts_the_pairs_that_are_seen():
 def test_convolution_counts_three_transforms_and_a_product():
     cost = forward(PURE, 4096)["convolution"]
     assert cost.operations == 12 * 512 * (3 * 2.5 * 8192 * 13 + 6 * 4096) / 4096
-    whole, fused = (forward(PURE, 4096, how=Pass(fused=f))["convolution"].bytes for f in (False, True))
+    whole, fused = (forward(PURE, 4096, how=Pass(fused=f, cuda=False))["convolution"].bytes for f in (False, True))
     assert fused == 12 * 512 * 3 * 2 and whole == 12 * 512 * (3 * 2 + 4 * 23)
-    assert forward(TINY, 4096)["convolution"].bytes == whole * 8 / 12
+    assert forward(TINY, 4096, how=Pass(cuda=False))["convolution"].bytes == whole * 8 / 12
     assert forward(TINY, 4096, "llama")["convolution"] == Cost(0, 0)
 
 
+@pytest.mark.parametrize("length", [512, 1000, 16384])
+def test_on_a_gpu_an_inverse_copies_its_spectrum_and_scales_its_result(length):
+    # A spectrum is as large as N numbers in float32: read and written; then N results, read and written.
+    inverse, channels = 4 * 4 * fast_length(2 * length - 1) / length, 12 * 512
+    for how in (Pass(), Pass(compiled=True)):
+        for run, inverses in ((forward, 1), (training, 3)):
+            gpu, least = (run(PURE, length, how=how._replace(cuda=cuda)) for cuda in (True, False))
+            added = {part: gpu[part].bytes - least[part].bytes for part in PARTS}
+            assert added.pop("convolution") == pytest.approx(channels * inverses * inverse)
+            assert not any(added.values())
+            assert [gpu[p].operations for p in PARTS] == [least[p].operations for p in PARTS]
+    assert forward(PURE, 512)["convolution"].bytes == channels * 130
+    alone = Pass(fused=True)
+    assert training(PURE, 512, how=alone) == training(PURE, 512, how=alone._replace(cuda=False))
+    assert training(TINY, length, "llama") == training(TINY, length, "llama", Pass(cuda=False))
+
+
 def test_a_training_step_is_three_passes_and_the_optimiser():
-    how = Pass(tokens=1000)
+    how = Pass(tokens=1000, cuda=False)
     step, ahead = training(TINY, 512, how=how), forward(TINY, 512, how=how)
     assert step["mlp"].operations == 3 * ahead["mlp"].operations
     assert step["convolution"] == Cost(*(8 / 3 * x for x in ahead["convolution"]))
@@ -169,7 +187,8 @@ def test_chains_of_small_operators_meet_each_number_once():
 
 def test_a_transform_that_leaves_the_chip_takes_a_second_pass():
     last = ON_CHIP // 8  # tokens whose padded stream, in float32, just fits
-    short, long = (forward(PURE, length)["convolution"].bytes / (12 * 512) for length in (last, 2 * last))
+    short, long = (forward(PURE, length, how=Pass(cuda=False))["convolution"].bytes / (12 * 512)
+                   for length in (last, 2 * last))
     assert (short, long) == (6 + 4 * 23, 6 + 4 * 35)
     assert forward(PURE, last // 2, how=Pass(fused=True))["convolution"].bytes == 12 * 512 * 6
     with pytest.raises(ValueError, match="a fused convolution of 8192 tokens takes two streams of 16384 points; they "
@@ -201,6 +220,8 @@ def test_relaxed_decoding_grows_with_the_square_of_the_logarithm():
     assert [at[k] - at[5] for k in (10, 14, 18)] == [sum(12.5 * (j + 1) + 7 for j in range(5, k)) for k in (10, 14, 18)]
     plain = decoding(PURE, 2**14, convolution="dot_product")["convolution"]
     assert plain.operations == 12 * 512 * 2 * 2**14 > 20 * 12 * 512 * at[14]
+    gpu, least = (decoding(PURE, 2**14, how=Pass(tokens=1, cuda=cuda))["convolution"].bytes for cuda in (True, False))
+    assert gpu - least == 12 * 512 * 9 * 16  # blocks of 32 to 8,192: one inverse of their points
 
 
 def test_a_device_is_bound_by_the_slower_of_two_counts():

@@ -4,6 +4,7 @@ import itertools
 import math
 
 import numpy as np
+import torch
 from exercise_answers import Answers
 
 from caracal_min.exercises import how_fast as check
@@ -78,7 +79,8 @@ def giving_up(width, bytes_each, rate, bandwidth):
 
 
 RIGHT = {
-    check.product_intensity: [intensity, lambda *a: np.float64(intensity(*a))],
+    check.product_intensity: [intensity, lambda *a: np.float64(intensity(*a)), lambda *a: np.float32(intensity(*a)),
+                              lambda *a: torch.tensor(intensity(*a))],
     check.tokens_to_fill: [fill, fill_by_search, lambda *a: fill(*a) and float(fill(*a))],
     check.cheaper_for_good: [good, good_from_below, lambda *a: [np.int64(x) for x in good(*a)],
                              lambda w, h: (good(w, h)[0], 11 if gain(w, h, 11) > 0 else 10**18)],
@@ -120,6 +122,7 @@ WRONG = {
         "ten lengths": lambda w, h: (good(w, h)[0], 10),
         "a dear length as proof": lambda w, h: (good(w, h)[0], max(11, good(w, h)[0] - 1)),
         "infinitely far": lambda w, h: (good(w, h)[0], math.inf),
+        "farther than floats": lambda w, h: (good(w, h)[0], 10**400),
         "a yes as proof": lambda w, h: (good(w, h)[0], True),
         "forgets to return": lambda *a: None,
     },
@@ -143,6 +146,7 @@ REASONS = [
     (check.tokens_to_fill, "never says none", "expected None, given 0; both counts are lines"),
     (check.cheaper_for_good, "the first crossing", "given 1; the difference falls at first"),
     (check.cheaper_for_good, "no proof", "width 4 and 1 heads: expected two lengths, given 53; return both"),
+    (check.cheaper_for_good, "farther than floats", "should be at most 10^18, and has about 400 digits"),
     (check.cheaper_for_good, "ten lengths", "the second length, 10, to the next one the difference should be rising"),
     (check.cheaper_for_good, "a dear length as proof", "the second length, 52, the difference should be positive, and"),
     (check.caches_outweigh, "windows without an end", "8 Fourier, 4 window and 0 full layers, window 256, 1 texts: "),
