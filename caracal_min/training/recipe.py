@@ -33,6 +33,9 @@ class TrainConfig:
     variant: str = "default"
     """Of caracal, a row of the paper's ablations: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention
     layers, 5:1, 3:1, 2:1 or 1:1."""
+    start: str | None = None
+    """Trained model whose weights the run begins with, of the same size and kind: folder of a run or of a model, or
+    "owner/name" on the hub; left out: weights are drawn with the seed."""
     gate_length: int | None = None
     """Tokens that have a gate, for a state of fixed size in decoding; left out, as in the paper: all."""
     data: str = "fineweb"
@@ -104,7 +107,7 @@ class TrainConfig:
         check_kind(self.architecture, self.preset, self.variant, self.gate_length)
         if self.tokenizer not in ("gpt2", "byte"):
             raise ValueError(f"tokenizer={self.tokenizer!r}; accepted: gpt2, byte")
-        require_text(self, ("data", "validation"))
+        require_text(self, ("data", "validation", "start"))
         require_range(self, _POSITIVE, low=1)
         self.share(1)
         require_range(self, ("learning_rate", "clip", "minutes", "peak_flops"), above=0)

@@ -38,6 +38,20 @@ class Trained:
         """Hash of the file of its weights; of a finished model the one that the record of its training has."""
         return file_sha256(self.source if self.run else Path(hf_hub_download(self.source, WEIGHTS)))
 
+    def give_to(self, model: LanguageModel) -> None:
+        """Copy the weights into a model of the same kind and size, which may have another gate length.
+
+        Raises:
+            ValueError: it has other weights.
+        """
+        given, expected = ({name: t.shape for name, t in weights_of(which).items()} for which in (self.model, model))
+        if given != expected:
+            kinds = [f"{type(which).__name__} of {which.num_parameters():,}" for which in (self.model, model)]
+            raise ValueError(f"the weights of {self.source} are not those of the model that is to start from them ("
+                             f"{kinds[0]} parameters, and {kinds[1]}); give the same architecture, preset, variant and "
+                             "tokenizer")
+        model.load_state_dict(self.model.state_dict())
+
 
 def load_trained(folder_or_repo: str | Path, gate_length: int | None = None) -> Trained:
     """Load a trained model.

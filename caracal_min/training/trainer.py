@@ -4,15 +4,13 @@ A run is a `TrainConfig`.  With `out` set it lives in a folder, in which one pro
 
     checkpoint.safetensors            weights, optimiser state, random state, step, log (see `checkpoint`)
     checkpoint.previous.safetensors   the one before it
-    log.jsonl                         one line per step: step, tokens, loss, learning_rate, grad_norm, ...
-    tensorboard/                      the same as curves, if wanted
+    log.jsonl                         one line per step: tokens, loss, grad_norm, ...; tensorboard/ has it as curves
     shards/                           the corpus as token shards, if it is neither the embedded one nor shards already
     model/                            config.json and model.safetensors, written at the end
     record.json                       what was run, where, on what, and its curve, written once, at the end (`record`)
     lock                              held by the process that works here
 
-Starting the same configuration again continues from the checkpoint and follows the same curve.  Started by `torchrun`,
-several processes share each batch and follow the curve of one.
+The same configuration again goes on, on the same curve.  Started by `torchrun`, several processes follow that of one.
 """
 
 import math
@@ -40,6 +38,7 @@ from .optimizer import make_optimizer
 from .parts import part_from
 from .recipe import TrainConfig, learning_rate
 from .run_log import RunLog, progress_bar, require_tensorboard
+from .trained import load_trained
 
 __all__ = ["DivergedError", "Trainer"]
 
@@ -81,7 +80,9 @@ class Trainer:
     def _build(self, corpus: Corpus | None) -> None:
         config, self.device = self.config, self.group.device
         self.precision = resolve_precision(config.precision, self.device)
-        self._settings = config.decisive | {"precision": str(self.precision).removeprefix("torch.")}
+        start = None if config.start is None else load_trained(config.start)
+        self._settings = config.decisive | {"precision": str(self.precision).removeprefix("torch."),
+                                            "start": start and start.sha256}  # not where it lies: that may change
         if self.device.type == "cpu":
             keep_freed_memory()
         share = config.share(self.group.world_size)
@@ -95,6 +96,8 @@ class Trainer:
             self._folder.checkpoints.require_settings(self._settings, config.defaults())
         torch.manual_seed(config.seed)
         self.model: LanguageModel = self._make_model().to(self.device)
+        if start:
+            start.give_to(self.model)
         if self._folder is not None:
             self._folder.require_space(self.model.num_parameters())
         self.corpus = self._load_corpus() if corpus is None else corpus
@@ -125,9 +128,9 @@ class Trainer:
 
         Each entry holds step, tokens, loss (before the step's update), learning_rate, grad_norm, seconds,
         tokens_per_second; loss_scale in float16, where a step whose scaled gradient overflows is skipped and has no
-        grad_norm; mfu, where the operations of the model and the device are known; on measured steps
-        validation_loss (after the update); on steps 1, 2, 4, ... a sample, if the run has a prompt.  Losses are in
-        nats per token.  A run that has ended before is left as it is.
+        grad_norm; mfu, where the operations are known; on measured steps validation_loss (after the update); on steps
+        1, 2, 4, ... a sample, if there is a prompt.  Losses are in nats per token.  A run that has ended is left as it
+        is.
 
         Raises:
             DivergedError: a loss, gradient, weight or moment that is not finite; nothing of it is kept.
@@ -233,8 +236,8 @@ class Trainer:
         if self.config.prompt and self.group.is_main and (self.finished or self.step.bit_count() == 1):
             self._require_finite()
             prompt = torch.tensor([self._tokenizer.encode(self.config.prompt)], device=self.device)
-            drawn = self.model.generate(prompt, _SAMPLE, temperature=0.8, seed=self.config.seed)
-            entry["sample"] = self._tokenizer.decode(drawn[0].tolist())
+            drawn = self.model.generate(prompt, _SAMPLE, temperature=0.8, seed=self.config.seed)[0]
+            entry["sample"] = self._tokenizer.decode(drawn.tolist())
 
     def _require_finite(self) -> None:
         if name := not_finite(self.model, self.optimizer):
@@ -267,8 +270,8 @@ class Trainer:
                 "rule": corpus.rule, "sha256": corpus.digest}
         results = {"parameters": self.model.num_parameters(), "steps": self.step, "tokens": self.log[-1]["tokens"],
                    "epochs": self.batches.epochs(self.step), "processes": self.group.world_size,
-                   "precision": str(self.precision).removeprefix("torch."), "flops_per_token": self._flops,
-                   "peak_flops": self._peak, "curve": self._log.curve(),
+                   "precision": self._settings["precision"], "flops_per_token": self._flops, "peak_flops": self._peak,
+                   "curve": self._log.curve(), "start_sha256": self._settings["start"],
                    "model_sha256": file_sha256(weights)}
         write_record(self._folder.record, "train", vars(self.config), results, data, self.seconds, self.device,
                      self._parts)

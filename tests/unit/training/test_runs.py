@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -229,3 +230,39 @@ def test_bad_settings_get_one_line(text, change, words):
     with pytest.raises(ValueError, match=words) as caught:
         config(text, **change)
     assert "\n" not in str(caught.value)
+
+
+def test_a_run_begins_with_the_weights_of_another(text, tmp_path):
+    first = config(text, out=tmp_path / "first")
+    with Trainer(first) as trainer:
+        end = trainer.run()[-1]["validation_loss"]
+    more = config(text, out=tmp_path / "more", start=str(tmp_path / "first"), learning_rate=1e-9, steps=6,
+                  checkpoint_every=2)
+    with Trainer(more) as trainer:
+        trainer.run(until=4)
+    shutil.move(tmp_path / "first", tmp_path / "moved")
+    with pytest.raises(FileNotFoundError):  # what it starts from is looked at again
+        Trainer(more)
+    with Trainer(replace(more, start=str(tmp_path / "moved"))) as trainer:  # the same weights elsewhere: it goes on
+        assert trainer.step == 4
+        log = trainer.run()
+    assert log[-1]["step"] == 6 and log[-1]["validation_loss"] == pytest.approx(end, abs=1e-4)
+    results = read_record(tmp_path / "more" / "record.json", require_commit=False)["results"]
+    assert results["start_sha256"] == hashlib.sha256(
+        (tmp_path / "moved" / "model" / "model.safetensors").read_bytes()).hexdigest() != results["model_sha256"]
+
+
+def test_a_start_of_another_model_is_refused_and_so_is_another_start_on_the_way(text, tmp_path):
+    for name, changes in {"first": {}, "other": {"seed": 1}, "no-swa": {"variant": "no-swa"}}.items():
+        with Trainer(config(text, steps=1, out=tmp_path / name, **changes)) as trainer:
+            trainer.run()
+    with pytest.raises(ValueError, match="^the weights of .*no-swa.* are not those of the model .*; give the same"):
+        Trainer(config(text, start=str(tmp_path / "no-swa")))
+    more = config(text, out=tmp_path / "more", start=str(tmp_path / "first"), checkpoint_every=1)
+    with Trainer(more) as trainer:
+        trainer.run(until=1)
+    for start in (str(tmp_path / "other"), None):
+        with pytest.raises(ValueError, match="start"):
+            Trainer(replace(more, start=start))
+    with Trainer(config(text, start=str(tmp_path / "first"), gate_length=8)) as trainer:
+        assert trainer.model.config.gate_length == 8
