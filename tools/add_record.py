@@ -3,7 +3,8 @@
     python tools/add_record.py runs/tiny/record.json tiny_fineweb
 
 A run often happens where there is no history: its record then names no commit, but it has a hash of the code that
-ran.  The commit with this hash is looked for, newest first, and written into the record.
+ran.  The commit with this hash is looked for, newest first, and written into the record.  Of a path on the machine
+that ran it the last name is kept: the rest says nothing elsewhere.
 """
 
 import argparse
@@ -31,7 +32,16 @@ def admitted(path: Path, root: Path = ROOT) -> dict:
     named = record | {"code": _named(path, record["code"], root)}
     if "parts" in record:
         named["parts"] = [part | {"code": _named(path, part["code"], root)} for part in record["parts"]]
-    return seal(named)
+    return seal(_without_folders(named))
+
+
+def _without_folders(value):
+    """Return a JSON-like value with the last name of each absolute path in place of the path."""
+    if isinstance(value, dict):
+        return {name: _without_folders(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_without_folders(item) for item in value]
+    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
 
 
 def _named(path: Path, code: dict | None, root: Path) -> dict:
