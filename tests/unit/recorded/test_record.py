@@ -265,6 +265,15 @@ def test_a_run_without_history_finds_its_commit_later(checkout, tmp_path):
         add_record.admitted(path, checkout)
 
 
+def test_of_a_path_on_the_machine_that_ran_it_the_last_name_is_kept(checkout, tmp_path):
+    path = made_in(checkout, tmp_path / "record.json")
+    there = {"data": "/home/somebody/texts/web.jsonl", "tasks": ["/data/evals", "lambada"], "share": 0.5}
+    path.write_text(json.dumps(seal(json.loads(path.read_text()) | {"config": there})))
+    found = add_record.admitted(path, checkout)
+    assert found["config"] == {"data": "web.jsonl", "tasks": ["evals", "lambada"], "share": 0.5}
+    assert found["digest"] == seal(found)["digest"]
+
+
 def test_records_do_not_change_the_hash_of_the_code():
     files = {"a.py": b"1", "b/c.js": b"2", "recorded/__init__.py": b"3"}
     assert code_sha256(files) == code_sha256(files | {"recorded/run.json": b"{}", "x.pyc": b"4", "notes.txt": b"5"})
