@@ -46,7 +46,7 @@ def killed(step: int, log: Path, *arguments: object) -> int:
     process = subprocess.Popen(command(*arguments))
     while len(steps(log)) < step:
         if process.poll() is not None:
-            sys.exit(f"the run ended by itself before step {step}: give it more minutes")
+            sys.exit(f"the run ended by itself before step {step}: give it more minutes or tokens")
         time.sleep(0.1)
     process.send_signal(signal.SIGKILL)
     process.wait()
@@ -73,6 +73,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("runs/end_to_end"))
     parser.add_argument("--minutes", type=float, default=3.0, help="of training (default: 3)")
+    parser.add_argument("--tokens", type=int, default=10**9, help="to train on, if the minutes allow (default: 10**9)")
+    parser.add_argument("--measured", type=int, default=2**15, help="tokens to measure losses on (default: 2**15)")
     parser.add_argument("--items", type=int, default=50, help="per task (default: 50)")
     options = parser.parse_args()
     if options.out.exists():
@@ -83,14 +85,14 @@ def main() -> None:
     for name, source in (("train", "fineweb-legal-sample"), ("validation", "fineweb-validation")):
         run("tokenize", "--source", corpus / f"{source}.jsonl.xz", "--out", out / name)
     train = ("train", "--preset", "nano", "--tokenizer", "gpt2", "--data", out / "train", "--validation",
-             out / "validation", "--minutes", options.minutes, "--tokens", 10**9, "--checkpoint-every", 5,
+             out / "validation", "--minutes", options.minutes, "--tokens", options.tokens, "--checkpoint-every", 5,
              "--eval-every", 50, "--eval-windows", 32, "--prompt", "The court", "--out", out / "run")
     log = out / "run" / "log.jsonl"
     seen = killed(7, log, *train)
     before = steps(log)[:5]
     run(*train)
     run("evaluate", "--model", out / "run" / "model", "--data", out / "validation", "--split", "all", "--context", 256,
-        "--tokens", 2**15, "--tasks", "all", "--task-data", options.data / "evals", "--limit", options.items,
+        "--tokens", options.measured, "--tasks", "all", "--task-data", options.data / "evals", "--limit", options.items,
         "--out", out / "evaluation.json")
 
     trained, evaluated = (read_record(out / name, require_commit=False)

@@ -153,7 +153,7 @@ def test_what_is_held_out_and_cannot_be_known_is_refused(text, nano, tmp_path, c
     old = str(unmarked(tmp_path / "old"))
     corpus = trained(tmp_path / "run", old)
     assert corpus.rule == "the documents in the last hundredth of the tokens"
-    given = ["--context", "16", "--device", "cpu", "--model"]
+    given = ["--context", "16", "--tokens", "256", "--device", "cpu", "--model"]
     for refused, words in {
         (str(nano), "--data", old): f"{old} is split by no rule, an earlier version made it",
         (str(nano), "--data", str(text), "--ngrams", old): f"{old} is split by no rule",
