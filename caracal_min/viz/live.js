@@ -3,7 +3,8 @@
 // model: controls ({name, kind: "slider", "choice" or "text", options: what each says}), values (for each control the
 // number of an option, or a text of the reader's own), answer ({values, parts}: what the function gave for them; a part
 // is {text}, {image, alt, width, height}, {bars: [name, number] pairs} or {error}), frames (what it gave for every choice, each once, and
-// null in a kernel), places (for every choice the number of its frame; the last control counts fastest).
+// null in a kernel), places (for every choice the number of its frame; the last control counts fastest), paints (pairs
+// of colours: one of the light palette, in which plots are drawn on white, and the same of the dark one).
 
 const CSS = `
   .caracal-live .live-set { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 0.3rem 1.4rem; align-items: end; }
@@ -15,7 +16,9 @@ const CSS = `
   .caracal-live .live-answer { margin-top: 0.7rem; min-height: 2em; }
   .caracal-live .live-answer[aria-busy="true"] { opacity: 0.45; }
   .caracal-live .live-answer > * + * { margin-top: 0.7rem; }
-  .caracal-live .live-answer img { display: block; max-width: 100%; height: auto; }
+  html[data-theme] .caracal-figure .caracal-live .live-answer .live-plot { max-width: 100%; height: auto; padding: 0; border-radius: 0; background: none; filter: none; }
+  html .caracal-live .live-answer .live-plot { display: var(--if-light, block); max-width: 100%; height: auto; }
+  html .caracal-live .live-answer canvas.live-plot { display: var(--if-dark, none); }
   .caracal-live .live-answer pre { margin: 0; padding: 0.6rem 0.7rem; border: 0; border-radius: 4px; background: var(--shade); color: var(--ink);
     font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
   .caracal-live .live-answer .live-error { border-left: 4px solid var(--wrapped); }
@@ -24,6 +27,28 @@ const CSS = `
   .caracal-live .live-bars i { display: block; height: 12px; width: var(--w); box-sizing: border-box; background: var(--ink); }
   .caracal-live .live-bars i.below { background: none; border: 1.5px solid var(--ink); }
   .caracal-live .live-bars span { text-align: right; }`;
+
+const rgb = (colour) => [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
+
+// Paint an image that is drawn on white in the colours of `paints`, more or less opaque, in those of the dark palette on
+// nothing: of all of them the one that comes closest at some opacity.
+export function darken(pixels, paints) {
+  const words = new Uint32Array(pixels.buffer), known = new Map();
+  const inks = paints.map(([light, dark]) => ({ lack: rgb(light).map((c) => 255 - c), dark: rgb(dark) }));
+  const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
+  words.forEach((word, at) => {
+    if (!known.has(word)) {
+      const lack = [0, 1, 2].map((k) => 255 - pixels[4 * at + k]);
+      const found = inks.map((ink) => {
+        const opacity = Math.min(1, dot(lack, ink.lack) / dot(ink.lack, ink.lack));
+        return { dark: ink.dark, opacity, miss: peak(lack.map((x, k) => x - opacity * ink.lack[k])) };
+      });
+      const { dark, opacity } = found.reduce((best, next) => (next.miss < best.miss ? next : best));
+      known.set(word, new Uint32Array(new Uint8Array([...dark, Math.round(255 * opacity)]).buffer)[0]);
+    }
+    words[at] = known.get(word);
+  });
+}
 
 export function render({ model, el }) {
   const controls = model.get("controls"), frames = model.get("frames");
@@ -89,12 +114,25 @@ export function render({ model, el }) {
     reach = Math.max(reach, tallest(parts)) || 1;
     answer.replaceChildren();
     for (const { text, error, image, alt, width, height, bars } of parts) {
-      if (image !== undefined) make(answer, "img", { src: image, alt, width, height });
+      if (image !== undefined) plot(image, alt, width, height);
       else if (bars) chart(bars);
       else make(answer, "pre", error === undefined ? {} : { class: "live-error" }, text ?? error);
     }
     host.dataset.answer = JSON.stringify(parts.map(({ image, ...rest }) => rest));
     speak(el, `${inWords(parts)}.`);
+  }
+  // Both are there, and the theme shows one.
+  function plot(src, alt, width, height) {
+    const light = make(answer, "img", { class: "live-plot dark-light", src, alt, width, height });
+    const dark = make(answer, "canvas", { class: "live-plot", role: "img", "aria-label": alt, width, height });
+    light.addEventListener("load", () => {
+      Object.assign(dark, { width: light.naturalWidth, height: light.naturalHeight });
+      const board = dark.getContext("2d");
+      board.drawImage(light, 0, 0);
+      const drawn = board.getImageData(0, 0, dark.width, dark.height);
+      darken(drawn.data, model.get("paints"));
+      board.putImageData(drawn, 0, 0);
+    });
   }
   // What is chosen and what came of it, short enough to be heard again and again.
   function inWords([{ text, error, bars } = {}]) {
