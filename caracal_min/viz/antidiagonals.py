@@ -82,11 +82,11 @@ def _still(v: list[int], g: list[int], product: list[int], t: int) -> str:
                       svg.text(x, y + 4, svg.minus(a * b), "middle")]
     for k in range(length):
         for j, i, value, name, shade in ((k, -1, v[k], "v", palette.content), (-1, k, g[k], "g", palette.gate)):
-            x, y = at(j, i)
+            (x, y), away = at(j, i), pitch * (0.66 if name == "v" else 0.78)  # an index below g is nearer to the edge
             parts += [diamond(j, i, pitch * 0.72, fill=palette.paper, stroke=shade, stroke_width=2),
                       svg.text(x, y + 4, svg.minus(value), "middle", 700),
                       svg.element("text", name, svg.element("tspan", str(k), dy=3, font_size=9),
-                                  x=x - pitch * 0.66, y=y + pitch * (0.66 if name == "v" else -0.66) + 4,
+                                  x=x - away, y=y + (away if name == "v" else -away) + 4,
                                   text_anchor="middle")]
     reach = max(1, *map(abs, product))
     for s, value in enumerate(product):

@@ -8,6 +8,7 @@
 
 const CSS = `
   .caracal-live .live-set { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 0.3rem 1.4rem; align-items: end; }
+  .caracal-live .live-set .live-long { grid-column: 1 / -1; }
   .caracal-live .live-set label { display: block; min-width: 0; }
   .caracal-live .live-set input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
   .caracal-live .live-set :is(select, input[type="text"]) { display: block; box-sizing: border-box; width: 100%; height: 36px; margin: 0.2rem 0 0;
@@ -73,16 +74,18 @@ export function render({ model, el }) {
     };
   }
   function choiceOf({ name, options }, k) {
-    const select = make(make(set, "label", {}, name), "select");
+    const select = make(make(set, "label", roomy(options), name), "select");
     options.forEach((option, number) => make(select, "option", { value: number }, option));
     select.addEventListener("change", () => choose(k, Number(select.value)));
     return (value) => { select.value = value; };
   }
+  // A line of its own for texts that a part of the width would cut.
+  function roomy(options) { return { class: options.some((option) => option.length > 24) ? "live-long" : "" }; }
   // The reader's own text: it counts when it is finished, by Enter or by leaving the box.
   function textOf({ name, options }, k) {
     const id = `live-${Math.random().toString(36).slice(2)}`, list = make(set, "datalist", { id });
     for (const option of options) make(list, "option", { value: option });
-    const box = make(make(set, "label", {}, name), "input", { type: "text", list: id, spellcheck: "false", autocomplete: "off" });
+    const box = make(make(set, "label", roomy(options), name), "input", { type: "text", list: id, spellcheck: "false", autocomplete: "off" });
     box.addEventListener("change", () => { const known = options.indexOf(box.value); choose(k, known < 0 ? box.value : known); });
     return (value) => { box.value = typeof value === "string" ? value : options[value]; };
   }

@@ -82,7 +82,7 @@ def test_the_still_of_the_matrices_shades_every_entry_once():
     assert all(places.count(place) >= 1 for place in shaded)
     hollow = {int(t) - int(j) for j, t in re.findall(r"M(\d+) (\d+)h1v1h-1zm0.25", text)}
     assert hollow == {k for k in range(L) if KERNEL[k] < -0.05}  # a negative weight is hollow, as in every figure
-    assert "head &lt;0&gt;" in text and "Row 4 is marked" in text
+    assert "head &lt;0&gt;" in text and text.count(": the weights of row 4<") == 2
 
 
 def test_names_and_text_cannot_break_out_of_the_page():
