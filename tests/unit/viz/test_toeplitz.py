@@ -85,6 +85,17 @@ def test_the_still_of_the_matrices_shades_every_entry_once():
     assert "head &lt;0&gt;" in text and text.count(": the weights of row 4<") == 2
 
 
+def test_the_still_of_the_matrices_has_a_bar_on_each_letter_of_the_row():
+    text = still_of(viz.mixing_matrices(TEXT, HEADS, CHANNELS, row=4))
+    below = text.partition("attention: the weights")[2]
+    bars = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"', below)
+    assert [colour for _, colour in bars[:5]] == [viz.palette.ink] * 5
+    row = KERNEL[:5].flip(0)                                      # of the five letters 0 to 4
+    assert [colour == viz.palette.paper for _, colour in bars[5:]] == (row < 0).tolist()
+    heights = torch.tensor([float(height) for height, _ in bars[5:]])
+    assert torch.allclose(heights / heights.max(), (row / row.abs().max()).abs().to(heights.dtype), atol=0.01)
+
+
 def test_names_and_text_cannot_break_out_of_the_page():
     html = viz.mixing_matrices(TEXT, {"</script><b>": causal_softmax()}, CHANNELS).to_html()
     assert html.count("</script") == 1 and "<b>" not in html
