@@ -178,7 +178,7 @@ export function render({ model, el }) {
         e.grip.setAttribute("d", diamond([x, y], pitch * 0.8));
         e.ring.setAttribute("d", diamond([x, y], pitch * 0.8 + 4));
         put(e.value, x, y);
-        const away = pitch * (s === "v" ? 0.66 : 0.78);   // an index below g stands nearer to the edge
+        const away = pitch * 0.66 + (s === "v" ? 0 : 4);   // an index below g stands nearer to the edge
         put(e.name, x - away, s === "v" ? y + away : y - away);
       });
     }
