@@ -2,12 +2,12 @@
 
 Three things make it several times faster than the same five steps left to autograd, and lighter:
 
-    its own backward   The derivative of a causal convolution is a causal convolution run backwards in time,
-                           dv = flip(conv(flip(dr), g)),    dg = flip(conv(flip(dr), v)),
-                       so v and g are all that is kept, in the precision they came in: no complex spectra.
-    blocks of rows     On a CPU the rows are transformed in blocks whose spectra stay in the cache.
-    time last          Every transform runs along contiguous memory.  Casting, padding with zeros and the
-                       change of layout, if the input needs one, are a single write.
+- Its own backward.  The derivative of a causal convolution is a causal convolution run backwards in time:
+  `dv = flip(conv(flip(dr), g))` and `dg = flip(conv(flip(dr), v))`.  So v and g are all that is kept, in the precision
+  they came in, and no complex spectra.
+- Blocks of rows.  On a CPU the rows are transformed in blocks whose spectra stay in the cache.
+- Time last.  Every transform runs along contiguous memory.  Casting, padding with zeros and the change of layout, if
+  the input needs one, are a single write.
 
 A gate of K coefficients, K < L, needs no transform as long as the text.  Time is cut into frames: K - 1 inputs, which
 the frame before had too, and the inputs of the frame's own results.  The wrap-around of their product falls on the

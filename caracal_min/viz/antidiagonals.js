@@ -178,13 +178,14 @@ export function render({ model, el }) {
         e.grip.setAttribute("d", diamond([x, y], pitch * 0.8));
         e.ring.setAttribute("d", diamond([x, y], pitch * 0.8 + 4));
         put(e.value, x, y);
-        put(e.name, x - pitch * 0.66, y + pitch * (s === "v" ? 0.66 : -0.66));
+        const away = pitch * 0.66 + (s === "v" ? 0 : 4);   // an index below g stands nearer to the edge
+        put(e.name, x - away, s === "v" ? y + away : y - away);
       });
     }
     const x = left + pitch * t, length_t = pairs(length, t).length, foot = middle + pitch * length_t;
     const tall = (product[t] / reach) * (BARS / 2);
     move(column, { x: x - pitch / 2, width: pitch, y: top + GAP - 6, height: BARS + 62 });
-    move(arrow, { d: `M${x} ${foot + 4}V${top + GAP - 14}m-5 -6l5 6l5 -6` });
+    move(arrow, { d: `M${x} ${foot + 4}V${top + GAP - 7}m-5 -6l5 6l5 -6` });
     arrow.style.stroke = colour(t);
     move(zero, { x1: left - pitch / 2, x2: left + pitch * (last + 0.5), y1: base, y2: base });
     bars.forEach(({ bar, value, power }, s) => {

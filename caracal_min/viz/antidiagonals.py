@@ -60,7 +60,7 @@ def _still(v: list[int], g: list[int], product: list[int], t: int) -> str:
     """Draw the first frame as SVG: the turned table, the bars under it, the lit sum in words."""
     length, pitch = len(v), _WIDTH / (2 * len(v) + 1.4)
     half, left = (length + 0.72) * pitch, 2.2 * pitch  # of the table with the entries at its edges
-    middle = 8 + half
+    middle = 11 + half
     base = middle + half + 12 + _BARS / 2
 
     def colour(s: int) -> str:
@@ -82,11 +82,11 @@ def _still(v: list[int], g: list[int], product: list[int], t: int) -> str:
                       svg.text(x, y + 4, svg.minus(a * b), "middle")]
     for k in range(length):
         for j, i, value, name, shade in ((k, -1, v[k], "v", palette.content), (-1, k, g[k], "g", palette.gate)):
-            x, y = at(j, i)
+            (x, y), away = at(j, i), pitch * 0.66 + (0 if name == "v" else 4)  # an index below g is nearer to the edge
             parts += [diamond(j, i, pitch * 0.72, fill=palette.paper, stroke=shade, stroke_width=2),
                       svg.text(x, y + 4, svg.minus(value), "middle", 700),
                       svg.element("text", name, svg.element("tspan", str(k), dy=3, font_size=9),
-                                  x=x - pitch * 0.66, y=y + pitch * (0.66 if name == "v" else -0.66) + 4,
+                                  x=x - away, y=y + (away if name == "v" else -away) + 4,
                                   text_anchor="middle")]
     reach = max(1, *map(abs, product))
     for s, value in enumerate(product):
@@ -98,7 +98,8 @@ def _still(v: list[int], g: list[int], product: list[int], t: int) -> str:
     pairs = [(j, t - j) for j in range(length) if 0 <= t - j < length]
     terms = " + ".join(f"{_signed(v[j])}·{_signed(g[i])}" for j, i in pairs)
     sentence = f"coefficient {t}:  {terms} = {svg.minus(product[t])}"
-    parts.append(svg.text(12, base + _BARS / 2 + 44, sentence, weight=600))
+    parts.append(svg.text(12, base + _BARS / 2 + 44, sentence, weight=600,
+                          font_size=min(12.5, 680 / len(sentence))))
     return svg.frame(_WIDTH, base + _BARS / 2 + 52, *parts, size=12.5)
 
 

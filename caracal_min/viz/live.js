@@ -3,10 +3,12 @@
 // model: controls ({name, kind: "slider", "choice" or "text", options: what each says}), values (for each control the
 // number of an option, or a text of the reader's own), answer ({values, parts}: what the function gave for them; a part
 // is {text}, {image, alt, width, height}, {bars: [name, number] pairs} or {error}), frames (what it gave for every choice, each once, and
-// null in a kernel), places (for every choice the number of its frame; the last control counts fastest).
+// null in a kernel), places (for every choice the number of its frame; the last control counts fastest), paints (pairs
+// of colours: one of the light palette, in which plots are drawn on white, and the same of the dark one).
 
 const CSS = `
   .caracal-live .live-set { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 0.3rem 1.4rem; align-items: end; }
+  .caracal-live .live-set .live-long { grid-column: 1 / -1; }
   .caracal-live .live-set label { display: block; min-width: 0; }
   .caracal-live .live-set input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
   .caracal-live .live-set :is(select, input[type="text"]) { display: block; box-sizing: border-box; width: 100%; height: 36px; margin: 0.2rem 0 0;
@@ -15,7 +17,9 @@ const CSS = `
   .caracal-live .live-answer { margin-top: 0.7rem; min-height: 2em; }
   .caracal-live .live-answer[aria-busy="true"] { opacity: 0.45; }
   .caracal-live .live-answer > * + * { margin-top: 0.7rem; }
-  .caracal-live .live-answer img { display: block; max-width: 100%; height: auto; }
+  html[data-theme] .caracal-figure .caracal-live .live-answer .live-plot { max-width: 100%; height: auto; padding: 0; border-radius: 0; background: none; filter: none; }
+  html .caracal-live .live-answer .live-plot { display: var(--if-light, block); max-width: 100%; height: auto; }
+  html .caracal-live .live-answer canvas.live-plot { display: var(--if-dark, none); }
   .caracal-live .live-answer pre { margin: 0; padding: 0.6rem 0.7rem; border: 0; border-radius: 4px; background: var(--shade); color: var(--ink);
     font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
   .caracal-live .live-answer .live-error { border-left: 4px solid var(--wrapped); }
@@ -24,6 +28,28 @@ const CSS = `
   .caracal-live .live-bars i { display: block; height: 12px; width: var(--w); box-sizing: border-box; background: var(--ink); }
   .caracal-live .live-bars i.below { background: none; border: 1.5px solid var(--ink); }
   .caracal-live .live-bars span { text-align: right; }`;
+
+const rgb = (colour) => [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
+
+// Paint an image that is drawn on white in the colours of `paints`, more or less opaque, in those of the dark palette on
+// nothing: of all of them the one that comes closest at some opacity.
+export function darken(pixels, paints) {
+  const words = new Uint32Array(pixels.buffer), known = new Map();
+  const inks = paints.map(([light, dark]) => ({ lack: rgb(light).map((c) => 255 - c), dark: rgb(dark) }));
+  const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
+  words.forEach((word, at) => {
+    if (!known.has(word)) {
+      const lack = [0, 1, 2].map((k) => 255 - pixels[4 * at + k]);
+      const found = inks.map((ink) => {
+        const opacity = Math.min(1, dot(lack, ink.lack) / dot(ink.lack, ink.lack));
+        return { dark: ink.dark, opacity, miss: peak(lack.map((x, k) => x - opacity * ink.lack[k])) };
+      });
+      const { dark, opacity } = found.reduce((best, next) => (next.miss < best.miss ? next : best));
+      known.set(word, new Uint32Array(new Uint8Array([...dark, Math.round(255 * opacity)]).buffer)[0]);
+    }
+    words[at] = known.get(word);
+  });
+}
 
 export function render({ model, el }) {
   const controls = model.get("controls"), frames = model.get("frames");
@@ -48,16 +74,18 @@ export function render({ model, el }) {
     };
   }
   function choiceOf({ name, options }, k) {
-    const select = make(make(set, "label", {}, name), "select");
+    const select = make(make(set, "label", roomy(options), name), "select");
     options.forEach((option, number) => make(select, "option", { value: number }, option));
     select.addEventListener("change", () => choose(k, Number(select.value)));
     return (value) => { select.value = value; };
   }
+  // A line of its own for texts that a part of the width would cut.
+  function roomy(options) { return { class: options.some((option) => option.length > 24) ? "live-long" : "" }; }
   // The reader's own text: it counts when it is finished, by Enter or by leaving the box.
   function textOf({ name, options }, k) {
     const id = `live-${Math.random().toString(36).slice(2)}`, list = make(set, "datalist", { id });
     for (const option of options) make(list, "option", { value: option });
-    const box = make(make(set, "label", {}, name), "input", { type: "text", list: id, spellcheck: "false", autocomplete: "off" });
+    const box = make(make(set, "label", roomy(options), name), "input", { type: "text", list: id, spellcheck: "false", autocomplete: "off" });
     box.addEventListener("change", () => { const known = options.indexOf(box.value); choose(k, known < 0 ? box.value : known); });
     return (value) => { box.value = typeof value === "string" ? value : options[value]; };
   }
@@ -89,12 +117,25 @@ export function render({ model, el }) {
     reach = Math.max(reach, tallest(parts)) || 1;
     answer.replaceChildren();
     for (const { text, error, image, alt, width, height, bars } of parts) {
-      if (image !== undefined) make(answer, "img", { src: image, alt, width, height });
+      if (image !== undefined) plot(image, alt, width, height);
       else if (bars) chart(bars);
       else make(answer, "pre", error === undefined ? {} : { class: "live-error" }, text ?? error);
     }
     host.dataset.answer = JSON.stringify(parts.map(({ image, ...rest }) => rest));
     speak(el, `${inWords(parts)}.`);
+  }
+  // Both are there, and the theme shows one.
+  function plot(src, alt, width, height) {
+    const light = make(answer, "img", { class: "live-plot dark-light", src, alt, width, height });
+    const dark = make(answer, "canvas", { class: "live-plot", role: "img", "aria-label": alt, width, height });
+    light.addEventListener("load", () => {
+      Object.assign(dark, { width: light.naturalWidth, height: light.naturalHeight });
+      const board = dark.getContext("2d");
+      board.drawImage(light, 0, 0);
+      const drawn = board.getImageData(0, 0, dark.width, dark.height);
+      darken(drawn.data, model.get("paints"));
+      board.putImageData(drawn, 0, 0);
+    });
   }
   // What is chosen and what came of it, short enough to be heard again and again.
   function inWords([{ text, error, bars } = {}]) {

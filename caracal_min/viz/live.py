@@ -12,13 +12,15 @@ from typing import Any
 
 from . import svg
 from .figure import Figure
-from .style import palette
+from .style import dark, palette
 
 __all__ = ["Texts", "live"]
 
 _MOST = 400  # choices that a page holds the answers to
 _WIDTH, _LETTERS = 420, 52  # of the still, in its own units, and of one of its lines
 _DOTS, _COLOURS = 144, 64  # of a plot, dots to the inch; a page may hold hundreds
+_PAINTS = [[getattr(palette, name), getattr(dark, name)] for name in ("ink", "content", "gate", "result", "wrapped")]
+_PAINTS += [list(pair) for pair in zip(palette.others, dark.others, strict=True)]  # other greys are ink, less opaque
 
 
 class Texts(tuple):
@@ -77,7 +79,8 @@ class Live(Figure):
         for choices, number in zip(values.values(), start, strict=True):
             place = place * len(choices) + number
         model = {"controls": [_control(name, choices) for name, choices in values.items()], "values": start,
-                 "answer": {"values": start, "parts": pages[places[place]]}, "frames": pages, "places": places}
+                 "answer": {"values": start, "parts": pages[places[place]]}, "frames": pages, "places": places,
+                 "paints": _PAINTS}
         super().__init__("live", model, _still(model), alt, state=("values",))
 
     def widget(self) -> Any:

@@ -12,7 +12,7 @@ from .style import palette
 
 __all__ = ["mixing_matrices"]
 
-_SIDE, _GAP, _LEVELS = 196, 20, 10  # of the still: size of a matrix, grades of a shade
+_SIDE, _GAP, _BAR, _LEVELS = 196, 20, 20, 10  # of the still: size of a matrix, height of a bar, grades of a shade
 
 
 def mixing_matrices(text: str, attention: Mapping[str, Tensor], fourier: Mapping[str, Tensor], *,
@@ -67,14 +67,14 @@ def _thousandths(name: str, A: Tensor) -> list[list[int]]:
 
 
 def _still(model: dict[str, Any]) -> str:
-    """Draw the first frame as SVG: both matrices, with the row marked."""
+    """Draw the first frame as SVG: both matrices, with the row marked, and its weights on the letters of the text."""
     letters, row = model["letters"], model["row"]
     length, g = len(letters), model["fourier"][0]["g"]
     most = max(1e-9, *map(abs, g))
     left = [(t, j, (w / 1000) ** 0.5)
             for t, line in enumerate(model["attention"][0]["rows"]) for j, w in enumerate(line)]
     right = [(t, j, g[t - j] / most) for t in range(length) for j in range(t + 1)]
-    width, height = 2 * _SIDE + _GAP + 24, _SIDE + 64
+    width = 2 * _SIDE + _GAP + 24
     parts = []
     for k, (cells, colour, name) in enumerate((
             (left, palette.ink, f"attention, {model['attention'][0]['name']}"),
@@ -84,8 +84,26 @@ def _still(model: dict[str, Any]) -> str:
                   svg.element("g", svg.rect(0, 0, length, length, fill=palette.shade), *_shaded(cells, colour),
                               svg.rect(0, row, row + 1, 1, fill="none", stroke=palette.result, stroke_width=0.4),
                               transform=f"translate({x} 32) scale({_SIDE / length:.4f})", shape_rendering="crispEdges")]
-    parts.append(svg.text(12, height - 12, f"Row {row} is marked: the weights of output {row}."))
-    return svg.frame(width, height, *parts)
+    y = _SIDE + 58
+    weights = ([w / 1000 for w in model["attention"][0]["rows"][row]], [g[row - j] for j in range(row + 1)])
+    for name, colour, of in zip(("attention", "Fourier"), (palette.ink, palette.gate), weights, strict=True):
+        parts += [svg.text(12, y, f"{name}: the weights of row {row}", weight=600),
+                  *_on_letters(letters, of, colour, 12, y + 12 + _BAR, (width - 24) / length)]
+        y += _BAR + 52
+    return svg.frame(width, y - 10, *parts)
+
+
+def _on_letters(letters: list[str], weights: list[float], colour: str, x: float, y: float, pitch: float) -> list[str]:
+    """Write the letters under bars of their weights that stand at height y; the bar of a negative weight is hollow."""
+    most, parts = max(1e-9, *map(abs, weights)), [svg.path("M", x, y, "h", pitch * len(letters), stroke=palette.rule)]
+    for k, letter in enumerate(letters):
+        if k < len(weights):
+            look = {"fill": colour} if weights[k] >= 0 else {"fill": palette.paper, "stroke": colour}
+            parts.append(svg.bar(x + pitch * (k + 0.1), pitch * 0.8, y - _BAR * abs(weights[k]) / most, y, **look))
+        parts.append(svg.text(x + pitch * (k + 0.5), y + 13, letter.replace(" ", "␣"), "middle",
+                              700 if k == len(weights) - 1 else None, font_size=min(12.0, 1.4 * pitch),
+                              fill=palette.ink if k < len(weights) else palette.muted))
+    return parts
 
 
 def _shaded(cells: list[tuple[int, int, float]], colour: str) -> list[str]:

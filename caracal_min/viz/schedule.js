@@ -24,8 +24,10 @@ const CSS = `
   .caracal-live .sch-pair { cursor: pointer; }
   .caracal-live .sch-still { pointer-events: none; }
   .caracal-live .sch-facts p { margin: 0 0 0.35rem; }
+  .caracal-live .sch-facts span { white-space: nowrap; }
+  .caracal-live .sch-facts i { font: italic 1.1em Georgia, "Times New Roman", serif; }   /* no l that looks like a 1 */
   .caracal-live .sch-facts .sch-block { font-weight: 700; }
-  .caracal-live .sch-facts .sch-block span { white-space: nowrap; text-decoration: underline; text-decoration-thickness: 3px;
+  .caracal-live .sch-facts .sch-block span { text-decoration: underline; text-decoration-thickness: 3px;
     text-underline-offset: 3px; }
   .caracal-live .sch-key { grid-area: key; flex-direction: column; margin: 0; color: var(--muted); }
   @media (max-width: 480px) {
@@ -92,7 +94,7 @@ export function render({ model, el }) {
   const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
     .map((k) => make(told, "p", k === 2 ? { class: "sch-block" } : {}));
   legend(parts, [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
-    ["--c: var(--gate); --e: 3px solid var(--content)", "one product, where l = 0"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
+    ["--c: var(--gate); --e: 3px solid var(--content)", "one product: n is a power of two"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
     ["--e: 1.5px solid var(--muted)", "known, still waiting"], ["--e: 2.5px solid var(--result)", "the result read now"]],
     "sch-key");
 
@@ -121,7 +123,13 @@ export function render({ model, el }) {
     [back.disabled, next.disabled] = [n === 1, n === length];
     const alone = n > last;
     arrived.textContent = `Token ${t} arrives. By hand: ${t ? `v${below(t)}g₀ and v₀g${below(t)}` : "v₀g₀"}.`;
-    binary.textContent = `n = ${n} is ${n.toString(2)} in binary: lowest bit m = ${m}, l = ${l}.`;
+    binary.textContent = `n = ${n} is ${n.toString(2)} in binary: lowest bit `;
+    for (const [name, value, end] of [["m", m, ", "], ["l", l, "."]]) {
+      const equation = make(binary, "span");
+      make(equation, "i", {}, name);
+      equation.append(` = ${value}${end.trim()}`);
+      if (end === ", ") binary.append(" ");
+    }
     block.textContent = "";
     const product = (text, colour) => make(block, "span", { style: `text-decoration-color: var(--${colour})` }, text);
     if (alone) block.textContent = "no block: the text ends here";

@@ -16,7 +16,9 @@ _LENGTHS, _WIDTHS = (64, 131_072), (256, 4096)  # smallest and largest; a length
 _COLOURS = {"output": (palette.ink, 1), "mlp": (palette.ink, 0.24), "projections": (palette.ink, 0.55),
             "gate mix": (palette.gate, 1), "convolution": (palette.result, 1), "attention": (palette.others[1], 1),
             "small operators": (palette.others[0], 1)}
-_WIDTH, _LEFT, _ROW, _PITCH = 440, 118, 30, 21  # of the still, in its own units
+_WIDTH, _LEFT, _TOP, _ROW, _PITCH = 440, 128, 53, 30, 21  # of the still, in its own units
+_STRIPES = svg.element("pattern", svg.path("M", 0, 5, "H", 6, stroke=palette.paper, stroke_width=2), id="waits",
+                       width=6, height=6, patternUnits="userSpaceOnUse", patternTransform="rotate(-45)")
 
 
 def time_budget(model: str = "pure", length: int = 512, device: str = "A100", width: int = 512,
@@ -86,29 +88,31 @@ def _alt(start: dict) -> str:
 
 
 def _still(start: dict) -> str:
-    times, parts = _times(start), _costs(start)[start["model"]]
+    times, costs = _times(start), _costs(start)
+    parts = {part: cost for part, cost in costs[start["model"]].items() if cost.operations}
     device = DEVICES[start["device"]]
     longest = max(sum(of.values()) for of in times.values())
     across = (_WIDTH - _LEFT - 84) / longest
-    title = f"µs for each token of a training step: {start['length']:,} tokens, one {start['device']}"
-    rows = [svg.text(12, 20, title, weight=600)]
+    rows = [_STRIPES, svg.text(12, 20, "µs for each token of a training step", weight=600),
+            svg.text(12, 39, f"{start['length']:,} tokens, one {start['device']}; striped: waits for memory")]
     for k, (model, of) in enumerate(times.items()):
-        y, left = 34 + k * _ROW, float(_LEFT)
+        y, left = _TOP + k * _ROW, float(_LEFT)
         rows.append(svg.text(12, y + 15, _MODELS[model], weight=600 if model == start["model"] else None))
         for part, time in of.items():
             colour, share = _COLOURS[part]
             rows.append(svg.rect(left, y, across * time, 22.0, fill=colour, fill_opacity=share))
+            if device.bound(part, costs[model][part]) == "bandwidth":
+                rows.append(svg.rect(left, y, across * time, 22.0, fill="url(#waits)"))
             left += across * time
         rows.append(svg.text(left + 6, y + 15, f"{sum(of.values()):.2f}"))
-    top = 34 + 3 * _ROW + 26
+    top = _TOP + 3 * _ROW + 26
     whole, operations = sum(times[start["model"]].values()), sum(cost.operations for cost in parts.values())
     rows += [svg.text(12, top, _MODELS[start["model"]], weight=600), svg.text(250, top, "operations", "end"),
              svg.text(320, top, "time", "end"), svg.text(_WIDTH - 12, top, "bound by", "end")]
     for k, (part, cost) in enumerate(parts.items()):
         y, (colour, share) = top + (k + 1) * _PITCH, _COLOURS[part]
-        rows += [svg.rect(12, y - 11, 12, 12, fill=colour, fill_opacity=share), svg.text(32, y, part)]
-        if cost.operations:
-            rows += [svg.text(250, y, f"{100 * cost.operations / operations:.1f}%", "end"),
-                     svg.text(320, y, f"{100 * times[start['model']][part] / whole:.1f}%", "end"),
-                     svg.text(_WIDTH - 12, y, device.bound(part, cost), "end")]
-    return svg.frame(_WIDTH, top + len(PARTS) * _PITCH + 12, *rows)
+        rows += [svg.rect(12, y - 11, 12, 12, fill=colour, fill_opacity=share), svg.text(32, y, part),
+                 svg.text(250, y, f"{100 * cost.operations / operations:.1f}%", "end"),
+                 svg.text(320, y, f"{100 * times[start['model']][part] / whole:.1f}%", "end"),
+                 svg.text(_WIDTH - 12, y, device.bound(part, cost), "end")]
+    return svg.frame(_WIDTH, top + len(parts) * _PITCH + 12, *rows)

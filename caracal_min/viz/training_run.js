@@ -16,10 +16,12 @@ const CSS = `
   .caracal-live .run-said { margin: 0.3rem 0 0.6rem; font-weight: 600; font-variant-numeric: tabular-nums; }
   .caracal-live .run-measure { height: 0; overflow: hidden; }
   .caracal-live .run-text {
-    box-sizing: border-box; max-height: 18em; padding: 0.6rem 0.7rem; overflow: hidden auto; border-radius: 4px;
-    background: var(--shade); font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
+    --more: 0px; --less: 0px; box-sizing: border-box; max-height: calc(11 * 1.5em + 1.2rem); padding: 0; overflow: hidden auto;
+    border: solid var(--shade); border-width: 0.6rem 0.7rem; border-radius: 4px;   /* whole lines: padding would show a part of one more */
+    mask-image: linear-gradient(transparent, black var(--less), black calc(100% - var(--more)), transparent); background: var(--shade); font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
     white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4; unicode-bidi: isolate; text-align: left; }
-  .caracal-live .run-text:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
+  .caracal-live .run-text.run-more { --more: 3.5em; } .caracal-live .run-text.run-less { --less: 3.5em; }
+  .caracal-live .run-text:focus-visible { outline: 3px solid var(--focus); outline-offset: -3px; mask-image: none; }
   .caracal-live .run-prompt { font-weight: 700; text-decoration: underline; text-decoration-color: var(--mark);
     text-decoration-thickness: 2px; text-underline-offset: 3px; }
   .caracal-live .run-nothing { color: var(--muted); font-style: italic; }`;
@@ -54,7 +56,7 @@ export function render({ model, el }) {
   make(plot, "text", { x: 0, y: 14 }, `loss, ${get("unit")}`);
   const yTicks = get("y_ticks").map(([value, text]) => ({
     line: make(plot, "path", { style: "stroke: var(--rule)" }), value,
-    text: make(plot, "text", { x: LEFT - 6, y: y(value) + 4, "text-anchor": "end", class: "muted" }, text) }));
+    text: make(plot, "text", { x: LEFT - 9, y: y(value) + 4, "text-anchor": "end", class: "muted" }, text) }));
   const xTicks = get("x_ticks").map(([value, text]) => ({
     value, text: make(plot, "text", { y: floor + 16, "text-anchor": "middle", class: "muted" }, text) }));
   const axis = make(plot, "text", { y: floor + 32, "text-anchor": "middle" }, "training step");
@@ -117,8 +119,16 @@ export function render({ model, el }) {
     if (text.scrollHeight > text.clientHeight + 1) {
       move(text, { tabindex: 0, role: "region", "aria-label": `text written, ${name(step)}` });
     } else for (const attribute of ["tabindex", "role", "aria-label"]) text.removeAttribute(attribute);
+    fade();
     mark();
   }
+  // An edge behind which there is more text fades.
+  function fade() {
+    const above = text.scrollTop, more = text.scrollHeight - text.clientHeight - above;
+    text.classList.toggle("run-less", above > 1);
+    text.classList.toggle("run-more", more > 1);
+  }
+  text.addEventListener("scroll", fade);
   function mark() {
     const { step, at } = samples[chosen];
     hair.style.transform = `translateX(${x(step)}px)`;

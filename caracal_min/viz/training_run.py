@@ -15,7 +15,7 @@ from .training_run_still import still
 __all__ = ["training_run"]
 
 _HEIGHT = 220  # of the plot, in pixels, on the page and in the still
-_LABEL = 16  # pixels between the labels of two baselines
+_LABEL, _TALL = 16, 12  # pixels between the labels of two baselines; of the letters of one
 _OPENING = 0.05  # of the steps: untrained weights may lose far more than anything that follows
 
 
@@ -131,12 +131,14 @@ def _compared(loss: float, rules: list[tuple[str, float]]) -> str:
 
 
 def _placed(rules: list[tuple[str, float]], final: float, y_ticks: list[float]) -> list[dict[str, Any]]:
-    """Give each baseline's label a height in pixels: on the side the run has left, and clear of the others."""
+    """Give each baseline's label a height in pixels: on the side the run has left, if there is room."""
     low, high = y_ticks[0], y_ticks[-1]
     lines = [(high - loss) / (high - low) * _HEIGHT for _, loss in rules]
-    heights = [line - 5 if final < loss else line + 15 for line, (_, loss) in zip(lines, rules, strict=True)]
+    over = [line >= _TALL + 5 if final < loss else line > _HEIGHT - 20
+            for line, (_, loss) in zip(lines, rules, strict=True)]
+    heights = [line - 5 if above else line + 15 for line, above in zip(lines, over, strict=True)]
     for k in range(len(heights)):  # downwards from the top edge, then upwards from the bottom edge
-        heights[k] = max(heights[k], heights[k - 1] + _LABEL if k else 12)
+        heights[k] = max(heights[k], heights[k - 1] + _LABEL if k else _TALL)
     for k in reversed(range(len(heights))):
         heights[k] = min(heights[k], heights[k + 1] - _LABEL if k + 1 < len(heights) else _HEIGHT - 5)
     return [{"name": f"{name} {loss:.2f}", "loss": loss, "label": round(height, 1)}

@@ -57,7 +57,7 @@ def _plot(model: dict[str, Any]) -> list[str]:
     parts = [svg.text(_MARGIN, 16, f"loss, {model['unit']}")]
     for value, name in model["y_ticks"]:
         parts += [_stroke("M", _LEFT, y(value), "H", right, stroke=palette.rule),
-                  svg.text(_LEFT - 6, y(value) + 4, name, "end", fill=palette.muted)]
+                  svg.text(_LEFT - 9, y(value) + 4, name, "end", fill=palette.muted)]
     parts += [svg.text(x(value), bottom + 16, name, "middle", fill=palette.muted) for value, name in model["x_ticks"]]
     parts += [svg.text((_LEFT + right) / 2, bottom + 32, "training step", "middle"), curve(model["training"], **_FAINT)]
     parts += [_stroke("M", _LEFT, y(rule["loss"]), "H", right, stroke=palette.muted, stroke_width=1.5,

@@ -1,9 +1,16 @@
 """A function behind controls, on a page where no Python runs: the answers are those that it gave beforehand."""
 
+import io
+from collections import Counter
+
+import numpy as np
 import pytest
 from figure_pages import data
+from matplotlib import pyplot as plt
+from PIL import Image
 
 from caracal_min import viz
+from caracal_min.viz.style import dark
 
 
 def powers(base=2, shown="bars"):
@@ -35,6 +42,32 @@ def test_what_is_chosen_and_what_came_of_it_is_said(page):
     page.get_by_role("combobox").select_option("text")
     page.wait_for_timeout(1200)
     assert page.get_by_role("status").inner_text() == "base 2, shown text: 1, 2, 4, 8."
+
+
+def plotted(bar="result"):
+    fig, ax = plt.subplots(figsize=(2, 2), facecolor="white")
+    ax.bar([0, 1], [1, 2], color=getattr(viz.palette, bar))
+    return fig
+
+
+@pytest.mark.parametrize("theme, scheme", [("dark", "light"), ("light", "dark"), ("", "dark"), ("", "light")])
+def test_a_plot_is_painted_in_the_colours_of_the_theme(theme, scheme, show):
+    page = show(viz.live(plotted, "two bars", bar=("result", "gate")), theme=theme and f'data-theme="{theme}"',
+                color_scheme=scheme)
+    for bar in ("gate", "result"):
+        page.get_by_role("combobox").select_option(bar)
+        page.wait_for_timeout(300)
+        shown = page.locator(".live-plot:visible")
+        assert shown.count() == 1 and shown.evaluate("node => getComputedStyle(node).filter") == "none"
+        pixels = np.asarray(Image.open(io.BytesIO(shown.screenshot())).convert("RGB")).reshape(-1, 3)
+        seen = Counter(map(tuple, pixels.tolist()))
+        expected = dark if "dark" in (theme or scheme) else viz.palette
+        (paper, _), (drawn, _) = seen.most_common(2)
+        assert (paper, drawn) == tuple(rgb(getattr(expected, name)) for name in ("paper", bar))
+
+
+def rgb(colour):
+    return tuple(int(colour[k:k + 2], 16) for k in (1, 3, 5))
 
 
 def test_without_scripts_the_still_is_shown(still):

@@ -27,6 +27,20 @@ _CLIPPED = """() => [...document.querySelectorAll('article :is(pre, table, div.m
 _TOO_TALL = """height => [...document.querySelectorAll('article :is(img, svg, .book-figure .cell_output)')]
     .map(node => node.getBoundingClientRect().height).filter(tall => tall > height)"""
 
+_CUT = """async () => { const cut = [];
+    for (const image of document.querySelectorAll('.caracal-still')) {
+        const holder = document.body.appendChild(document.createElement('div'));
+        holder.innerHTML = await (await fetch(image.src)).text();
+        const { width, height } = holder.firstElementChild.viewBox.baseVal;
+        for (const text of holder.querySelectorAll('svg > text')) {
+            const box = text.getBBox();
+            if (box.x < 0 || box.x + box.width > width || box.y < -2 || box.y + box.height > height + 2)
+                cut.push(text.textContent);
+        }
+        holder.remove();
+    }
+    return cut; }"""
+
 
 def words(text: str) -> str:
     """Return a text without ligatures, and without the spaces and hyphens that a line break may have changed.
@@ -78,6 +92,29 @@ def test_the_dark_theme_prints_dark_on_white(name, printed):
     page.emulate_media(media="print")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert violations(page, ["color-contrast"]) == []
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_the_words_of_a_still_are_whole(name, page, site):
+    """No word reaches beyond the drawing that it stands in, and on paper a drawing is as wide as the text."""
+    page.goto(f"{site}/{name}")
+    assert page.evaluate(_CUT) == []
+    page.emulate_media(media="print")
+    page.set_viewport_size(SHEET)
+    for still in page.locator(".caracal-still").all():
+        box, natural = still.bounding_box(), still.evaluate("node => node.naturalHeight / node.naturalWidth")
+        assert box["width"] == pytest.approx(SHEET["width"], abs=40) and box["height"] <= natural * box["width"] + 2
+
+
+@pytest.mark.parametrize("name", PRINTED[:1])
+def test_what_matters_prints_without_background_graphics(name, page, site):
+    page.goto(f"{site}/{name}")
+    page.emulate_media(media="print")
+    for button in page.locator("a.button").all():
+        assert button.evaluate("node => getComputedStyle(node).color") == "rgb(34, 34, 34)"
+        assert button.evaluate("node => getComputedStyle(node).borderTopStyle") == "solid"
+    exact = "nodes => nodes.map(node => getComputedStyle(node).printColorAdjust)"
+    assert set(page.locator(".verdict-bar span").evaluate_all(exact)) <= {"exact"}
 
 
 @pytest.mark.parametrize("name", PRINTED)

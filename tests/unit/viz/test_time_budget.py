@@ -21,6 +21,10 @@ def test_still_tells_the_facts_of_its_frame(model, length, device):
     for of in times.values():
         assert f">{sum(of.values()):.2f}<" in text and f"{sum(of.values()):.2f}" in figure.alt
     whole = sum(cost.operations for cost in parts.values())
+    waits = sum(DEVICES[device].bound(part, cost) == "bandwidth" for of in _costs(start).values()
+                for part, cost in of.items())
+    assert text.count("url(#waits)") == waits, "what waits for memory is striped, as on the screen"
+    assert [part for part in PARTS if f">{part}<" in text] == [part for part in PARTS if parts[part].operations]
     for part in PARTS:
         if parts[part].operations:
             assert f">{100 * parts[part].operations / whole:.1f}%<" in text

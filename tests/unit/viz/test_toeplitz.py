@@ -82,7 +82,18 @@ def test_the_still_of_the_matrices_shades_every_entry_once():
     assert all(places.count(place) >= 1 for place in shaded)
     hollow = {int(t) - int(j) for j, t in re.findall(r"M(\d+) (\d+)h1v1h-1zm0.25", text)}
     assert hollow == {k for k in range(L) if KERNEL[k] < -0.05}  # a negative weight is hollow, as in every figure
-    assert "head &lt;0&gt;" in text and "Row 4 is marked" in text
+    assert "head &lt;0&gt;" in text and text.count(": the weights of row 4<") == 2
+
+
+def test_the_still_of_the_matrices_has_a_bar_on_each_letter_of_the_row():
+    text = still_of(viz.mixing_matrices(TEXT, HEADS, CHANNELS, row=4))
+    below = text.partition("attention: the weights")[2]
+    bars = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"', below)
+    assert [colour for _, colour in bars[:5]] == [viz.palette.ink] * 5
+    row = KERNEL[:5].flip(0)                                      # of the five letters 0 to 4
+    assert [colour == viz.palette.paper for _, colour in bars[5:]] == (row < 0).tolist()
+    heights = torch.tensor([float(height) for height, _ in bars[5:]])
+    assert torch.allclose(heights / heights.max(), (row / row.abs().max()).abs().to(heights.dtype), atol=0.01)
 
 
 def test_names_and_text_cannot_break_out_of_the_page():

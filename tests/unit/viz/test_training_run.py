@@ -192,6 +192,16 @@ def test_a_baseline_that_is_not_reached_gets_room_for_its_name_below():
         assert rule["label"] <= model["plot_height"] and (rule["label"] > line or baseline < 0.1)
 
 
+@pytest.mark.parametrize("start", [10.82, 10.9, 10.99, 10.3, 9.6])
+def test_the_name_of_a_baseline_does_not_stand_on_its_line(start):
+    log = [{"step": 1, "loss": 8.0}, {"step": 9, "loss": 6.2, "validation_loss": 6.2}]
+    model = make(log, {1: "a"}, baselines={"guessing": start}).model
+    [rule], low, high = model["baselines"], model["y_ticks"][0][0], model["y_ticks"][-1][0]
+    line = (high - start) / (high - low) * model["plot_height"]
+    assert rule["label"] + 3 < line or rule["label"] - 12 > line, "letters reach 12 pixels up and 3 down"
+    assert rule["label"] >= 12
+
+
 @pytest.mark.parametrize("steps", [1, 7, 800, 19_073])
 def test_step_ticks_are_whole_and_within_the_run(steps):
     log = [{"step": 1, "loss": 2.0}, {"step": steps + 1, "loss": 2.0, "validation_loss": 2.0}]
