@@ -16,6 +16,8 @@ STAMP := $(VENV)/.installed
 export JUPYTER_PREFER_ENV_PATH := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONPATH :=
+# PyTorch's threads wait for each other by spinning: beside another process that is up to ten times slower.
+export OMP_WAIT_POLICY ?= PASSIVE
 
 .PHONY: book test wheel clean
 
@@ -27,9 +29,8 @@ book: $(STAMP)
 	@echo "The book is built. Open $(CURDIR)/_build/html/index.html in a browser."
 
 test: book
-	@# PyTorch's threads wait for each other by spinning: alone that is fastest, beside another process ten times slower.
 	@# The files with the fewest tests are the longest here: in the order of their names they do not all come last.
-	@OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 wheel: $(STAMP)
 	@rm -rf dist
