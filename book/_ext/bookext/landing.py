@@ -4,10 +4,10 @@ The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is
 package's, the verdicts are counted in the ledger, and titles, questions, times and pictures are the chapters' own.
 """
 
-import base64
 import re
 from html import escape
 from pathlib import Path
+from urllib.parse import unquote
 
 import nbformat
 import torch
@@ -24,7 +24,7 @@ from .plots import on_dark, without_ground
 DESCRIPTION = ("A language model built on polynomial multiplication, taken apart and put together: interactive "
                "figures, code that runs on a laptop, and what the Caracal paper says, checked.")
 STILLS = "_static/chapters"
-_STILL = re.compile(r'class="caracal-still" src="data:image/svg\+xml;base64,([^"]+)" alt="([^"]*)"')
+_STILL = re.compile(r'class="caracal-still" src="data:image/svg\+xml,([^"]+)" alt=')
 _MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
 
 
@@ -40,7 +40,7 @@ def setup(app):
     app.connect("build-finished", write_stills)
 
 
-def stills(env) -> dict[str, bytes]:
+def stills(env) -> dict[str, str]:
     """Return the stills of the chapters' opening figures, SVG by page."""
     if not hasattr(env, "opening_stills"):
         env.opening_stills = {}
@@ -53,7 +53,7 @@ def keep_still(app, doctree):
         if OPENING in cell.get("cell_metadata", {}).get("tags", []):
             for raw in cell.findall(nodes.raw):
                 if found := _STILL.search(raw.astext()):
-                    stills(app.env)[app.env.docname] = base64.b64decode(found[1])
+                    stills(app.env)[app.env.docname] = unquote(found[1]).replace("'", '"')  # as it was drawn
 
 
 def write_stills(app, exception):
@@ -62,7 +62,7 @@ def write_stills(app, exception):
         folder = Path(app.outdir, STILLS)
         folder.mkdir(parents=True, exist_ok=True)
         for docname, svg in stills(app.env).items():
-            drawing = without_ground(svg.decode("utf-8"))
+            drawing = without_ground(svg)
             for theme, coloured in (("light", drawing), ("dark", on_dark(drawing))):
                 (folder / still_name(docname, theme)).write_text(coloured, encoding="utf-8")
 

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
+from xml.etree import ElementTree
 
 import pytest
 import torch
@@ -47,8 +49,17 @@ class Elements(HTMLParser):
 
 
 def still_of(figure):
-    kind, data = Elements(figure.to_html()).first("img")["src"].split(";base64,")
-    return kind, base64.b64decode(data)
+    kind, data = Elements(figure.to_html()).first("img")["src"].split(",", 1)
+    return kind, base64.b64decode(data) if kind.endswith("base64") else unquote(data).replace("'", '"').encode()
+
+
+def test_a_still_keeps_every_character():
+    hard = "l'été à 100 % \u2212 #3 & \"so\" <b> ^|[]{}\\"
+    svg = ElementTree.Element("svg", xmlns="http://www.w3.org/2000/svg", label=hard)
+    svg.text = hard
+    kind, data = still_of(viz.Figure("poke", {}, ElementTree.tostring(svg, "unicode"), "x"))
+    read = ElementTree.fromstring(data)
+    assert kind == "data:image/svg+xml" and read.text == read.get("label") == hard
 
 
 def test_html_needs_nothing_from_elsewhere():
@@ -121,7 +132,7 @@ def test_mime_bundle():
 
 def test_png_still():
     png = b"\x89PNG\r\n\x1a\n" + bytes(8)
-    assert still_of(viz.Figure("poke", {}, png, "x")) == ("data:image/png", png)
+    assert still_of(viz.Figure("poke", {}, png, "x")) == ("data:image/png;base64", png)
 
 
 def test_widget_carries_the_same_module_and_data():
