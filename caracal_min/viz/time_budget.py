@@ -94,7 +94,8 @@ def _still(start: dict) -> str:
     longest = max(sum(of.values()) for of in times.values())
     across = (_WIDTH - _LEFT - 84) / longest
     rows = [_STRIPES, svg.text(12, 20, "µs for each token of a training step", weight=600),
-            svg.text(12, 39, f"{start['length']:,} tokens, one {start['device']}; striped: waits for memory")]
+            svg.text(12, 39, f"{start['length']:,} tokens, one {start['device']}; striped: waits for memory"),
+            svg.text(_WIDTH - 12, 20, "pink: attention", "end")]
     for k, (model, of) in enumerate(times.items()):
         y, left = _TOP + k * _ROW, float(_LEFT)
         rows.append(svg.text(12, y + 15, _MODELS[model], weight=600 if model == start["model"] else None))

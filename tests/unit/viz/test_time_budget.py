@@ -24,6 +24,7 @@ def test_still_tells_the_facts_of_its_frame(model, length, device):
     waits = sum(DEVICES[device].bound(part, cost) == "bandwidth" for of in _costs(start).values()
                 for part, cost in of.items())
     assert text.count("url(#waits)") == waits, "what waits for memory is striped, as on the screen"
+    assert "pink: attention" in text, "which the list of pure Caracal lacks"
     assert [part for part in PARTS if f">{part}<" in text] == [part for part in PARTS if parts[part].operations]
     for part in PARTS:
         if parts[part].operations:
