@@ -155,7 +155,7 @@ def test_other_lines_are_no_matter(prints, make_notebook, make_code):
 
 SEEN = {1: torch.full((4, 8), 2.0), 2: torch.full((4, 8), 2.0), 8: torch.full((4, 8), 3.0), 16: torch.full((4, 8), 5.0)}
 GROWN = {0: torch.arange(1.0, 1025.0)}
-RECIPE = SimpleNamespace(context=64)
+RECIPE = SimpleNamespace(context=64, preset="nano")
 
 
 @pytest.mark.parametrize("claim, missing, there, wrong", [
