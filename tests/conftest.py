@@ -2,7 +2,8 @@
 
 import os
 import shutil
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -42,6 +43,16 @@ def shared_data() -> Path:
     if not folder.is_dir():
         unavailable("no ../shared/data beside the checkout: tests on real text need it", shared=True)
     return folder
+
+
+@pytest.fixture
+def no_warning() -> Iterator[None]:
+    """Every warning is an error, but for two of PyTorch's compiler: of its imports, and of Python 3.13.0 itself."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.filterwarnings("ignore", "Guards may run slower on Python 3.13.0", RuntimeWarning)
+        yield
 
 
 @pytest.fixture(scope="session")

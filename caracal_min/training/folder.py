@@ -62,7 +62,12 @@ class RunFolder:
                                 "build the run again")
 
     def require_space(self, parameters: int) -> None:
-        """Raise OSError unless the disk has room for three checkpoints (one in the making) and a model in float32."""
+        """Raise OSError unless the disk has room for three checkpoints (one in the making) and a model in float32.
+
+        The main process asks, for all: another one may come here before the folder is made.
+        """
+        if not self._is_main:
+            return
         there = sum(path.stat().st_size for path in self.path.glob("checkpoint*.safetensors"))
         needed, free = 4 * parameters * (3 * 3 + 1) - there, shutil.disk_usage(self.path).free
         if free < needed:

@@ -48,6 +48,7 @@ def test_exactly_the_named_folder_is_read(tmp_path, name):
 
 ALONE = """
 import sys
+import torch  # with CUDA it asks where the system's libraries lie, by a process
 def refused(event, arguments):
     if event.startswith("socket.") or event == "subprocess.Popen":
         print(event, arguments, file=sys.stderr, flush=True)

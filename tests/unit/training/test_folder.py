@@ -255,6 +255,11 @@ def test_too_little_room_is_found_before_the_work(tmp_path, monkeypatch):
     Trainer(config(tmp_path), corpus()).close()
 
 
+def test_a_process_that_is_not_the_main_one_may_come_before_the_folder(tmp_path):
+    RunFolder(tmp_path / "run", is_main=False).require_space(10)
+    assert not (tmp_path / "run").exists()
+
+
 @contextmanager
 def rights_of_nobody():
     """As root, who may write everywhere, become somebody else for a while."""

