@@ -1,14 +1,11 @@
 """The texts of a source, one at a time: the only module that reads corpora, from this machine or from the network.
 
-Sources: "embedded" is the documentation that every Python carries (no network); "fineweb" streams the sample-10BT of
-FineWeb; anything else is a parquet, jsonl, jsonl.xz or jsonl.gz file with a `text` column, or a folder of those; or a
-txt file in UTF-8, which is cut into documents of some kilobytes (`local_files`), or a folder with no files but those.
+Sources: "embedded" is the documentation of one Python, which the package carries (no network, and the same text under
+every Python; `tools/freeze_documentation.py` wrote it); "fineweb" streams the sample-10BT of FineWeb; anything else is
+a parquet, jsonl, jsonl.xz or jsonl.gz file with a `text` column, or a folder of those; or a txt file in UTF-8, which is
+cut into documents of some kilobytes (`local_files`), or a folder with no files but those.
 """
 
-import ast
-import pydoc_data.topics
-import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,10 +13,14 @@ from pathlib import Path
 from ..extras import missing
 from .local_files import FORMATS, LONGEST_DOCUMENT, PLAIN, count_rows, file_texts, too_long
 
-__all__ = ["SOURCES", "count_documents", "documents", "require_source", "text_files"]
+__all__ = ["DOCUMENTED", "EMBEDDED", "SOURCES", "count_documents", "documents", "require_source", "text_files"]
 
 SOURCES = ("embedded", "fineweb")
-"""Names of the sources that are no files."""
+"""Names of the sources that are no files of the caller's."""
+DOCUMENTED = "3.11.7"
+"""The Python whose documentation "embedded" is."""
+EMBEDDED = Path(__file__).with_name(f"python_{DOCUMENTED}.jsonl.xz")
+"""The topics of its language reference, and the docstrings of each module of its library."""
 
 
 def documents(source: str) -> Iterator[str]:
@@ -85,7 +86,7 @@ def text_files(folder: Path) -> list[Path]:
 def _parts(source: str) -> Iterator[tuple[object, Iterator[str]]]:
     """Yield the parts of a source, each with the name under which errors know it."""
     if source == "embedded":
-        yield "the documentation of Python", _python_documentation()
+        yield EMBEDDED, file_texts(EMBEDDED)
     elif source == "fineweb":
         yield source, _fineweb()
     else:
@@ -118,26 +119,3 @@ def _fineweb() -> Iterator[str]:
             yield row["text"]
     except (RuntimeError, ValueError, EOFError) as error:  # what its readers raise when the stream breaks off
         raise ValueError(f"fineweb cannot be read ({' '.join(str(error).split()) or type(error).__name__})") from None
-
-
-def _python_documentation() -> Iterator[str]:
-    """Yield the language reference's topics and the documentation of each standard-library module.
-
-    A module's document is its docstrings, in the order of the source; nothing is imported or run.
-    """
-    yield from (text.strip() for _, text in sorted(pydoc_data.topics.topics.items()))
-    root = Path(sysconfig.get_path("stdlib"))
-    skipped = {"test", "tests", "idle_test", "site-packages", "__pycache__", "lib2to3", "pydoc_data"}
-    for path in sorted(root.rglob("*.py")):
-        top = path.relative_to(root).parts[0].removesuffix(".py")
-        if top not in sys.stdlib_module_names or skipped.intersection(path.relative_to(root).parts):
-            continue
-        try:
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-        except (SyntaxError, UnicodeDecodeError):  # a few files are templates or in another encoding
-            continue
-        kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        found = [ast.get_docstring(node) for node in ast.walk(tree) if isinstance(node, kinds)]
-        text = "\n\n".join(d for d in found if d)
-        if len(text) >= 200:
-            yield text

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import platform
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..files import file_sha256, writing
-from .documents import SOURCES, count_documents, documents, text_files
+from .documents import DOCUMENTED, SOURCES, count_documents, documents, text_files
 from .manifest_form import ranges_text, shard_name
 from .shards import DTYPE, MANIFEST, Manifest, ShardSettings, check_sizes
 from .split import RULE, is_held_out
@@ -34,7 +33,7 @@ class TokenizeConfig:
     """
 
     source: str
-    """embedded (the documentation of Python), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
+    """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
     jsonl.gz file with column text, a txt file in UTF-8, or a folder of such files.  A document, or a line of JSON with
     one, has at most 16 MiB; a txt file has any size, and is cut into documents of some 4 KiB."""
     out: Path
@@ -226,7 +225,7 @@ def fingerprint(source: str) -> list[dict]:
 def _identity(source: str) -> tuple[str, str | None]:
     """Return a name of the source and the hash of its files: a moved file is the same source, a changed one is not."""
     if source in SOURCES:
-        return f"documentation of Python {platform.python_version()}" if source == "embedded" else source, None
+        return f"documentation of Python {DOCUMENTED}" if source == "embedded" else source, None
     hashes, path = [file["sha256"] for file in fingerprint(source)], Path(source)
     return path.name, hashes[0] if path.is_file() else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
 

@@ -39,7 +39,7 @@ class TrainConfig:
     gate_length: int | None = None
     """Tokens that have a gate, for a state of fixed size in decoding; left out, as in the paper: all."""
     data: str = "fineweb"
-    """embedded (the documentation of Python), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
+    """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
     jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one that tokenize wrote.  One
     document in 20, by a hash of its text, is never trained on; a txt file is cut into documents of some 4 KiB."""
     validation: str | None = None

@@ -64,9 +64,10 @@ def bare_python(tmp_path) -> Path:
 def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {name for name in names if not name.startswith("caracal_min-")} == shipped()
-    assert {".js", ".css", ".json", ".typed"} <= {Path(name).suffix for name in names}
+    assert {".js", ".css", ".json", ".typed", ".xz"} <= {Path(name).suffix for name in names}
     about = {name.partition(".dist-info/")[2] for name in names if name.startswith("caracal_min-")}
-    assert about == {"METADATA", "RECORD", "WHEEL", "top_level.txt", "licenses/LICENSE"}
+    assert about == {"METADATA", "RECORD", "WHEEL", "top_level.txt", "licenses/LICENSE",
+                     "licenses/caracal_min/data/python.LICENSE"}
 
 
 def test_the_source_archive_is_enough_to_build_that_wheel(wheel):
@@ -84,7 +85,7 @@ def test_the_source_archive_is_enough_to_build_that_wheel(wheel):
 def shipped() -> set[str]:
     """The files of the package, as the checkout has them."""
     return {path.relative_to(ROOT).as_posix() for path in (ROOT / "caracal_min").rglob("*")
-            if path.suffix in (".py", ".js", ".css", ".json", ".typed")}
+            if path.suffix in (".py", ".js", ".css", ".json", ".typed", ".xz", ".LICENSE")}
 
 
 def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):

@@ -1,5 +1,6 @@
 """Training and held-out tokens, from memory and from shards."""
 
+import hashlib
 import json
 import lzma
 
@@ -30,6 +31,12 @@ KEPT = [text for text in TEXTS if not is_held_out(text)]
 
 def split(corpus):
     return tuple(ByteTokenizer().decode(part[:]).split("\0")[:-1] for part in (corpus.train, corpus.validation))
+
+
+def test_the_embedded_text_is_the_one_that_the_chapters_quote():
+    """Records, and the numbers in the prose, are of this text, under whatever Python it is read."""
+    digest = hashlib.sha256("\0".join(documents("embedded")).encode()).hexdigest()
+    assert digest == "075e1cad719a6ff4a9bdcc2191b352000ccbae6f39fab46086851fdccfb5523f"
 
 
 def test_embedded_corpus_is_real_text_split_by_document():
