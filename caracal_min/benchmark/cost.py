@@ -50,8 +50,8 @@ ON_CHIP = 2**16
 _ON_VECTORS = ("convolution", "small operators")  # parts that are no products of matrices
 _FLOAT32 = 4  # bytes
 # Operations and bytes of a training step, in those of a forward pass.  Transforms: three, of v, g, r; backward of dr, v
-# and g again, of dv and dg.  Products of attention: two; backward five, as scores are not kept but computed again.
-_STEP = dict.fromkeys(PARTS, (3.0, 3.0)) | {"convolution": (8 / 3, 8 / 3), "attention": (3.5, 3.0)}
+# and g again, of dv and dg, whose bytes `_streams` counts.  Products of attention: two; backward five, with its scores.
+_STEP = dict.fromkeys(PARTS, (3.0, 3.0)) | {"convolution": (8 / 3, 1.0), "attention": (3.5, 3.0)}
 _BASE = 32  # tokens that `relaxed` sums directly
 
 
@@ -142,11 +142,12 @@ def training(size: CaracalConfig, length: int, architecture: str = "caracal", ho
 
     Three forward passes: a product y = x W has two more of its size in its backward.  So is taken for small operators;
     one by one, their backward was seen to move 2.1 times the bytes in a pure Caracal, 2.2 in a Llama.  Eight transforms
-    stand for three, three inverse ones for one, seven products of attention for two.  AdamW moves 28 bytes a weight.
+    (`spectral`) stand for three, seven products of attention for two.  AdamW moves 28 bytes a weight.
     """
     ahead, weights = forward(size, length, architecture, how), _weights(size, architecture)
     more = {part: 7 * _FLOAT32 / how.tokens * count for part, count in weights.items()}
-    more["convolution"] = (3 - 8 / 3) * mixers(size, architecture)["fourier"] * _copies(size, length, how)
+    channels = mixers(size, architecture)["fourier"] * size.d_model
+    more["convolution"] = channels * _streams(size, length, how, backward=True)
     return {part: Cost(_STEP[part][0] * cost.operations, _STEP[part][1] * cost.bytes + more[part])
             for part, cost in ahead.items()}
 
@@ -237,9 +238,8 @@ def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> di
                "projections": (6 * fourier + 6 * layers["window"] + 8 * layers["full"]) * d,
                "gate mix": fourier * (size.gate == "two_stage") * 2 * d, "attention": attention * 4 * d}
     small = _chains(size, layers) * how.bytes_each if how.compiled else _one_by_one(size, layers, how.bytes_each)
-    streams = d * _streams(size, length, how) + _copies(size, length, how)
     return {part: float(count * how.bytes_each) for part, count in numbers.items()} | {
-        "small operators": small, "convolution": fourier * streams}
+        "small operators": small, "convolution": fourier * d * _streams(size, length, how)}
 
 
 def _one_by_one(size: CaracalConfig, layers: dict[str, int], bytes_each: int) -> float:
@@ -265,24 +265,22 @@ def _chains(size: CaracalConfig, layers: dict[str, int]) -> float:
     return size.n_layers * block + layers["fourier"] * own + layers["full"] * turn + 2 * d
 
 
-def _streams(size: CaracalConfig, length: int, how: Pass) -> float:
-    """Return the bytes that a convolution reads and writes, per channel and token."""
-    at_least, (_, points, frames) = 3 * how.bytes_each, _frames(size, length)
+def _streams(size: CaracalConfig, length: int, how: Pass, backward: bool = False) -> float:
+    """Return the bytes that a convolution reads and writes, per channel and token, forward or backward."""
+    _, points, frames = _frames(size, length)
     if how.fused and points > (longest := ON_CHIP // (2 * _FLOAT32)):
         raise ValueError(f"a fused convolution of {length} tokens takes two streams of {points} points; "
                          f"they fit on the chip up to {longest} points")
     if how.fused:
-        return at_least
+        return (5 if backward else 3) * how.bytes_each
     # In float32, a spectrum as large as its points: v and g padded (written), transformed (read, written), one product
-    # (two read, one written), one inverse (read, written), all but those of g in every frame; the r that is kept, read.
-    transform = 2 * _passes(points)
-    return at_least + _FLOAT32 * ((1 + transform + (1 + 2 * transform + 3) * frames) * points / length + 1)
-
-
-def _copies(size: CaracalConfig, length: int, how: Pass) -> float:
-    """Return what `Pass.cuda` adds, per layer and token: a spectrum copied, a result scaled, each read and written."""
-    _, points, frames = _frames(size, length)
-    return 4.0 * _FLOAT32 * size.d_model * points * frames / length if how.cuda and not how.fused else 0.0
+    # (two read, one written), one inverse, all but those of g in every frame; the r that is kept, read.  Backward: three
+    # streams, two products, summed over frames, two inverses; dr, dv and dg are turned round.  `Pass.cuda` adds, to each
+    # inverse, a spectrum copied and a result scaled, each read and written.
+    t, copies = 2 * _passes(points), 4 * how.cuda
+    streams, padded, kept = (7, (12 + 4 * t + copies) * frames + t - 3 + copies, 6) if backward else (
+        3, (4 + 2 * t + copies) * frames + t + 1, 1)
+    return streams * how.bytes_each + _FLOAT32 * (padded * points / length + kept)
 
 
 def _passes(points: int) -> int:

@@ -8,7 +8,7 @@ const PARTS = [["output", "ink", 1], ["mlp", "ink", 0.24], ["projections", "ink"
   ["convolution", "result", 1], ["attention", "other-1", 1], ["small operators", "other-0", 1]];
 const VOCABULARY = 50257, LAYERS = 12, WINDOW = 256, HEAD = 64, TOKENS = 65536;
 // A training step has eight transforms where a pass has three, and seven products of attention where a pass has two.
-// Three of the eight are inverse, one of the three: on a GPU each copies its input and scales its output.
+// Three of the eight are inverse: on a GPU each copies its input and scales its output.
 const BYTES = 2, FLOAT32 = 4, ON_CHIP = 65536, TRANSFORMS = 8 / 3, INVERSES = 3, ATTENTIONS = 3.5;
 const LENGTHS = { min: 6, max: 17 }, WIDTHS = { min: 256, max: 4096, step: 64 };   // lengths as powers of two
 const CSS = `
@@ -81,16 +81,16 @@ export function counts(model, { width: d, length, fused, compiled }) {
   const w = Math.min(WINDOW, length), seen = w - (w * (w - 1)) / (2 * length);
   const points = 2 * length, transforms = 7.5 * points * Math.log2(points) + 3 * points;
   const passes = FLOAT32 * points <= ON_CHIP ? 1 : 2;
-  const streams = 3 * BYTES + (fused ? 0 : FLOAT32 * ((5 + 6 * passes) * 2 + 1)), copies = fused ? 0 : 8 * FLOAT32;
+  const streams = fused ? 8 * BYTES : 10 * BYTES + FLOAT32 * (2 * (14 + 16 * passes + 4 * INVERSES) + 7);   // of a step
   const chains = BYTES * (LAYERS * (8 * d + 3 * m) + fourier * 4 * d + full * (4 * d + 2 * HEAD) + 2 * d);
   const oneByOne = full ? BYTES * (LAYERS * (26 * d + 5 * m + 4 * HEAD) + 2 * d) + norms * d * (28 + 4 * BYTES)
     : BYTES * (LAYERS * (6 * d + 5 * m) + fourier * 10 * d + 2 * d * (norms + 1));
   const moved = { output: BYTES * (d + 2 * VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m),
     projections: BYTES * (6 * (fourier + windows) + 8 * full) * d, "gate mix": BYTES * fourier * 2 * d,
-    convolution: fourier * d * (streams + (INVERSES / TRANSFORMS) * copies), attention: BYTES * attention * 4 * d,
+    convolution: fourier * d * streams, attention: BYTES * attention * 4 * d,
     "small operators": compiled ? chains : oneByOne };
   return Object.fromEntries(PARTS.map(([part]) => {
-    const times = part === "convolution" ? TRANSFORMS : 3, done = part === "attention" ? ATTENTIONS : times;
+    const done = { convolution: TRANSFORMS, attention: ATTENTIONS }[part] ?? 3, times = part === "convolution" ? 1 : 3;
     const once = moved[part] + (weights[part] * BYTES) / TOKENS;
     const operations = part === "convolution" ? (fourier * d * transforms) / length
       : part === "attention" ? 4 * d * (windows * seen + full * (length + 1) / 2) : 2 * weights[part];
