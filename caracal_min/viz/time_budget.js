@@ -57,6 +57,7 @@ const CSS = `
   .caracal-live .tim-word { font-weight: 600; margin: 0; }
   @container (max-width: 430px) {   /* a phone: words beside their buttons, so that all stands on one screen */
     .caracal-live .tim-parts { gap: 0.4rem; }
+    .caracal-live .tim-set { order: -1; }   /* the controls next to the bars that they move */
     .caracal-live .tim-bar { height: 16px; }
     .caracal-live .tim-set { grid-template-columns: auto minmax(0, 1fr); gap: 0.2rem 0.5rem; align-items: center; }
     .caracal-live .tim-set > :not(.tim-word, .tim-pick) { grid-column: 1 / -1; }
@@ -113,7 +114,7 @@ export function render({ model, el }) {
   const devices = model.get("devices");
   const state = inStep(model, ["model", "length", "device", "width", "fused", "compiled"], show);
   let now;
-  const host = begin(el, CSS, "At the top speeds of its data sheet, one operator after the other. Striped: waits for memory; pink: attention. Press a bar to see its parts.");
+  const host = begin(el, CSS, "At the top speeds of its data sheet, one operator after the other. Striped: waits for memory; pink: attention. Press a bar to see its parts. The axis stays when operators are fused, and fits device, length and width.");
   const title = make(el, "p", { class: "tim-word" });
 
   const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });
@@ -186,7 +187,10 @@ export function render({ model, el }) {
     const times = Object.fromEntries(MODELS.map(([key]) => [key, least(of[key], device)]));
     const totals = Object.fromEntries(MODELS.map(([key]) => [key, together(all(PARTS.length,
       (k) => times[key][PARTS[k][0]].time))]));
-    const longest = Math.max(...Object.values(totals));
+    // The axis holds the longest bar of all ways to run on this device, so that a button which fuses moves no other bar.
+    const slowest = { ...now, fused: false, compiled: false };
+    const longest = Math.max(...MODELS.map(([key]) => together(all(PARTS.length,
+      (k) => least(counts(key, slowest), device)[PARTS[k][0]].time))));
     for (const { key, name, node, pieces, number } of rows) {
       for (const { part, node: piece } of pieces) {
         const { time, bound } = times[key][part];

@@ -92,6 +92,28 @@ def test_an_axis_measures_the_bars(page):
         assert tick["x"] + tick["width"] / 2 == pytest.approx(box["x"] + box["width"] * at / max(totals), abs=1)
 
 
+def test_what_is_fused_moves_no_other_bar_and_no_axis(page):
+    def drawn():
+        ticks = page.locator(".tim-axis span").evaluate_all("nodes => nodes.map(n => [n.textContent, n.style.left])")
+        bars = page.locator(".tim-bar").evaluate_all("nodes => nodes.map(n => [...n.querySelectorAll('i')].reduce("
+                                                     "(sum, i) => sum + i.getBoundingClientRect().width, 0))")
+        times = [sum(t["time"] for t in of.values()) for of in data(page)["times"].values()]
+        return ticks, dict(zip(NAMES, zip(bars, times, strict=True), strict=True))
+
+    ticks, before = drawn()
+    scale = before["pure"][0] / before["pure"][1]
+    press(page, "one fused operator")
+    now, fused = drawn()
+    assert now == ticks and fused["llama"] == pytest.approx(before["llama"]), "Llama has no convolution"
+    assert fused["pure"][0] < before["pure"][0]
+    press(page, "in chains")
+    now, chains = drawn()
+    assert now == ticks
+    assert all(width == pytest.approx(scale * time, abs=1) for width, time in chains.values())
+    press(page, "H200")
+    assert drawn()[0] != ticks, "another device moves all bars, and has its axis"
+
+
 def test_a_bar_lists_its_parts(page):
     press(page, "RTX 4090")
     for model in NAMES:

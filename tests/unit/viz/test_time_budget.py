@@ -44,6 +44,21 @@ def test_its_hybrid_and_its_llama_are_tiny():
     assert costs["pure"]["attention"].operations == 0 < costs["hybrid"]["attention"].operations
 
 
+def test_bars_keep_their_scale_when_chains_are_fused():
+    across = []
+    for compiled in (False, True):
+        figure = viz.time_budget("pure", 512, "RTX 3090", compiled=compiled)
+        bars = re.findall(r'<rect [^>]*?width="([\d.]+)" height="22', still_of(figure))
+        striped = sum(float(width) for width in bars)
+        assert striped > 0, "the bars of the still are found"
+        parts = [(part, cost, model) for model, of in _costs(figure.model).items() for part, cost in of.items()]
+        waits = [(part, model) for part, cost, model in parts if DEVICES["RTX 3090"].bound(part, cost) == "bandwidth"]
+        times = _times(figure.model)
+        shown = sum(sum(of.values()) for of in times.values()) + sum(times[model][part] for part, model in waits)
+        across.append(striped / shown)
+    assert across[1] == pytest.approx(across[0], rel=1e-3), "so many units for a microsecond, before and after"
+
+
 @pytest.mark.parametrize("given, says", [
     ({"model": "mamba"}, "unknown model 'mamba'; accepted: hybrid, pure, llama"),
     ({"device": "L4"}, "unknown device 'L4'; accepted: T4, RTX 3090, RTX 4090, A100, H200"),
