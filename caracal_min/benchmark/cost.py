@@ -274,9 +274,9 @@ def _streams(size: CaracalConfig, length: int, how: Pass, backward: bool = False
     if how.fused:
         return (5 if backward else 3) * how.bytes_each
     # In float32, a spectrum as large as its points: v and g padded (written), transformed (read, written), one product
-    # (two read, one written), one inverse, all but those of g in every frame; the r that is kept, read.  Backward: three
-    # streams, two products, summed over frames, two inverses; dr, dv and dg are turned round.  `Pass.cuda` adds, to each
-    # inverse, a spectrum copied and a result scaled, each read and written.
+    # (two read, one written), one inverse, all but those of g in every frame; the r that is kept, read.  Backward:
+    # three streams, two products, summed over frames, two inverses; dr, dv and dg are turned round.  `Pass.cuda` adds
+    # to each inverse a spectrum copied and a result scaled, each read and written.
     t, copies = 2 * _passes(points), 4 * how.cuda
     streams, padded, kept = (7, (12 + 4 * t + copies) * frames + t - 3 + copies, 6) if backward else (
         3, (4 + 2 * t + copies) * frames + t + 1, 1)
