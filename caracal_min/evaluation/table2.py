@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "ITEMS", "format_table", "paper_rows", "table_row"]
+__all__ = ["COLUMNS", "COMMONEST", "ITEMS", "format_table", "paper_rows", "table_row"]
 
 COLUMNS = {
     "LMB ppl": ("lambada_openai", "perplexity"),
@@ -31,6 +31,11 @@ COLUMNS = {
 ITEMS = {"LMB acc": 5153, "Hella": 10042, "ARC-e": 2376, "ARC-c": 1172, "Wino": 1267, "BoolQ": 3270, "PIQA": 1838,
          "SIQA": 1954}
 """Items behind each of the accuracies that Avg is the mean of."""
+
+COMMONEST = {"Hella": (132, 2584), "ARC-e": (135, 633), "ARC-c": (144, 311), "Wino": (252, 639), "BoolQ": (315, 2033),
+             "PIQA": (253, 928), "SIQA": (175, 657)}
+"""Items whose right answer is the commonest one, of the first 500 and of all: what a constant answer can score.  An
+answer is its place among those offered, and in BoolQ "yes"."""
 
 
 def table_row(results: dict[str, Any]) -> dict[str, tuple[float, float | None] | None]:

@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tracemalloc
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -81,6 +82,18 @@ def raw(evals, name, count):
 def test_every_task_is_whole_and_in_the_order_of_table_2(local):
     assert {name: len(task.eval_docs) for name, task in local.items()} == ITEMS
     assert list(local) == list(ITEMS)
+
+
+def test_what_a_constant_answer_scores_is_counted_in_the_items(evals):
+    right = {"hellaswag": "gold", "arc_easy": "gold", "arc_challenge": "gold", "winogrande": "answer",
+             "boolq": "answer", "piqa": "label", "social_iqa": "label"}
+    counted = {}
+    for column, (name, _) in table2.COLUMNS.items():
+        if name in right:
+            answers = [row[right[name]] for row in raw(evals, name, ITEMS[name])]
+            counted[column] = tuple(Counter(part).most_common(1)[0][1] for part in (answers[:500], answers))
+            assert name != "boolq" or Counter(answers).most_common(1)[0][0] is True
+    assert counted == table2.COMMONEST
 
 
 def test_hellaswag_as_the_harness_renders_the_hub(local):
