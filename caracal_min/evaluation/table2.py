@@ -34,8 +34,10 @@ ITEMS = {"LMB acc": 5153, "Hella": 10042, "ARC-e": 2376, "ARC-c": 1172, "Wino": 
 
 COMMONEST = {"Hella": (132, 2584), "ARC-e": (135, 633), "ARC-c": (144, 311), "Wino": (252, 639), "BoolQ": (315, 2033),
              "PIQA": (253, 928), "SIQA": (175, 657)}
-"""Items whose right answer is the commonest one, of the first 500 and of all: what a constant answer can score.  An
-answer is its place among those offered, and in BoolQ "yes"."""
+"""Items whose right answer is the commonest one, of the first 500 and of all, which a constant answer can score.
+
+An answer is its place among those offered, and in BoolQ "yes".
+"""
 
 
 def table_row(results: dict[str, Any]) -> dict[str, tuple[float, float | None] | None]:
