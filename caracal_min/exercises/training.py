@@ -72,7 +72,7 @@ def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.nd
     """
     vocabulary = 12
     source, train, held_out = _second_order_text(vocabulary)
-    predict = answer(train, vocabulary)
+    predict, triples, expected = answer(train, vocabulary), *_witten_bell(train, vocabulary)
     for a in range(vocabulary):
         for b in range(vocabulary):
             p = np.asarray(predict(a, b), dtype=np.float64)
@@ -82,22 +82,29 @@ def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.nd
                 raise AssertionError(f"{case}: every token needs a probability above 0, the smallest is {p.min():.3g}")
             if not math.isclose(p.sum(), 1.0, abs_tol=1e-9):
                 raise AssertionError(f"{case}: they should sum to 1, given {p.sum():.6g}")
-    pairs = np.zeros((vocabulary, vocabulary))
-    np.add.at(pairs, (train[:-1], train[1:]), 1)
-    by_pair = (pairs + 1 / vocabulary) / (pairs.sum(-1, keepdims=True) + 1)
-    for a, b in np.argwhere(pairs == 0).tolist():
-        p = np.asarray(predict(a, b), dtype=np.float64)
-        if (by_pair[b] * np.log(by_pair[b] / p)).sum() > 0.1:
-            c = int(np.abs(by_pair[b] - p).argmax())
-            raise AssertionError(f"probabilities after tokens {a}, {b}, which never stand together in the text: "
-                                 f"expected about those after {b}, {by_pair[b, c]:.3f} for token {c}, given {p[c]:.3f}")
+            if not np.allclose(p, expected[a, b], rtol=1e-6):
+                c, seen = int(np.abs(p - expected[a, b]).argmax()), triples[a, b]
+                often = (f"came {seen.sum()} times, before {np.count_nonzero(seen)} different tokens" if seen.any()
+                         else "never stand together in the text")
+                raise AssertionError(f"{case}, which {often}: expected {expected[a, b, c]:.4f} for token {c}, given "
+                                     f"{p[c]:.4f}; as many tokens as different ones came are added, drawn from the "
+                                     "chapter's model of pairs")
     history = list(zip(held_out[:-2], held_out[1:-1], held_out[2:], strict=True))
-    loss = -np.mean([math.log(predict(a, b)[c]) for a, b, c in history])
-    floor = -np.mean([math.log(source[a, b, c]) for a, b, c in history])
-    if loss > floor + 0.15:
-        raise AssertionError(f"held-out loss {loss:.3f} nats; the source itself has {floor:.3f}, and counting triples "
-                             "with a smoothing that fades as counts grow gets within 0.15 of it")
+    loss, floor = (-np.mean([math.log(model(a, b)[c]) for a, b, c in history])
+                   for model in (predict, lambda a, b: source[a, b]))
     return f"{vocabulary**2} contexts, held-out loss {loss:.3f} nats (the source itself: {floor:.3f})"
+
+
+def _witten_bell(train: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return how often each triple came, and p(c | a, b), both `[V, V, V]`."""
+    p = (np.bincount(train, minlength=vocabulary) + 0.5) / (len(train) + vocabulary / 2)
+    counts = np.zeros(0)
+    for tokens in (2, 3):
+        counts = np.zeros((vocabulary,) * tokens, dtype=np.int64)
+        np.add.at(counts, tuple(train[k:len(train) - tokens + 1 + k] for k in range(tokens)), 1)
+        new = np.count_nonzero(counts, axis=-1, keepdims=True).clip(min=1)
+        p = (counts + new * p) / (counts.sum(-1, keepdims=True) + new)
+    return counts, p
 
 
 def _second_order_text(vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

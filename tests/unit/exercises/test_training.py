@@ -29,6 +29,39 @@ def adamw_in_place(w, g, moments, step, rate, decay):
 
 
 def right_trigram(train, vocabulary):
+    def counted(tokens):
+        counts = np.zeros((vocabulary,) * tokens)
+        np.add.at(counts, tuple(train[k:len(train) - tokens + 1 + k] for k in range(tokens)), 1)
+        return counts
+
+    def leaning(seen, p):
+        return (seen + np.count_nonzero(seen) * p) / max(1, seen.sum() + np.count_nonzero(seen)) if seen.any() else p
+
+    pairs, triples = counted(2), counted(3)
+    single = (counted(1) + 0.5) / (len(train) + 0.5 * vocabulary)
+    return lambda a, b: leaning(triples[a, b], leaning(pairs[b], single))
+
+
+def trigram_counted_by_dictionaries(train, vocabulary):
+    text = train.tolist()
+    after = {}
+    for a, b, c in zip([None, *text], text, text[1:], strict=False):
+        for context in {(b,), (a, b)}:
+            after.setdefault(context, []).append(c)
+    single = [(text.count(c) + 0.5) / (len(text) + 0.5 * vocabulary) for c in range(vocabulary)]
+
+    def predict(a, b):
+        p = single
+        for context in ((b,), (a, b)):
+            came = after.get(context, [])
+            new = len(set(came))
+            p = [(came.count(c) + new * q) / (len(came) + new) for c, q in enumerate(p)] if came else p
+        return np.array(p)
+
+    return predict
+
+
+def trigram_that_sets_one_aside(train, vocabulary):
     triples, pairs = np.zeros((vocabulary,) * 3), np.zeros((vocabulary,) * 2)
     np.add.at(triples, (train[:-2], train[1:-1], train[2:]), 1)
     np.add.at(pairs, (train[:-1], train[1:]), 1)
@@ -154,7 +187,7 @@ def gradients_of_the_last_part(model, x, y, sizes):
 RIGHT = {
     check.bits_per_byte: [right_bits],
     check.adamw: [right_adamw, adamw_in_place],
-    check.trigram_model: [right_trigram, mixed_trigram],
+    check.trigram_model: [right_trigram, trigram_counted_by_dictionaries],
     check.accumulated_gradients: [right_gradients, gradients_by_grad],
 }
 WRONG = {
@@ -181,7 +214,10 @@ WRONG = {
         "smoothed away": trigram_smoothed_away,
         "adds one": trigram_that_adds_one,
         "adds a tenth": lambda train, vocabulary: trigram_that_adds_one(train, vocabulary, 0.1),
+        "adds a hundredth": lambda train, vocabulary: trigram_that_adds_one(train, vocabulary, 0.01),
         "leans on single counts": trigram_that_leans_on_single_counts,
+        "fixed shares": mixed_trigram,
+        "sets one aside": trigram_that_sets_one_aside,
     },
     check.accumulated_gradients: {
         "mean of means": gradients_mean_of_means,
@@ -200,8 +236,9 @@ REASONS = [
     (check.adamw, "the weight alone", "expected (w, (m, s)), given a Tensor"),
     (check.trigram_model, "without smoothing", "every token needs a probability above 0, the smallest is 0"),
     (check.trigram_model, "that does not sum to one", "they should sum to 1"),
-    (check.trigram_model, "that looks at one token", "counting triples with a smoothing that fades"),
-    (check.trigram_model, "adds one", "which never stand together in the text: expected about those"),
+    (check.trigram_model, "that looks at one token", "different tokens: expected"),
+    (check.trigram_model, "adds one", "different tokens: expected"),
+    (check.trigram_model, "fixed shares", "as many tokens as different ones came are added"),
     (check.accumulated_gradients, "in one pass", "parts [3, 4]: expected a pass over each part, given passes over [7]"),
     (check.accumulated_gradients, "of a sum of all parts", "parts [3, 4]: expected the backward pass of each part"),
     (check.accumulated_gradients, "summed", "parts [3, 4], gradient of embedding.weight: entry [0] should be"),
