@@ -48,6 +48,8 @@ class LearnConfig(Lesson):
     """Peaks of the schedule."""
     seeds: int = 3
     """Runs of each, with seeds 0, 1, ..."""
+    every_rate: bool = True
+    """Every seed at every rate.  False: seed 0 alone, and the later seeds at the rate that was best with it."""
     processes: int = 1
     """Runs at a time, each in a process of one thread; 1 stays in this process."""
 
@@ -71,9 +73,19 @@ class LearnConfig(Lesson):
         """What decides the result of a run: the sweep goes on under the same alone."""
         return {field.name: getattr(self, field.name) for field in fields(Lesson)}
 
-    def cells(self) -> Iterator[tuple[str, str, float, int]]:
-        """Yield (task, contender, learning rate, seed) of every run, all contenders of a task one after the other."""
-        yield from product(self.tasks, self.contenders, self.learning_rates, range(self.seeds))
+    def stages(self, runs: Callable[[], list[dict]]) -> Iterator[list[tuple[str, str, float, int]]]:
+        """Yield the (task, contender, learning rate, seed) of runs, in one list, or in two if rates are chosen.
+
+        Args:
+            runs: what has ended, asked when the second list is.
+        """
+        seeds = self.seeds if self.every_rate else 1
+        first = list(product(self.tasks, self.contenders, self.learning_rates, range(seeds)))
+        yield first
+        if seeds < self.seeds:
+            best = comparison(run for run in runs() if _cell(run) in set(first))
+            yield [(row["task"], row["contender"], row["learning_rate"], seed)
+                   for row in best for seed in range(seeds, self.seeds)]
 
 
 def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
@@ -94,18 +106,21 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
                     if ours[name] != theirs[name]:
                         raise ValueError(f"{lines.path} holds runs with {name}={theirs[name]!r}, and this is "
                                          f"{name}={ours[name]!r}; give another folder")
-        done = {_cell(run) for run in lines.of("run")}
-        left = [cell for cell in config.cells() if cell not in done]
-        if left:
-            lines.add("process", {"lesson": config.decisive, "tasks": sizes, "part": {
-                "from_step": len(done), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "code": code(),
-                "machines": [machine(torch.device("cpu"))]}})
-            show(f"{len(left)} runs, {len(done)} done before")
-        for number, run in enumerate(_runs(config, left), 1):
-            lines.add("run", run)
-            show(f"{number:>5} of {len(left)}  {run['task']:<16}{run['contender']:<24}{run['learning_rate']:<8g}seed "
-                 f"{run['seed']}  accuracy {run['accuracy']:.3f}  {run['seconds']:.0f} s")
-        cells = set(config.cells())
+        cells: set[tuple] = set()
+        for stage in config.stages(lambda: lines.of("run")):
+            cells.update(stage)
+            done = {_cell(run) for run in lines.of("run")}
+            left = [cell for cell in stage if cell not in done]
+            if left:
+                lines.add("process", {"lesson": config.decisive, "tasks": sizes, "part": {
+                    "from_step": len(done), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+                    "code": code(), "machines": [machine(torch.device("cpu"))]}})
+                show(f"{len(left)} runs, {len(done)} done before")
+            for number, run in enumerate(_runs(config, left), 1):
+                lines.add("run", run)
+                show(f"{number:>5} of {len(left)}  {run['task']:<16}{run['contender']:<24}"
+                     f"{run['learning_rate']:<8g}seed {run['seed']}  accuracy {run['accuracy']:.3f}  "
+                     f"{run['seconds']:.0f} s")
         runs = sorted((run for run in lines.of("run") if _cell(run) in cells), key=_cell)
         chance = {name: make_task(name).chance for name in config.tasks}
         results = {"runs": runs, "chance": chance, "tasks": sizes}
@@ -129,7 +144,7 @@ def runs_of(source: dict | Path) -> list[dict]:
 def comparison(runs: Iterable[dict]) -> list[dict]:
     """Return, for every contender on every task, the accuracy at its best learning rate.
 
-    The best rate is that of the highest mean over seeds.
+    The best rate is that of the highest mean over seeds, among those that were run with the most seeds.
 
     Returns:
         rows with task, contender, learning_rate, mean, low and high (over seeds), seeds, and `edge`: the best rate is
@@ -141,7 +156,7 @@ def comparison(runs: Iterable[dict]) -> list[dict]:
         rates.setdefault(run["learning_rate"], []).append(run["accuracy"])
     rows = []
     for (task, contender), rates in by_cell.items():
-        best = max(sorted(rates), key=lambda rate: sum(rates[rate]) / len(rates[rate]))
+        best = max(sorted(rates), key=lambda rate: (len(rates[rate]), sum(rates[rate]) / len(rates[rate])))
         found = rates[best]
         rows.append({"task": task, "contender": contender, "learning_rate": best, "mean": sum(found) / len(found),
                      "low": min(found), "high": max(found), "seeds": len(found),

@@ -71,6 +71,30 @@ def test_a_run_that_diverges_ends_and_says_so():
     json.dumps(run, allow_nan=False)
 
 
+def test_later_seeds_at_the_best_rate_alone_also_after_a_kill(tmp_path):
+    config = small(tmp_path, every_rate=False, seeds=3, learning_rates=(1e-3, 1e-2, 1e-1))
+    whole = run_learn(config)["results"]["runs"]
+    first = [run for run in whole if run["seed"] == 0]
+    assert len(whole) == 2 * (3 + 2) and len(first) == 2 * 3
+    for row in comparison(whole):
+        own = [run for run in first if run["contender"] == row["contender"]]
+        assert row["seeds"] == 3 and row["learning_rate"] == max(
+            sorted(own, key=lambda run: run["learning_rate"]), key=lambda run: run["accuracy"])["learning_rate"]
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    for kept in (3, 7, 9):  # in the first stage, at its end, in the second
+        other = tmp_path / f"{kept}"
+        other.mkdir()
+        (other / "runs.jsonl").write_text("\n".join(lines[:kept]) + "\n" + lines[kept][:20])
+        assert without_time(run_learn(replace(config, out=other))["results"]["runs"]) == without_time(whole)
+
+
+def test_a_rate_of_one_lucky_seed_does_not_stand_for_a_contender():
+    def run(rate, seed, accuracy):
+        return {"task": "recall", "contender": "static", "learning_rate": rate, "seed": seed, "accuracy": accuracy}
+    rows = comparison([run(1e-3, 0, 0.9), run(1e-2, 0, 0.8), run(1e-2, 1, 0.6)])
+    assert [(row["learning_rate"], row["mean"], row["low"]) for row in rows] == [(1e-2, 0.7, 0.6)]
+
+
 def test_a_sweep_is_recorded(tmp_path, capsys):
     run_learn_command(small(tmp_path))
     record = read_record(tmp_path / "record.json", require_commit=False)
@@ -184,4 +208,4 @@ def test_the_command_line_has_the_options():
     config = tyro.cli(LearnConfig, args=given.split())
     assert config == LearnConfig(tasks=("recall", "mirror"), contenders=("fourier",), learning_rates=(1e-3, 2e-3),
                                  seeds=1, processes=2, out=Path("there"))
-    assert len(list(config.cells())) == 4
+    assert [len(stage) for stage in config.stages(list)] == [4]
