@@ -10,6 +10,7 @@ command has no module here.
     evaluate    losses of a trained model, and the tasks of the paper's Table 2
     learn       small models on tasks that tell mixers apart
     surgery     a trained model with a part taken out
+    forms       the Fourier layer changed in one thing, trained so, then under surgery
     race        whole models against each other
     export      a trained model as a file for other runtimes
     info        what a preset or a trained model is made of

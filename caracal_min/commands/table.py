@@ -6,6 +6,7 @@ from ..training.recipe import TrainConfig
 from .command import Command, on_device_with_record
 from .evaluate import EvaluateConfig, run_evaluate
 from .export import ExportConfig, prepare_export, run_export
+from .forms import FormsConfig, run_forms_command
 from .info import InfoConfig, run_info
 from .learn import LearnConfig, run_learn_command
 from .race import RaceConfig, prepare_race, run_race
@@ -24,6 +25,7 @@ COMMANDS = (
     Command("benchmark", BenchmarkConfig, run_benchmark, on_device_with_record),
     Command("learn", LearnConfig, run_learn_command),
     Command("surgery", SurgeryConfig, run_surgery, on_device_with_record),
+    Command("forms", FormsConfig, run_forms_command),
     Command("race", RaceConfig, run_race, prepare_race),
     Command("export", ExportConfig, run_export, prepare_export),
     Command("info", InfoConfig, run_info, for_preset=InfoConfig),

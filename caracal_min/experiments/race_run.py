@@ -40,11 +40,12 @@ class RaceRun(Trainer):
         bar.set_description(self.config.out.name)
         return bar
 
-    def to_the_end(self, facts: Mapping) -> dict:
+    def to_the_end(self, facts: Mapping, look: Callable[[LanguageModel], Mapping] | None = None) -> dict:
         """Train to the end of the budget, write the result, remove the checkpoints, and return the result.
 
         Args:
             facts: who ran, at which rate, with which seed: they become part of the result.
+            look: what it finds in the trained model, unless the run diverged, does too.
 
         Returns:
             the facts; parameters, steps, tokens; loss, held-out, in nats per token, None after a divergence, which
@@ -61,7 +62,8 @@ class RaceRun(Trainer):
         except DivergedError as error:
             diverged = str(error)
         times, curve = [entry["seconds"] for entry in self.log], _curve(self.log)
-        result = seal({**facts, "parameters": self.model.num_parameters(), "steps": len(self.log),
+        found = {} if look is None or diverged else look(self.model)
+        result = seal({**facts, **found, "parameters": self.model.num_parameters(), "steps": len(self.log),
                        "tokens": self.log[-1]["tokens"] if self.log else 0, "diverged": diverged,
                        "loss": None if diverged else curve[-1]["validation_loss"],
                        "seconds_per_step": statistics.median(times) if times else 0.0, "seconds": sum(times),

@@ -9,14 +9,11 @@ A kill at any moment loses the runs that were under way, one for each process, a
 
 import json
 import os
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from itertools import product
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait as wait_for_end
 from pathlib import Path
 
 import torch
@@ -25,6 +22,7 @@ from ..recorded.record import code, machine, write_record
 from ..training.folder import RunFolder
 from ..training.settings import require_kinds, require_range
 from .learner import CONTENDERS, Lesson, learn
+from .pool import each
 from .tasks import TASKS, make_task
 
 __all__ = ["LearnConfig", "comparison", "learning_curves", "run_learn", "runs_of"]
@@ -116,7 +114,7 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
                     "from_step": len(done), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
                     "code": code(), "machines": [machine(torch.device("cpu"))]}})
                 show(f"{len(left)} runs, {len(done)} done before")
-            for number, run in enumerate(_runs(config, left), 1):
+            for number, run in enumerate(each(partial(_run, config), left, config.processes), 1):
                 lines.add("run", run)
                 show(f"{number:>5} of {len(left)}  {run['task']:<16}{run['contender']:<24}"
                      f"{run['learning_rate']:<8g}seed {run['seed']}  accuracy {run['accuracy']:.3f}  "
@@ -223,30 +221,3 @@ def _run(config: LearnConfig, cell: tuple[str, str, float, int]) -> dict:
     lesson = Lesson(**config.decisive)
     return {"task": task, "contender": contender, "learning_rate": learning_rate, "seed": seed,
             **learn(contender, make_task(task), learning_rate, seed, lesson)}
-
-
-def _runs(config: LearnConfig, left: Sequence[tuple]) -> Iterator[dict]:
-    """Yield runs as they end."""
-    if config.processes == 1:
-        yield from (_run(config, cell) for cell in left)
-        return
-    # Cells are handed out one at a time, so that a stop has nothing waiting.
-    pool, todo, under_way = ProcessPoolExecutor(config.processes, get_context("spawn"), _begin), iter(left), set()
-    try:
-        for cell in todo:
-            under_way.add(pool.submit(_run, config, cell))
-            if len(under_way) == config.processes:
-                ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-                yield from (run.result() for run in ended)
-        while under_way:
-            ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            yield from (run.result() for run in ended)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _begin() -> None:
-    """Compute in one thread, and end when the process that started this one has."""
-    torch.set_num_threads(1)
-    parent = parent_process().sentinel
-    threading.Thread(target=lambda: (wait_for_end([parent]), os._exit(1)), daemon=True).start()

@@ -1,0 +1,18 @@
+"""The command `forms`: its options are `experiments.forms.FormsConfig`."""
+
+from ..experiments.forms import FormsConfig, run_forms
+
+__all__ = ["FormsConfig", "run_forms_command"]
+
+
+def run_forms_command(config: FormsConfig) -> None:
+    """Train and operate on what is left, or go on with it; print each run, and at the end losses and what they owe."""
+    results = run_forms(config)["results"]
+    print(f"{'form':<12}{'rate':>8}{'loss':>9}{'spread':>9}  no lags, and the mean gate, by seed")
+    for row in results["standings"]:
+        own = [run for run in results["runs"] if run["contender"] == row["contender"] and not run["sweep"]]
+        changes = [{found["operation"]: found["change"] for found in run.get("surgery", ())} for run in own]
+        print(f"{row['contender']:<12}{row['learning_rate'] or 0:>8g}{row['loss'] or float('nan'):>9.4f}"
+              f"{row['spread'] or 0:>9.4f}  " + ", ".join(
+                  f"{change['gate up to lag 0']:+.3f} {change['mean gate']:+.3f}" for change in changes if change))
+    print(f"record = {config.out / 'record.json'}")
