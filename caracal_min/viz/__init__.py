@@ -5,6 +5,7 @@ from .clock import clock
 from .figure import Figure
 from .fourier_shapes import fourier_shapes
 from .live import Texts, live
+from .meeting import meeting
 from .mixing_matrices import mixing_matrices
 from .model_diagram import model_diagram
 from .parameter_budget import parameter_budget
@@ -18,6 +19,6 @@ from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
-__all__ = ["Figure", "Texts", "antidiagonals", "clock", "fourier_shapes", "live", "mixing_matrices", "model_diagram",
-           "palette", "parameter_budget", "poke", "roots", "schedule", "sight", "time_budget",
+__all__ = ["Figure", "Texts", "antidiagonals", "clock", "fourier_shapes", "live", "meeting", "mixing_matrices",
+           "model_diagram", "palette", "parameter_budget", "poke", "roots", "schedule", "sight", "time_budget",
            "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]

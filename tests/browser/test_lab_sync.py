@@ -24,6 +24,7 @@ def figures():
         "clock": viz.clock(V, V.flip(0), n=5),
         "fourier_shapes": viz.fourier_shapes(MultiHeadFourier(4, 2), torch.randn(4, 4), WORDS),
         "live": viz.live(lambda n, word: word * n, "a word, repeated", n=range(1, 5), word=["a", "b"]),
+        "meeting": viz.meeting("abcdeedcba", t=5),
         "mixing_matrices": viz.mixing_matrices("sphinx", {"a": kernel.softmax(-1).tril(), "b": torch.eye(6)},
                                                {"c": torch.randn(6), "d": torch.ones(6)}, row=4, column=2),
         "parameter_budget": viz.parameter_budget(),
@@ -127,6 +128,7 @@ def test_what_python_sets_moves_the_figure_and_start_again_goes_back(name, bench
     ("clock", {"n": 99}, {"n": 8}), ("clock", {"v": [9, 0, 0, 0]}, {"v": [2, 0, 0, 0]}),
     ("schedule", {"n": -3}, {"n": 1}),
     ("roots", {"n": 5.4}, {"n": 5}), ("sight", {"pattern": "FF"}, None),
+    ("meeting", {"t": 99}, {"t": 9}), ("meeting", {"text": "ab"}, None), ("meeting", {"text": "ABCDEEDCBA"}, None),
     ("weighted_sum", {"mixer": "sum"}, None),
     ("live", {"values": [7, 0]}, {"values": [3, 0]}),
 ])

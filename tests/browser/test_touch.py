@@ -18,7 +18,8 @@ FIGURES = {name: importlib.import_module(f"test_{name}").FIGURE for name in NAME
 DRAGS = [
     ("antidiagonals", ".caracal-grip", "down", "v"), ("antidiagonals", ".anti-bars", "across", "t"),
     ("clock", ".caracal-grip", "down", "v"), ("clock", ".clock-hand", "around", "hour"),
-    ("poke", ".caracal-grip", "down", "v"), ("roots", ".turn", "around", "degrees"),
+    ("meeting", ".meet-bars", "across", "t"), ("poke", ".caracal-grip", "down", "v"),
+    ("roots", ".turn", "around", "degrees"),
     ("schedule", ".sch-time >> nth=0", "across", "n"), ("schedule", ".sch-time >> nth=1", "across", "n"),
     ("sight", "svg", "across", "output"), ("toeplitz_kernel", ".caracal-grip", "down", "g"),
     ("weighted_sum", ".caracal-grip", "down", "x"), ("weighted_sum", ".sum-pick >> nth=1", "across", "row"),

@@ -255,7 +255,7 @@ def test_no_state_has_the_name_of_something_that_widgets_have():
     anywidget = pytest.importorskip("anywidget")
     taken = {*anywidget.AnyWidget.class_trait_names(), *dir(anywidget.AnyWidget)}
     figures = [viz.parameter_budget(), viz.time_budget(), viz.poke(V, G), viz.roots(4, [1.0]), viz.sight(),
-               viz.schedule(8, 2), viz.live(lambda n: "", "x", n=[1])]
+               viz.schedule(8, 2), viz.meeting("abba"), viz.live(lambda n: "", "x", n=[1])]
     assert [key for figure in figures for key in figure.model if key in taken] == []
 
 
