@@ -1,12 +1,11 @@
 """Forms of a Caracal: its Fourier layers as published, and changed in one thing, each trained so, then under surgery.
 
-    plain     as published
-    cut       a gate up to the training length alone, g_i = 0 for i >= L
-    local     a gate at the first token alone, g_i = 0 for i >= 1, so r_t = g_0 v_t: no convolution is left but the 3
-              taps before it
-    norm      r divided by its root mean square over channels, with a learned scale
-    faded     g_i times exp(-i / c), with a learned reach c for each channel
-    pure      no window attention and no pre-convolution: the Fourier layers alone mix tokens
+    plain       as published
+    cut         a gate up to the training length alone, g_i = 0 for i >= L
+    local       a gate at the first token alone, so r_t = g_0 v_t: only the 3 taps and the windows mix tokens
+    norm        r divided by its root mean square over channels, with a learned scale
+    faded       g_i times exp(-i / c), with a learned reach c for each channel
+    pure        no window attention and no pre-convolution: the Fourier layers alone mix tokens
     pure-local  that, with a gate at the first token alone: a token sees itself and the first one
 
 All share text, batches, seeds and recipe.  Every form runs at every learning rate with the first seed on a part of the

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import wait as wait_for_end
-from typing import TypeVar
+from typing import Any
 
 import torch
 
 __all__ = ["each"]
 
-Item, Result = TypeVar("Item"), TypeVar("Result")
 
-
-def each(function: Callable[[Item], Result], items: Sequence[Item], processes: int) -> Iterator[Result]:
+def each(function: Callable[[Any], Any], items: Sequence[Any], processes: int) -> Iterator[Any]:
     """Yield what a function returns for each item, as it ends.
 
     Args:
