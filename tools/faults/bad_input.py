@@ -65,6 +65,9 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--data": ["", "{missing}", "{file}", "{long}"],
         "--split": ["", "none"], "--out": _FILE, "--device": _DEVICE, "--lags": ["-1", "x", "1.5"],
         **dict.fromkeys(["--context", "--windows", "--batch-size"], _WHOLE)},
+    ("forms", "--out", "{new}", "--forms", "plain", "--tokens", "1024"): {
+        "--out": _FOLDER, "--forms": ["", "plane"], "--learning-rates": _RATE, "--seeds": ["-1", "x", "1.5"],
+        **dict.fromkeys(["--tokens", "--context", "--windows", "--processes"], _WHOLE)},
     ("race", "--data", "{text}", "--out", "{new}", "--tokens", "16384", "--no-progress"): {
         "--data": ["", "{missing}", "{file}", "{long}"], "--validation": ["", "{missing}", "{file}", "{long}"],
         "--tokenizer": ["", "bert"], "--out": _FOLDER, "--contenders": ["", "gpt", "caracal,llama"],
