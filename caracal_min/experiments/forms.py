@@ -19,7 +19,7 @@ loss measured beyond the training length.  The runs are resumed like those of a 
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -40,13 +40,15 @@ from ..training.folder import RunFolder
 from ..training.parts import part_from
 from ..training.recipe import TrainConfig
 from ..training.settings import require_kinds, require_range
+from .mixers import require_whole_text
 from .pool import each
 from .race_results import standings
-from .race_run import RaceRun, read_result
+from .race_run import RaceRun, read_result, read_state
 from .surgery import loss_by_length, surgery
 
 __all__ = ["FORMS", "FadedFourier", "FormsConfig", "NormedFourier", "make_form", "run_forms"]
 
+_STATE = "forms.json"
 _MULTIPLES = (1, 2, 4, 8, 16)
 _FREE = {"out", "forms", "learning_rates", "seeds", "processes"}
 
@@ -63,7 +65,7 @@ class NormedFourier(MultiHeadFourier):
 
     def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
         """Mix `[B, L, D]`."""
-        _require_whole(self, cache, lengths)
+        require_whole_text(self, cache, lengths)
         return self.to_out(self.norm_result(causal_conv_fft(*self.streams(x)).transpose(1, 2)))
 
 
@@ -82,7 +84,7 @@ class FadedFourier(MultiHeadFourier):
 
     def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
         """Mix `[B, L, D]`."""
-        _require_whole(self, cache, lengths)
+        require_whole_text(self, cache, lengths)
         v, g = self.streams(x)
         lag = torch.arange(g.shape[-1], device=g.device)
         return self.to_out(causal_conv_fft(v, g * torch.exp(-lag / self.log_reach.exp()[:, None])).transpose(1, 2))
@@ -152,7 +154,8 @@ class FormsConfig:
         require_range(self, ("processes", "context"), low=1)
         require_range(self, ("windows",), low=2)
         require_range(self, ("sweep_part",), above=0, high=1)
-        _ = [self.recipe(rate, seed) for rate in self.learning_rates for seed in self.seeds]
+        _ = [self.recipe(rate, seed, sweep=sweep) for rate in self.learning_rates for seed in self.seeds
+             for sweep in (False, True)]
 
     def recipe(self, learning_rate: float, seed: int, out: Path | None = None, sweep: bool = False) -> TrainConfig:
         """Return the settings of a run: nano's own but for the rate and the length."""
@@ -173,51 +176,65 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
     require_recordable(config.out / "record.json")
     folder = RunFolder(config.out)
     try:
-        parts, corpus = _parts(config), _corpus(config)
-        cells: list[tuple] = []
-        if len(config.learning_rates) > 1:
-            cells = [(form, rate, config.seeds[0], True) for form in config.forms for rate in config.learning_rates]
-        runs = list(_shown(each(partial(_run, config), cells, config.processes), show))
-        best = {row["contender"]: row["learning_rate"] for row in standings(runs)} or dict.fromkeys(
-            config.forms, config.learning_rates[0])
-        cells = [(form, best[form], seed, False) for seed in config.seeds for form in config.forms
-                 if best[form] is not None]
-        runs += _shown(each(partial(_run, config), cells, config.processes), show)
+        state, corpus, took_part, runs = _state(config), _corpus(config), False, []
+        for stage in _stages(config, runs):
+            if not took_part and any(read_result(_folder(config, cell)) is None for cell in stage):
+                _take_part(config, state)
+                took_part = True
+            for run in each(partial(_run, config), stage, config.processes):
+                loss = "diverged" if run["loss"] is None else f"{run['loss']:.4f} nats"
+                show(f"{run['contender']:<12} rate {run['learning_rate']:g}, seed {run['seed']}"
+                     f"{', sweep' if run['sweep'] else ''}: {loss} in {run['seconds'] / 60:.1f} minutes")
+                runs.append(run)
         runs.sort(key=lambda run: (not run["sweep"], config.forms.index(run["contender"]), run["learning_rate"],
                                    run["seed"]))
         data = {"source": corpus.source, "validation": None, "tokenizer": corpus.tokenizer,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "sha256": corpus.digest}
         return write_record(folder.record, "forms", vars(config), {"runs": runs, "standings": standings(runs)}, data,
-                            max(sum(run["seconds"] for run in runs), 1e-3), torch.device("cpu"), parts, grown=True)
+                            max(sum(run["seconds"] for run in runs), 1e-3), torch.device("cpu"), state["parts"], grown=True)
     finally:
         folder.close()
 
 
-def _parts(config: FormsConfig) -> list[dict]:
-    """Note that this process takes part, with which code and where, and return all that did.
+def _stages(config: FormsConfig, runs: list[dict]) -> Iterator[list[tuple[str, float, int, bool]]]:
+    """Yield the (form, learning rate, seed, sweep) of the runs that decide the rates, then of those at the best.
 
-    Raises:
-        ValueError: the folder holds runs of other settings.
+    Args:
+        runs: what has ended; by the second stage, all of the first.
     """
-    path = config.out / "forms.json"
+    best: dict[str, float | None] = dict.fromkeys(config.forms, config.learning_rates[0])
+    if len(config.learning_rates) > 1:
+        yield [(form, rate, config.seeds[0], True) for form in config.forms for rate in config.learning_rates]
+        best = {row["contender"]: row["learning_rate"] for row in standings(runs)}
+    yield [(form, rate, seed, False) for seed in config.seeds for form in config.forms
+           if (rate := best[form]) is not None]
+
+
+def _state(config: FormsConfig) -> dict:
+    """Return what `forms.json` holds, or what it begins with.  ValueError: it is of other settings, or damaged."""
     shared = {field.name: getattr(config, field.name) for field in fields(config) if field.name not in _FREE}
-    state = json.loads(path.read_text()) if path.exists() else {"shared": shared, "parts": []}
-    for name, ours in shared.items():
-        if state["shared"].get(name) != ours:
-            raise ValueError(f"{config.out} holds runs with {name}={state['shared'].get(name)!r}, and this is "
-                             f"{name}={ours!r}; give another folder")
+    path = config.out / _STATE
+    return read_state(path, shared, "runs", {"parts": list}) if path.exists() else {"shared": shared, "parts": []}
+
+
+def _take_part(config: FormsConfig, state: dict) -> None:
+    """Note that this process takes part, with which code and where."""
     group = Group("cpu")
     state["parts"].append(part_from(len(list(config.out.glob("*/*/result.json"))), group))
     group.close()
-    with writing(path) as partial_file:
+    with writing(config.out / _STATE) as partial_file:
         partial_file.write_text(json.dumps(state, indent=1) + "\n")
-    return state["parts"]
+
+
+def _folder(config: FormsConfig, cell: tuple[str, float, int, bool]) -> Path:
+    form, rate, seed, sweep = cell
+    return config.out / ("sweep" if sweep else "runs") / f"{form}_{rate:g}_{seed}"
 
 
 def _run(config: FormsConfig, cell: tuple[str, float, int, bool]) -> dict:
     form, rate, seed, sweep = cell
-    folder = config.out / ("sweep" if sweep else "runs") / f"{form}_{rate:g}_{seed}"
+    folder = _folder(config, cell)
     result = read_result(folder)
     if result is None:
         corpus = _corpus(config)
@@ -244,14 +261,6 @@ def _corpus(config: FormsConfig) -> Corpus:
     return load_corpus(recipe.data, recipe.tokenizer, max_tokens=recipe.corpus_tokens or recipe.tokens, progress=False)
 
 
-def _shown(runs, show: Callable[[str], None]):
-    for run in runs:
-        loss = "diverged" if run["loss"] is None else f"{run['loss']:.4f} nats"
-        show(f"{run['contender']:<12} rate {run['learning_rate']:g}, seed {run['seed']}"
-             f"{', sweep' if run['sweep'] else ''}: {loss} in {run['seconds'] / 60:.1f} minutes")
-        yield run
-
-
 def _with(size: CaracalConfig, kind: type[MultiHeadFourier], **options) -> Caracal:
     """Build a Caracal with Fourier layers of another kind; what it shares with the plain one has the same weights."""
     model = Caracal(size)
@@ -262,8 +271,3 @@ def _with(size: CaracalConfig, kind: type[MultiHeadFourier], **options) -> Carac
                 block.mixer = kind(size.d_model, size.n_heads, size.pre_conv, size.gate, **options)
             block.mixer.load_state_dict(weights, strict=False)
     return model
-
-
-def _require_whole(layer: nn.Module, cache: object, lengths: object) -> None:
-    if cache is not None or lengths is not None:
-        raise ValueError(f"{type(layer).__name__} keeps nothing between tokens; give the whole text at once")

@@ -23,7 +23,7 @@ from ..projections import ShortConv
 from .linear_recurrences import gated_delta_rule, linear_attention
 
 __all__ = ["MIXERS", "Attention", "DeltaRule", "GatedConvolution", "LinearAttention", "Mixer", "QueriedFourier",
-           "StaticConvolution", "make_mixer"]
+           "StaticConvolution", "make_mixer", "require_whole_text"]
 
 
 class Mixer(nn.Module):
@@ -52,8 +52,7 @@ class Mixer(nn.Module):
 
     def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
         """Mix `[B, L, D]`; `modules.Block` passes a cache along, and there is none for this mixer."""
-        if cache is not None or lengths is not None:
-            raise ValueError(f"{type(self).__name__} keeps nothing between tokens; give the whole text at once")
+        require_whole_text(self, cache, lengths)
         if x.ndim != 3 or x.shape[1] == 0 or x.shape[-1] != self.d_model:
             raise ValueError(f"the mixer got shape {tuple(x.shape)}; it takes [batch, length, {self.d_model}], "
                              "length >= 1")
@@ -216,8 +215,7 @@ class QueriedFourier(MultiHeadFourier):
 
     def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
         """Mix `[B, L, D]`, whole texts only."""
-        if cache is not None or lengths is not None:
-            raise ValueError("QueriedFourier keeps nothing between tokens; give the whole text at once")
+        require_whole_text(self, cache, lengths)
         r = causal_conv_fft(*self.streams(x)).transpose(1, 2)
         return self.to_out(self.to_query(x) * r)
 
@@ -256,6 +254,12 @@ def make_mixer(name: str, d_model: int, n_heads: int, length: int, window: int =
     if length < 1:
         raise ValueError(f"length={length}; give the tokens of the longest text, >= 1")
     return MIXERS[name](d_model, n_heads, length, window)
+
+
+def require_whole_text(layer: nn.Module, cache: object, lengths: object) -> None:
+    """Raise ValueError if a layer that does not decode is given a cache, or lengths of what to append to one."""
+    if cache is not None or lengths is not None:
+        raise ValueError(f"{type(layer).__name__} keeps nothing between tokens; give the whole text at once")
 
 
 def rotated(x: Tensor) -> Tensor:

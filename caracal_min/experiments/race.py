@@ -36,7 +36,7 @@ from ..training.parts import part_from
 from .race_config import RaceConfig
 from .race_contenders import CONTENDERS, REFERENCE, fitted
 from .race_results import race_table, standings
-from .race_run import RaceRun, read_result
+from .race_run import RaceRun, read_result, read_state
 
 __all__ = ["run_race"]
 
@@ -80,7 +80,7 @@ class _Race:
         shared = json.loads(json.dumps(config.shared)) | {"corpus": corpus.digest}
         self.state = {"shared": shared, "times": {}, "parts": []}
         if self.path.exists():
-            self.state = _read_state(self.path, shared)
+            self.state = read_state(self.path, shared, "a race", {"times": dict, "parts": list})
 
     def run(self) -> dict:
         fitting = {name: fitted(name, self.config.size, self.config.context) for name in self.config.contenders}
@@ -218,18 +218,3 @@ def _finished(out: Path) -> Iterator[dict]:
 
 def _runs_of(record: Path) -> list[dict]:
     return json.loads(record.read_text())["results"]["runs"]
-
-
-def _read_state(path: Path, shared: dict) -> dict:
-    """Read what a race has written, and raise ValueError, in one line, if it is another race."""
-    try:
-        state = json.loads(path.read_text())
-        before = state["shared"]
-        dict(state["times"]), list(state["parts"])
-    except (ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{path} is damaged ({error}); start anew in another folder") from None
-    for name in shared:
-        if before.get(name) != shared[name]:
-            what = "other data" if name == "corpus" else f"{name}={before.get(name)!r}, now {shared[name]!r}"
-            raise ValueError(f"{path.parent} holds a race with {what}; go on with the same, or give another folder")
-    return state

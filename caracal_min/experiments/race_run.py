@@ -12,7 +12,7 @@ from ..recorded.record import seal
 from ..training.recipe import TrainConfig
 from ..training.trainer import DivergedError, Trainer
 
-__all__ = ["RaceRun", "read_result"]
+__all__ = ["RaceRun", "read_result", "read_state"]
 
 _RESULT = "result.json"
 
@@ -92,6 +92,32 @@ def read_result(folder: Path) -> dict | None:
     except (ValueError, TypeError, KeyError, AttributeError):
         pass
     raise ValueError(f"{path} is not as it was written; restore it, or remove it to run this again")
+
+
+def read_state(path: Path, shared: Mapping, what: str, holds: Mapping[str, type]) -> dict:
+    """Return what a folder of runs says of them all: under `shared` the settings, and what else it holds.
+
+    Args:
+        shared: the settings of now, as JSON has them.
+        what: what the runs are, for the message.
+        holds: names beside `shared`, and the type of each.
+
+    Raises:
+        ValueError: it cannot be read, or the settings are others; in one line.
+    """
+    try:
+        state = json.loads(path.read_text())
+        before = dict(state["shared"])
+        for name, kind in holds.items():
+            if not isinstance(state[name], kind):
+                raise TypeError(f"{name} is a {type(state[name]).__name__}")
+    except (ValueError, TypeError, KeyError) as error:
+        raise ValueError(f"{path} is damaged ({error}); start anew in another folder") from None
+    for name, now in shared.items():
+        if before.get(name) != now:
+            other = "other data" if name == "corpus" else f"{name}={before.get(name)!r}, now {now!r}"
+            raise ValueError(f"{path.parent} holds {what} with {other}; go on with the same, or give another folder")
+    return state
 
 
 def _curve(log: list[dict]) -> list[dict]:

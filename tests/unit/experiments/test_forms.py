@@ -143,8 +143,16 @@ def test_runs_are_recorded_and_resumed(recorded, tmp_path, capsys):
 
 
 def test_runs_of_other_settings_are_not_taken(recorded, tmp_path):
-    with pytest.raises(ValueError, match="holds runs with tokens=128, and this is tokens=256; give another folder"):
+    with pytest.raises(ValueError, match="holds runs with tokens=128, now 256; go on with the same, or give another folder"):
         run_forms(replace(small(tmp_path), tokens=256))
+    (tmp_path / "forms.json").write_text("{")
+    with pytest.raises(ValueError, match="forms.json is damaged"):
+        run_forms(small(tmp_path))
+
+
+def test_a_process_that_runs_nothing_takes_no_part(recorded, tmp_path):
+    again = run_forms(small(tmp_path), show=lambda line: None)
+    assert again["parts"] == recorded["parts"] and len(again["parts"]) == 1
 
 
 def test_one_rate_needs_no_sweep_and_two_processes_do_the_same(recorded, tmp_path):
