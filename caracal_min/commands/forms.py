@@ -10,7 +10,8 @@ def run_forms_command(config: FormsConfig) -> None:
     results = run_forms(config)["results"]
     print(f"{'form':<12}{'rate':>8}{'loss':>9}{'spread':>9}  no lags, and the mean gate, by seed")
     for row in results["standings"]:
-        own = [run for run in results["runs"] if run["contender"] == row["contender"] and not run["sweep"]]
+        own = [run for run in results["runs"] if run["contender"] == row["contender"] and not run["sweep"]
+               and run["learning_rate"] == row["learning_rate"]]
         changes = [{found["operation"]: found["change"] for found in run.get("surgery", ())} for run in own]
         print(f"{row['contender']:<12}{row['learning_rate'] or 0:>8g}{row['loss'] or float('nan'):>9.4f}"
               f"{row['spread'] or 0:>9.4f}  " + ", ".join(

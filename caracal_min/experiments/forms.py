@@ -8,9 +8,10 @@
     pure        no window attention and no pre-convolution: the Fourier layers alone mix tokens
     pure-local  that, with a gate at the first token alone: a token sees itself and the first one
 
-All share text, batches, seeds and recipe.  Every form runs at every learning rate with the first seed on a part of the
-tokens, and at its best rate on all of them with every seed; then the trained model is operated on (`surgery`), and its
-loss measured beyond the training length.  The runs are resumed like those of a race: the same command goes on.
+All share text, batches, seeds and recipe.  Every form runs at every learning rate with the first seed, and at its best
+rate with the others.  Each trained model is operated on (`surgery`), and its loss measured beyond the training length.
+Where that takes too long, the rate may be decided on a part of the tokens; but the rate that is best for a short run
+need not be that for a long one.  The runs are resumed like those of a race: the same command goes on.
 
     config.out/runs/FORM_RATE_SEED/    a run, with result.json once it is over
     config.out/sweep/FORM_RATE_SEED/   the same of a run that decides the rate alone
@@ -127,14 +128,14 @@ class FormsConfig:
     """Folder of all runs; the same command goes on from what is there."""
     forms: tuple[str, ...] = tuple(FORMS)
     """Names of forms."""
-    learning_rates: tuple[float, ...] = (1.5e-3, 3e-3, 6e-3)
+    learning_rates: tuple[float, ...] = (7.5e-4, 1.5e-3, 3e-3, 6e-3)
     """Peaks that are tried with the first seed; of one alone, none is."""
     seeds: tuple[int, ...] = (0, 1, 2)
     """Of weights and order of the data; the best rate runs with all of them."""
     tokens: int = 786_432
     """Bytes of the embedded text that each run trains on."""
-    sweep_part: float = 0.25
-    """Part of the tokens that a run has which decides the rate alone."""
+    sweep_part: float = 1.0
+    """Part of the tokens that a run has which decides the rate alone; 1: it is the first seed's run."""
     context: int = 256
     """Tokens per sequence, the length of training."""
     windows: int = 64
@@ -186,8 +187,8 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
                 show(f"{run['contender']:<12} rate {run['learning_rate']:g}, seed {run['seed']}"
                      f"{', sweep' if run['sweep'] else ''}: {loss} in {run['seconds'] / 60:.1f} minutes")
                 runs.append(run)
-        runs.sort(key=lambda run: (not run["sweep"], config.forms.index(run["contender"]), run["learning_rate"],
-                                   run["seed"]))
+        runs.sort(key=lambda run: (not run["sweep"], config.forms.index(run["contender"]),
+                                   config.seeds.index(run["seed"]), run["learning_rate"]))
         data = {"source": corpus.source, "validation": None, "tokenizer": corpus.tokenizer,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "sha256": corpus.digest}
@@ -198,16 +199,16 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
 
 
 def _stages(config: FormsConfig, runs: list[dict]) -> Iterator[list[tuple[str, float, int, bool]]]:
-    """Yield the (form, learning rate, seed, sweep) of the runs that decide the rates, then of those at the best.
+    """Yield the (form, learning rate, seed, sweep) of the runs that decide the rates, then of the rest at the best.
 
     Args:
         runs: what has ended; by the second stage, all of the first.
     """
-    best: dict[str, float | None] = dict.fromkeys(config.forms, config.learning_rates[0])
-    if len(config.learning_rates) > 1:
-        yield [(form, rate, config.seeds[0], True) for form in config.forms for rate in config.learning_rates]
-        best = {row["contender"]: row["learning_rate"] for row in standings(runs)}
-    yield [(form, rate, seed, False) for seed in config.seeds for form in config.forms
+    first, *rest = config.seeds
+    apart = config.sweep_part < 1 and len(config.learning_rates) > 1
+    yield [(form, rate, first, apart) for form in config.forms for rate in config.learning_rates]
+    best = {row["contender"]: row["learning_rate"] for row in standings(runs)}
+    yield [(form, rate, seed, False) for seed in (config.seeds if apart else rest) for form in config.forms
            if (rate := best[form]) is not None]
 
 

@@ -1,8 +1,9 @@
 """What does a trained model use?  Take a part out, or put another in its place, and look at the loss.
 
 Each operation is a context: inside it the model computes otherwise, after it the model is as it was.  No weight is
-touched; hooks on the layers change what passes.  They work on the parallel pass of a Caracal that is not compiled, and
-are for measuring: the backward pass, which computes some of the layer again, must lie inside the context too.
+touched; hooks on the layers change what passes.  They work on the parallel pass of a Caracal that is not compiled, or
+of a `Learner`, and are for measuring: the backward pass, which computes some of the layer again, must lie inside the
+context too.
 
     gate_up_to(model, lag)        g_i = 0 for i > lag: r_t keeps the lags 0 to lag.  At lag 0 no convolution is left
     gate_as(model, gates)         every text gets the same gates, such as `mean_gates(model, texts)`
@@ -25,6 +26,7 @@ from torch import Tensor, nn
 from ..evaluation.losses import loss_by_context_length, token_losses
 from ..model import Caracal
 from ..modules import MultiHeadFourier, SlidingWindowAttention
+from .learner import Learner
 
 __all__ = ["Outcome", "gate_as", "gate_of_another", "gate_up_to", "loss_by_length", "mean_gates",
            "pre_conv_of_one_tap", "surgery", "windows_of"]
@@ -45,7 +47,7 @@ class Outcome:
 
 
 @contextmanager
-def gate_up_to(model: Caracal, lag: int) -> Iterator[None]:
+def gate_up_to(model: Caracal | Learner, lag: int) -> Iterator[None]:
     """Set g_i = 0 for i > lag in every Fourier layer.
 
     Raises:
@@ -58,7 +60,7 @@ def gate_up_to(model: Caracal, lag: int) -> Iterator[None]:
 
 
 @contextmanager
-def gate_as(model: Caracal, gates: Sequence[Tensor]) -> Iterator[None]:
+def gate_as(model: Caracal | Learner, gates: Sequence[Tensor]) -> Iterator[None]:
     """Give every text the same gates.
 
     Args:
@@ -83,7 +85,7 @@ def gate_as(model: Caracal, gates: Sequence[Tensor]) -> Iterator[None]:
 
 
 @contextmanager
-def gate_of_another(model: Caracal) -> Iterator[None]:
+def gate_of_another(model: Caracal | Learner) -> Iterator[None]:
     """Give every text of a batch the gates of the text after it, and the last those of the first.
 
     Raises:
@@ -99,7 +101,7 @@ def gate_of_another(model: Caracal) -> Iterator[None]:
 
 
 @contextmanager
-def windows_of(model: Caracal, keys: int = 1) -> Iterator[None]:
+def windows_of(model: Caracal | Learner, keys: int = 1) -> Iterator[None]:
     """Let every attention layer see its last `keys` keys only, the token's own included.
 
     Raises:
@@ -119,7 +121,7 @@ def windows_of(model: Caracal, keys: int = 1) -> Iterator[None]:
 
 
 @contextmanager
-def pre_conv_of_one_tap(model: Caracal) -> Iterator[None]:
+def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
     """Let every pre-convolution keep the tap of the token itself: x~_t = w_2 x_t."""
     def own_tap(conv: nn.Module, given: tuple[Tensor], result: Tensor) -> Tensor:
         return given[0][:, conv.kernel_size[0] - 1:] * conv.weight[:, 0, -1]
@@ -132,7 +134,7 @@ def pre_conv_of_one_tap(model: Caracal) -> Iterator[None]:
 
 
 @torch.no_grad()
-def mean_gates(model: Caracal, texts: Tensor, batch_size: int = 16) -> list[Tensor]:
+def mean_gates(model: Caracal | Learner, texts: Tensor, batch_size: int = 16) -> list[Tensor]:
     """Return the mean gates of some texts, position by position: for each Fourier layer `[D, L]`.
 
     Take other texts than those that are measured, since the mean holds a part of each.
@@ -219,17 +221,17 @@ def loss_by_length(model: Caracal, tokens: np.ndarray, context: int, cut: bool,
         return loss_by_context_length(model, tokens, context, multiples, limit, batch_tokens)
 
 
-def _layers(model: Caracal, kind: type) -> list:
+def _layers(model: Caracal | Learner, kind: type) -> list:
     """Return the mixers of a kind, after a check that the model can be operated on."""
-    if not isinstance(model, Caracal):
-        raise ValueError(f"surgery is on a Caracal, this is a {type(model).__name__}")
-    if model._compiled != "no":
+    if not isinstance(model, Caracal | Learner):
+        raise ValueError(f"surgery is on a Caracal or a Learner, this is a {type(model).__name__}")
+    if isinstance(model, Caracal) and model._compiled != "no":
         raise ValueError("this model is compiled, and compiled code passes hooks by; load it anew")
     return [block.mixer for block in model.blocks if isinstance(block.mixer, kind)]
 
 
 @contextmanager
-def _gates(model: Caracal, change: Callable[[MultiHeadFourier, Tensor], Tensor]) -> Iterator[None]:
+def _gates(model: Caracal | Learner, change: Callable[[MultiHeadFourier, Tensor], Tensor]) -> Iterator[None]:
     """Let g pass `change(layer, g)` in every Fourier layer, g as `[D, B, L]`."""
     with ExitStack() as hooks:
         for layer in _layers(model, MultiHeadFourier):

@@ -111,6 +111,16 @@ def recorded(tmp_path):
     return run_forms(small(tmp_path), show=lambda line: None)
 
 
+def test_a_sweep_on_all_tokens_is_the_first_seeds_run(tmp_path):
+    pytest.importorskip("jsonschema")
+    record = run_forms(small(tmp_path, forms=("pure-local",), seeds=(1, 0), sweep_part=1.0), show=lambda line: None)
+    (row,), runs = record["results"]["standings"], record["results"]["runs"]
+    assert [(run["seed"], run["learning_rate"]) for run in runs] == [(1, 1e-3), (1, 3e-3), (0, row["learning_rate"])]
+    assert all(run["steps"] == 2 and run["surgery"] and not run["sweep"] for run in runs)
+    assert [loss for rate, loss in row["sweep"] if rate == row["learning_rate"]] == [row["losses"]["1"]]
+    assert set(row["losses"]) == {"0", "1"}
+
+
 def timeless(runs):
     return [{k: v for k, v in run.items() if "second" not in k and k not in ("digest", "curve")} for run in runs]
 

@@ -10,6 +10,7 @@ import torch
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min.evaluation.losses import token_losses
+from caracal_min.experiments.learner import Lesson, make_contender
 from caracal_min.experiments.surgery import (
     gate_as,
     gate_of_another,
@@ -20,6 +21,7 @@ from caracal_min.experiments.surgery import (
     surgery,
     windows_of,
 )
+from caracal_min.experiments.tasks import make_task
 
 CONFIG = CaracalConfig(23, 16, 3, 2, window_size=5, init_std=0.3, embedding_std=0.5)
 ONE = replace(CONFIG, n_layers=1)
@@ -184,7 +186,7 @@ def test_what_cannot_be_operated_on_is_refused():
         (lambda: gate_up_to(model, -1), "lag=-1"), (lambda: windows_of(model, 0), "keys=0"),
         (lambda: gate_as(model, [torch.zeros(16, 12)]), "1 gates for 2 Fourier layers"),
         (lambda: gate_as(model, [torch.zeros(16, 3)] * 2), "gates of 3 tokens for a text of 12"),
-        (lambda: gate_up_to(torch.nn.Linear(2, 2), 0), "surgery is on a Caracal, this is a Linear"),
+        (lambda: gate_up_to(torch.nn.Linear(2, 2), 0), "surgery is on a Caracal or a Learner, this is a Linear"),
         (lambda: gate_up_to(build().compile_for("blocks"), 0), "compiled code passes hooks by"),
     ]:
         with pytest.raises(ValueError, match=what) as caught:
@@ -215,3 +217,20 @@ def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys
     assert "gate of another text" in capsys.readouterr().out
     with pytest.raises(ValueError, match="lags=\\(\\); give at least one"):
         replace(config, lags=())
+
+
+def test_a_learner_is_operated_on_as_a_caracal_is():
+    task = make_task("mirror")
+    model = make_contender("fourier", task, Lesson(d_model=16, hidden=32, init_std=0.5)).eval()
+    texts = task.draw(4, torch.Generator().manual_seed(0))
+
+    def answers(context=None):
+        with torch.no_grad(), context or ExitStack():
+            return model(texts)[0]
+
+    whole, short = answers(), answers(gate_up_to(model, 2))
+    assert not torch.allclose(whole, short) and not torch.allclose(whole, answers(gate_of_another(model)))
+    assert torch.equal(whole, answers())
+    for block in model.blocks:
+        block.mixer.gate_length = 3
+    assert torch.allclose(answers(), short, atol=1e-5)
