@@ -1,6 +1,6 @@
 """The command line: `python -m caracal_min COMMAND ...`.
 
-The commands are tokenize, train, sample, evaluate, benchmark, learn, surgery, forms, race, export and info.
+The commands are tokenize, train, sample, evaluate, count, benchmark, learn, surgery, forms, race, export and info.
 
 Here a command line is read and an error becomes an exit status; what there is to do stands in `commands`.  Options are
 generated from the dataclass of each command; `--help` after a command lists them.

@@ -8,6 +8,7 @@ command has no module here.
     train       a run, stopped cleanly by signals
     sample      a trained model continues a prompt
     evaluate    losses of a trained model, and the tasks of the paper's Table 2
+    count       tables of tokens in a row, which a model has to beat
     learn       small models on tasks that tell mixers apart
     surgery     a trained model with a part taken out
     forms       the Fourier layer changed in one thing, trained so, then under surgery

@@ -5,16 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import torch
 
 from ..data.batches import sequential_windows
-from ..data.corpus import require_readable, require_rule, tokens_of
-from ..data.split import ALL, TRAIN
-from ..data.tokenizers import Tokenizer, tokenizer_for
-from ..data.write_shards import fingerprint
+from ..data.corpus import require_readable, require_rule
+from ..data.split import ALL
+from ..data.tokenizers import tokenizer_for
 from ..evaluation.losses import loss_by_context_length, token_losses
-from ..evaluation.measured import rule_of_training, sha256_of_tokens, text_to_measure
+from ..evaluation.measured import rule_of_training, text_to_count, text_to_measure
 from ..evaluation.ngrams import ngram_losses
 from ..evaluation.table2 import format_table
 from ..language_model import LanguageModel
@@ -52,7 +50,7 @@ class EvaluateConfig:
     """Most tokens to measure losses on."""
     ngrams: str | None = None
     """Text that the model was trained on: unigrams and bigrams are counted in what is not held out of it, and measured
-    beside the model; 24 bytes of memory a token."""
+    beside the model; count has longer tables."""
     tasks: tuple[str, ...] = ()
     """Names of tasks, or all; none if left out: lambada_openai, hellaswag, arc_easy, arc_challenge, winogrande, boolq,
     piqa, social_iqa."""
@@ -158,7 +156,7 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
                                                                        strict=True)))
     print("loss by context length: " + ", ".join(f"{n}: {loss:.4f}" for n, loss in by_length.items()))
     if config.ngrams is not None:
-        counted, what = _counted(config.ngrams, tokenizer)
+        counted, what = text_to_count(config.ngrams, tokenizer)
         found = ngram_losses(counted, windows.numpy(), tokenizer.vocab_size)
         measured["ngrams"] = what | found
         print(f"by counting {len(counted):,} tokens of {config.ngrams}: unigram {found['unigram']:.4f}, "
@@ -167,15 +165,3 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
         why = f"{len(tokens):,} tokens of text" if longest == len(tokens) - 1 else "the learned positions"
         print(f"  {why} do not reach {_MULTIPLES[len(fitting)] * config.context:,}")
     return measured
-
-
-def _counted(source: str, tokenizer: Tokenizer) -> tuple[np.ndarray, dict]:
-    """Return the tokens of a text that may have been trained on, all if nobody marked them, and a record's words."""
-    files, part = fingerprint(source), TRAIN
-    try:
-        require_rule(source)
-    except ValueError:
-        part = ALL
-    tokens = tokens_of(source, tokenizer.name, part)[:]
-    return tokens, {"source": source, "files": files, "split": part, "tokens": len(tokens),
-                    "sha256": sha256_of_tokens(tokens)}

@@ -4,6 +4,7 @@ from ..benchmark import BenchmarkConfig, run_benchmark
 from ..data.write_shards import TokenizeConfig
 from ..training.recipe import TrainConfig
 from .command import Command, on_device_with_record
+from .count import CountConfig, prepare_count, run_count
 from .evaluate import EvaluateConfig, run_evaluate
 from .export import ExportConfig, prepare_export, run_export
 from .forms import FormsConfig, run_forms_command
@@ -22,6 +23,7 @@ COMMANDS = (
     Command("train", TrainConfig, run_train, for_preset=recipe_of),
     Command("sample", SampleConfig, run_sample),
     Command("evaluate", EvaluateConfig, run_evaluate, on_device_with_record),
+    Command("count", CountConfig, run_count, prepare_count),
     Command("benchmark", BenchmarkConfig, run_benchmark, on_device_with_record),
     Command("learn", LearnConfig, run_learn_command),
     Command("surgery", SurgeryConfig, run_surgery, on_device_with_record),

@@ -2,7 +2,7 @@
 
     losses    held-out loss, by position and by context length
     measured  what is measured: a part of a text, and whether it was trained on
-    ngrams    what counting alone predicts: unigram and bigram
+    ngrams    what counting alone predicts: unigram, bigram and longer tables
     table2    a row of Table 2 beside the paper's
     tasks     the paper's eight tasks, from local files or from the hub
     harness   a model as lm-evaluation-harness calls it

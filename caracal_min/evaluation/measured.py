@@ -6,12 +6,12 @@ from pathlib import Path
 import numpy as np
 
 from ..data.corpus import require_rule, tokens_of
-from ..data.split import ALL, RULE
+from ..data.split import ALL, RULE, TRAIN
 from ..data.tokenizers import Tokenizer
 from ..data.write_shards import fingerprint
 from ..recorded.record import read_record
 
-__all__ = ["rule_of_training", "sha256_of_tokens", "text_to_measure"]
+__all__ = ["rule_of_training", "sha256_of_tokens", "text_to_count", "text_to_measure"]
 
 
 def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -> tuple[np.ndarray, dict]:
@@ -32,6 +32,27 @@ def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -
     tokens = tokens_of(source, tokenizer.name, split, count)[:count]
     return tokens, {"source": source, "files": files, "split": split, "rule": None if split == ALL else RULE,
                     "tokenizer": tokenizer.name, "tokens": len(tokens), "sha256": sha256_of_tokens(tokens)}
+
+
+def text_to_count(source: str, tokenizer: Tokenizer, split: str = TRAIN) -> tuple[np.ndarray, dict]:
+    """Return the tokens of a source that was trained on, `[T]`, and what a record says of them.
+
+    Args:
+        source: as `data.tokens_of`.
+        tokenizer: its tokenizer.
+        split: train, what `split.RULE` does not hold out, and all of a source in which nobody marked that; or all.
+
+    Raises:
+        ValueError, FileNotFoundError, ImportError: as `data.tokens_of`.
+    """
+    files = fingerprint(source)
+    try:
+        require_rule(source)
+    except ValueError:
+        split = ALL
+    tokens = tokens_of(source, tokenizer.name, split)[:]
+    return tokens, {"source": source, "files": files, "split": split, "tokens": len(tokens),
+                    "sha256": sha256_of_tokens(tokens)}
 
 
 def rule_of_training(model: str, run: Path | None, weights: str) -> str | None:

@@ -1,15 +1,20 @@
-"""What counting alone predicts: unigram and bigram models of the training tokens, to stand beside a model's loss.
+"""What counting alone predicts: tables of n tokens in a row, counted in a text, to stand beside a model's loss.
 
-A language model that has learnt no more than which token follows which is as good as the bigram.  Both are smoothed as
-well as such models can be: the bigram by interpolated Kneser-Ney, whose lower order asks after how many *different*
-tokens a token is found, and not how often.
+A language model that has learnt no more than which token follows which is as good as the bigram.  The unigram is
+smoothed by one more of each token, longer tables by interpolated Kneser-Ney: a constant is taken off every count, and
+what it sets aside goes to the table of one token less, which asks after how many *different* tokens something is found,
+and not how often.
 
 Source: Kneser and Ney 1995; Chen and Goodman 1999, Section 2.7, for the interpolated form and its discount.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-__all__ = ["Bigram", "Unigram", "ngram_losses"]
+__all__ = ["KneserNey", "Unigram", "ngram_losses"]
+
+_NAMES = ("unigram", "bigram", "trigram")
 
 
 class Unigram:
@@ -28,62 +33,122 @@ class Unigram:
         return -np.log(self.probability[targets])
 
 
-class Bigram:
-    """Interpolated Kneser-Ney smoothing of the counts of neighbours; takes about 24 bytes for each token of the text.
+@dataclass(frozen=True)
+class _Shares:
+    """Discounted counts of the grams of one length, as shares of those with the same context."""
+
+    kept: np.ndarray
+    """By gram: its count less the discount, over that of all grams with its context."""
+    left_over: np.ndarray
+    """By context: what the discounts set aside; 1 where nothing follows it."""
+
+
+class KneserNey:
+    """Tables of 2, 3, ... tokens in a row; each takes up to 100 bytes for each token of the text while it is made.
 
     Args:
         tokens: ids, one dimension, at least 2.
         vocab_size: number of ids V.
+        longest: tokens in a row of the longest table, at least 2.
     """
 
-    def __init__(self, tokens: np.ndarray, vocab_size: int):
+    def __init__(self, tokens: np.ndarray, vocab_size: int, longest: int = 2):
         tokens = np.asarray(tokens, dtype=np.int64)
         self.vocab_size = vocab_size
-        self.pairs, counts = np.unique(tokens[:-1] * vocab_size + tokens[1:], return_counts=True)
-        first, second = np.divmod(self.pairs, vocab_size)
-        self.discount = _discount(counts)
-        self.seen = np.bincount(tokens[:-1], minlength=vocab_size)  # how often a token has a successor
-        followers = np.bincount(first, minlength=vocab_size)  # and how many different ones
-        self.left_over = np.where(self.seen, self.discount * followers / np.maximum(self.seen, 1), 1.0)
-        self.kept = counts - self.discount
-        preceded = np.bincount(second, minlength=vocab_size)  # after how many different tokens a token is found
-        discount = _discount(preceded[preceded > 0])
-        spread = discount * np.count_nonzero(preceded) / vocab_size
-        self.continuation = (np.maximum(preceded - discount, 0) + spread) / len(self.pairs)
+        self.grams: list[np.ndarray] = []  # of 2, 3, ... tokens: number of the context * V + last token, sorted
+        self.counted: list[_Shares] = []  # of how often a gram is found
+        self.varied: list[_Shares] = []  # of after how many different tokens it is found; not for the longest
+        known = tokens  # the number of the gram that begins at each token
+        for length in range(2, longest + 1):
+            if len(known) < 2:
+                break
+            contexts = vocab_size if length == 2 else len(self.grams[-1])
+            grams, first, which, counts = np.unique(known[:-1] * vocab_size + tokens[length - 1:], return_index=True,
+                                                    return_inverse=True, return_counts=True)
+            without_first = np.bincount(known[1:][first], minlength=contexts)  # different tokens before shorter ones
+            if length == 2:
+                self.preceded = without_first
+            else:
+                self.varied.append(_shares(self.grams[-1] // vocab_size, without_first,
+                                           vocab_size if length == 3 else len(self.grams[-2])))
+            self.grams.append(grams)
+            self.counted.append(_shares(grams // vocab_size, counts, contexts))
+            known = which
+        discount = _discount(self.preceded[self.preceded > 0])
+        spread = discount * np.count_nonzero(self.preceded) / vocab_size
+        self.continuation = (np.maximum(self.preceded - discount, 0) + spread) / self.preceded.sum()
 
-    def losses(self, inputs: np.ndarray, targets: np.ndarray) -> np.ndarray:
-        """Return the loss of each target in nats, given the input before it: float64, shaped as the targets."""
+    def losses(self, inputs: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:
+        """Return the loss of each target in nats by every table, from that of pairs on: float64, shaped as the targets.
+
+        Args:
+            inputs: ids, `[..., L]`: a table of n sees up to n - 1 of them, the last being that before the target.
+            targets: ids, `[..., L]`.
+        """
         inputs, targets = (np.asarray(x, dtype=np.int64) for x in (inputs, targets))
-        wanted = inputs * self.vocab_size + targets
-        place = np.minimum(np.searchsorted(self.pairs, wanted), len(self.pairs) - 1)
-        kept = np.where(self.pairs[place] == wanted, self.kept[place], 0.0)
-        probability = kept / np.maximum(self.seen[inputs], 1) + self.left_over[inputs] * self.continuation[targets]
-        return -np.log(probability)
+        context, lower, found = inputs, self.continuation[targets], []
+        for number, (grams, counted) in enumerate(zip(self.grams, self.counted, strict=True)):
+            gram = _find(grams, context, targets, self.vocab_size)
+            whole = _mixed(counted, context, gram, lower)
+            if number:  # the first targets of a row have fewer tokens before them: they take the shorter table
+                whole[..., :number] = found[-1][..., :number]
+            found.append(whole)
+            if number + 1 < len(self.grams):
+                lower = _mixed(self.varied[number], context, gram, lower)
+                context = _find(grams, np.roll(context, 1, -1), inputs, self.vocab_size)
+                context[..., :number + 1] = -1
+        return [-np.log(probability) for probability in found]
 
 
-def ngram_losses(train: np.ndarray, windows: np.ndarray, vocab_size: int) -> dict[str, float]:
-    """Return the mean loss in nats per token of both models on the targets of some windows.
+def ngram_losses(train: np.ndarray, windows: np.ndarray, vocab_size: int, longest: int = 2) -> dict[str, float]:
+    """Return the mean losses in nats per token on the targets of some windows, of the unigram, bigram, trigram, ...
 
     Args:
         train: ids that are counted, one dimension.
         windows: ids, `[W, L + 1]`: L inputs and, shifted by one, L targets (`data.sequential_windows`).
         vocab_size: number of ids.
+        longest: tokens in a row of the longest table.
 
     Raises:
-        ValueError: fewer than 2 tokens to count, or an id that is none.
+        ValueError: fewer tokens to count than `longest`, or an id that is none; longest < 2.
     """
     train, windows = np.asarray(train), np.asarray(windows)
-    if len(train) < 2:
-        raise ValueError(f"{len(train)} tokens to count; give at least 2")
+    if longest < 2:
+        raise ValueError(f"longest={longest}; give at least 2")
+    if len(train) < longest:
+        raise ValueError(f"{len(train)} tokens to count; give at least {longest}")
     if max(train.max(), windows.max()) >= vocab_size:
         raise ValueError(f"id {max(train.max(), windows.max())} with {vocab_size} ids; "
                          "was the text encoded with another tokenizer?")
     inputs, targets = windows[:, :-1], windows[:, 1:]
-    return {name: kind(train, vocab_size).losses(inputs, targets).mean()
-            for name, kind in (("unigram", Unigram), ("bigram", Bigram))}
+    losses = [Unigram(train, vocab_size).losses(inputs, targets),
+              *KneserNey(train, vocab_size, longest).losses(inputs, targets)]
+    return {_NAMES[n] if n < len(_NAMES) else f"{n + 1}-gram": of_all.mean() for n, of_all in enumerate(losses)}
 
 
 def _discount(counts: np.ndarray) -> float:
     """Return what is taken off every count: n1 / (n1 + 2 n2), of what was counted once and twice."""
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
     return once / (once + 2 * twice) if once else 0.5
+
+
+def _shares(contexts: np.ndarray, counts: np.ndarray, number: int) -> _Shares:
+    """Discount the counts of grams, given the number of each one's context, of `number` contexts."""
+    discount = _discount(counts[counts > 0])
+    total = np.bincount(contexts, counts, minlength=number)
+    followers = np.bincount(contexts[counts > 0], minlength=number)
+    left_over = np.where(total > 0, discount * followers / np.maximum(total, 1), 1.0)
+    return _Shares(np.maximum(counts - discount, 0) / np.maximum(total[contexts], 1), left_over)
+
+
+def _find(grams: np.ndarray, context: np.ndarray, last: np.ndarray, vocab_size: int) -> np.ndarray:
+    """Return the number of each gram, given that of its context and its last token; -1 where it was never found."""
+    wanted = np.where(context < 0, -1, context * vocab_size + last)
+    place = np.minimum(np.searchsorted(grams, wanted), len(grams) - 1)
+    return np.where(grams[place] == wanted, place, -1)
+
+
+def _mixed(shares: _Shares, context: np.ndarray, gram: np.ndarray, lower: np.ndarray) -> np.ndarray:
+    """Return the probability of each gram: its own share, and of what is left over that of the shorter table."""
+    return (np.where(gram < 0, 0.0, shares.kept[gram])
+            + np.where(context < 0, 1.0, shares.left_over[context]) * lower)

@@ -1,6 +1,6 @@
 """Records of runs: one JSON file that says what was run, with which code, where, on what, and what came out.
 
-`train`, `evaluate`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them; nothing in one is typed in by hand.
+`train`, `evaluate`, `count`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them; nothing is typed in by hand.
 Three things make that checkable:
 
     digest        SHA-256 over everything else: an edited record is refused
@@ -89,7 +89,7 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
     """Write the record of a run that has just ended, atomically, and return it.
 
     Args:
-        kind: train, evaluate, benchmark, learn, surgery, forms or race.
+        kind: train, evaluate, count, benchmark, learn, surgery, forms or race.
         config, results, data: what the schema says; anything JSON can hold, paths included.
         seconds: wall time of the run.
         device: what it ran on.

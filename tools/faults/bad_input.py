@@ -54,6 +54,10 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--device": _DEVICE, **dict.fromkeys(["--data", "--ngrams"], ["", "{missing}", "{file}", "{long}"]),
         **dict.fromkeys(["--context", "--tokens", "--limit", "--batch-size", "--max-length", "--gate-length"],
                         _WHOLE)},
+    ("count",): {
+        **dict.fromkeys(["--train", "--data"], ["", "{missing}", "{file}", "{long}"]), "--tokenizer": ["", "bert"],
+        **dict.fromkeys(["--train-split", "--split"], ["", "none", "all"]), "--out": _FILE,
+        **dict.fromkeys(["--longest", "--context", "--tokens"], _WHOLE)},
     ("benchmark", "--rows", "layer"): {
         "--rows": ["", "magic"], "--preset": ["", "huge"], "--against": ["", "gpt"], "--compile": ["", "yes"],
         "--device": _DEVICE, "--out": _FILE,
