@@ -52,6 +52,9 @@ class CountConfig:
         require_text(self, ("train", "data"))
         require_range(self, ("longest",), low=2)
         require_range(self, ("context", "tokens"), low=1)
+        if self.longest > self.context + 1:
+            raise ValueError(f"longest={self.longest} with context={self.context}; a window has no more than "
+                             f"{self.context + 1} tokens in a row, give at most that")
         if self.train == self.data and (self.train_split, self.split) != ("train", "held_out"):
             raise ValueError(f"train_split={self.train_split!r} and split={self.split!r} count what is measured; take "
                              "train and held_out, or measure on another text")

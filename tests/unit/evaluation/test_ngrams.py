@@ -103,6 +103,8 @@ def test_bad_input_gets_one_line():
         ngram_losses(np.array([1, 9]), windows, 4)
     with pytest.raises(ValueError, match="^longest=1; give at least 2$"):
         ngram_losses(np.array([1, 1]), windows, 4, longest=1)
+    with pytest.raises(ValueError, match="^longest=18 with context=16; a window has no more than 17 tokens in a row"):
+        CountConfig(longest=18, context=16)
     with pytest.raises(ValueError, match="count what is measured; take train and held_out"):
         CountConfig(split="all")
 
