@@ -154,22 +154,23 @@ def test_other_lines_are_no_matter(prints, make_notebook, make_code):
     assert untested(make_notebook("not tested here: text", cell)) == []
 
 
-SEEN = {1: torch.full((4, 8), 2.0), 2: torch.full((4, 8), 2.0), 8: torch.full((4, 8), 3.0), 16: torch.full((4, 8), 5.0)}
+ENDS = {1: 2.0, 2: 2.0, 8: 3.0, 16: 5.0}
 GROWN = {0: torch.arange(1.0, 1025.0) ** 2}
 RECIPE = SimpleNamespace(context=64, preset="nano")
 
 
 @pytest.mark.parametrize("claim, missing, there, wrong", [
-    (11, dict(LARGE=True), dict(LARGE=False, single=3.4), dict(LARGE=False, single=5.5)),
+    (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, ends=dict.fromkeys(ENDS, 2.0))),
+    (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, repaired=ENDS)),
     (12, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, size={0: torch.ones(1024)})),
-    (12, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, size={0: torch.arange(1.0, 1025.0)})),
+    (12, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, size={0: torch.arange(1.0, 1025.0) ** 0.25})),
     (44, dict(baselines={}, off=[]), dict(baselines={"x": 1}, off=[0.1] * 16), dict(baselines={"x": 1}, off=[0.1])),
     (46, dict(elsewhere=None), dict(elsewhere=torch.zeros(2)), dict(elsewhere=torch.ones(2))),
 ])
 def test_a_claim_is_tested_or_says_that_it_is_not(claim, missing, there, wrong, notebooks, capsys):
     """The cells run by themselves: without what they need, with it, and with it and another result."""
     (source,) = (cell.source for notebook in notebooks.values() for cell in notebook.cells if claim in claim_tags(cell))
-    names = dict(beyond=SEEN, size=GROWN, longest=1024, recipe=RECIPE, statistics=statistics, math=math,
+    names = dict(ends=ENDS, repaired=dict.fromkeys(ENDS, 2.0), size=GROWN, longest=1024, recipe=RECIPE, statistics=statistics, math=math,
                  PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6},
                  loaded=lambda tokens: (torch.zeros(2),), tokens=None)
     exec(source, names | missing)

@@ -122,10 +122,10 @@ def test_bytes_of_a_convolution_are_those_that_its_operator_moves(length, dtype)
     dr, v, g = torch.randn(3, 4, length).to(dtype)
     how, channels = Pass(tokens=2**60, bytes_each=dtype.itemsize, cuda=False), 12 * 512
     ahead, step = (run(PURE, length, how=how)["convolution"].bytes for run in (forward, training))
-    for operator, streams, counted in ((spectral._causal_conv, (v, g), ahead),
-                                       (spectral._causal_conv_backward, (dr, v, g), step - ahead)):
+    for steps, streams, counted in ((spectral.forward_steps, (v, g), ahead),
+                                    (spectral.backward_steps, (dr, v, g), step - ahead)):
         with Traffic() as seen:
-            operator._init_fn(*streams)  # inside the operator, where a mode around it does not look
+            steps(*streams)  # inside the operator, where a mode around it does not look
         assert sum(seen.bytes.values()) / v.numel() == pytest.approx(counted / channels, rel=0.005)
 
 
