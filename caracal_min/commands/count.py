@@ -13,7 +13,7 @@ from ..data.split import ALL
 from ..data.tokenizers import make_tokenizer
 from ..evaluation.measured import text_to_count, text_to_measure
 from ..evaluation.ngrams import ngram_losses
-from ..recorded.record import require_new, write_record
+from ..recorded.record import require_new, require_recordable, write_record
 from ..training.settings import require_kinds, require_range, require_text
 
 __all__ = ["CountConfig", "prepare_count", "run_count"]
@@ -31,6 +31,8 @@ class CountConfig:
     """Text to count in, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
     train_split: Literal["train", "all"] = "train"
     """The documents of it that train does not hold out, or all of them."""
+    train_tokens: int = 20_000_000
+    """Most tokens to count, the first ones."""
     data: str = "embedded"
     """Text to measure on."""
     split: Literal["held_out", "all"] = "held_out"
@@ -39,7 +41,7 @@ class CountConfig:
     tokenizer: Literal["byte", "gpt2"] = "byte"
     """What both are read as."""
     longest: int = 5
-    """Tokens in a row of the longest table; while it is made, a table takes up to 100 bytes of memory a token."""
+    """Tokens in a row of the longest table; each table takes up to 50 bytes of memory for each token counted."""
     context: int = 512
     """Tokens per window, as in evaluate: at its beginning a table sees no more than a model does."""
     tokens: int = 262_144
@@ -51,23 +53,21 @@ class CountConfig:
         require_kinds(self)
         require_text(self, ("train", "data"))
         require_range(self, ("longest",), low=2)
-        require_range(self, ("context", "tokens"), low=1)
+        require_range(self, ("context", "tokens", "train_tokens"), low=1)
         if self.longest > self.context + 1:
             raise ValueError(f"longest={self.longest} with context={self.context}; a window has no more than "
                              f"{self.context + 1} tokens in a row, give at most that")
-        if self.train == self.data and (self.train_split, self.split) != ("train", "held_out"):
-            raise ValueError(f"train_split={self.train_split!r} and split={self.split!r} count what is measured; take "
-                             "train and held_out, or measure on another text")
 
 
 def prepare_count(config: CountConfig) -> CountConfig:
     """Return the configuration after a check that `out`, if given, can take a record.
 
     Raises:
-        FileExistsError, ImportError, OSError: as `recorded.record.require_new`.
+        FileExistsError, ImportError, OSError: as `recorded.record.require_new` and `require_recordable`.
     """
     if config.out is not None:
         require_new(config.out)
+        require_recordable(config.out)
     return config
 
 
@@ -76,14 +76,19 @@ def run_count(config: CountConfig) -> dict:
 
     Raises:
         ValueError, FileNotFoundError, ImportError: as `data.tokens_of` and `evaluation.ngrams.ngram_losses`; or what is
-            held out cannot be known.
+            held out cannot be known, or what is measured would be counted.
     """
     started = time.monotonic()
     require_readable(config.tokenizer, config.train, config.data)
     tokenizer = make_tokenizer(config.tokenizer)
     tokens, data = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
     windows = sequential_windows(tokens, config.context)
-    counted, what = text_to_count(config.train, tokenizer, config.train_split)
+    counted, what = text_to_count(config.train, tokenizer, config.train_split, config.train_tokens)
+    files = [{file["sha256"] for file in text["files"]} for text in (what, data)]
+    same = config.train == config.data or files[0] & files[1]
+    if same and (what["split"], data["split"]) != ("train", "held_out"):
+        raise ValueError(f"{config.train} ({what['split']}) holds what is measured, {config.data} ({data['split']}); "
+                         "take train and held_out, or measure on another text")
     losses = {name: float(loss) for name, loss in
               ngram_losses(counted, windows.numpy(), tokenizer.vocab_size, config.longest).items()}
     print(f"by counting {len(counted):,} tokens of {config.train}, in nats per token on "

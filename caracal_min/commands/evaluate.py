@@ -50,7 +50,7 @@ class EvaluateConfig:
     """Most tokens to measure losses on."""
     ngrams: str | None = None
     """Text that the model was trained on: unigrams and bigrams are counted in what is not held out of it, and measured
-    beside the model; count has longer tables."""
+    beside the model; 100 bytes of memory a token.  The command count has longer tables."""
     tasks: tuple[str, ...] = ()
     """Names of tasks, or all; none if left out: lambada_openai, hellaswag, arc_easy, arc_challenge, winogrande, boolq,
     piqa, social_iqa."""

@@ -34,13 +34,16 @@ def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -
                     "tokenizer": tokenizer.name, "tokens": len(tokens), "sha256": sha256_of_tokens(tokens)}
 
 
-def text_to_count(source: str, tokenizer: Tokenizer, split: str = TRAIN) -> tuple[np.ndarray, dict]:
-    """Return the tokens of a source that was trained on, `[T]`, and what a record says of them.
+def text_to_count(source: str, tokenizer: Tokenizer, split: str = TRAIN,
+                  count: int | None = None) -> tuple[np.ndarray, dict]:
+    """Return the first tokens of a source that was trained on, `[T]`, and what a record says of them.
 
     Args:
         source: as `data.tokens_of`.
         tokenizer: its tokenizer.
-        split: train, what `split.RULE` does not hold out, and all of a source in which nobody marked that; or all.
+        split: train, what `split.RULE` does not hold out, and, with a line that says so, all of a source in which
+            nobody marked that; or all.
+        count: T at most; None: all.
 
     Raises:
         ValueError, FileNotFoundError, ImportError: as `data.tokens_of`.
@@ -49,8 +52,10 @@ def text_to_count(source: str, tokenizer: Tokenizer, split: str = TRAIN) -> tupl
     try:
         require_rule(source)
     except ValueError:
+        if split != ALL:
+            print(f"nobody marked what is held out of {source}: all of it is counted")
         split = ALL
-    tokens = tokens_of(source, tokenizer.name, split)[:]
+    tokens = tokens_of(source, tokenizer.name, split, count)[:count]
     return tokens, {"source": source, "files": files, "split": split, "tokens": len(tokens),
                     "sha256": sha256_of_tokens(tokens)}
 

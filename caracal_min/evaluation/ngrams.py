@@ -44,27 +44,32 @@ class _Shares:
 
 
 class KneserNey:
-    """Tables of 2, 3, ... tokens in a row; each takes up to 100 bytes for each token of the text while it is made.
+    """Tables of 2, 3, ... tokens in a row; they take up to 50 bytes each for each token of the text.
 
     Args:
         tokens: ids, one dimension, at least 2.
         vocab_size: number of ids V.
         longest: tokens in a row of the longest table, at least 2.
+
+    Raises:
+        ValueError: fewer tokens than `longest`, or that is less than 2.
     """
 
     def __init__(self, tokens: np.ndarray, vocab_size: int, longest: int = 2):
         tokens = np.asarray(tokens, dtype=np.int64)
+        if longest < 2:
+            raise ValueError(f"longest={longest}; give at least 2")
+        if len(tokens) < longest:
+            raise ValueError(f"{len(tokens)} tokens to count; give at least {longest}")
         self.vocab_size = vocab_size
         self.grams: list[np.ndarray] = []  # of 2, 3, ... tokens: number of the context * V + last token, sorted
         self.counted: list[_Shares] = []  # of how often a gram is found
         self.varied: list[_Shares] = []  # of after how many different tokens it is found; not for the longest
         known = tokens  # the number of the gram that begins at each token
         for length in range(2, longest + 1):
-            if len(known) < 2:
-                break
             contexts = vocab_size if length == 2 else len(self.grams[-1])
-            grams, first, which, counts = np.unique(known[:-1] * vocab_size + tokens[length - 1:], return_index=True,
-                                                    return_inverse=True, return_counts=True)
+            found = known[:-1] * vocab_size + tokens[length - 1:]
+            grams, first, counts = np.unique(found, return_index=True, return_counts=True)
             without_first = np.bincount(known[1:][first], minlength=contexts)  # different tokens before shorter ones
             if length == 2:
                 self.preceded = without_first
@@ -73,7 +78,7 @@ class KneserNey:
                                            vocab_size if length == 3 else len(self.grams[-2])))
             self.grams.append(grams)
             self.counted.append(_shares(grams // vocab_size, counts, contexts))
-            known = which
+            known = np.searchsorted(grams, found) if length < longest else found
         discount = _discount(self.preceded[self.preceded > 0])
         spread = discount * np.count_nonzero(self.preceded) / vocab_size
         self.continuation = (np.maximum(self.preceded - discount, 0) + spread) / self.preceded.sum()
@@ -110,16 +115,14 @@ def ngram_losses(train: np.ndarray, windows: np.ndarray, vocab_size: int, longes
         longest: tokens in a row of the longest table.
 
     Raises:
-        ValueError: fewer tokens to count than `longest`, or an id that is none; longest < 2.
+        ValueError: fewer tokens to count than `longest`, no windows, or an id that is none; longest < 2.
     """
     train, windows = np.asarray(train), np.asarray(windows)
-    if longest < 2:
-        raise ValueError(f"longest={longest}; give at least 2")
-    if len(train) < longest:
-        raise ValueError(f"{len(train)} tokens to count; give at least {longest}")
-    if max(train.max(), windows.max()) >= vocab_size:
-        raise ValueError(f"id {max(train.max(), windows.max())} with {vocab_size} ids; "
-                         "was the text encoded with another tokenizer?")
+    if not windows.size:
+        raise ValueError("no windows to measure on; give at least one")
+    for wrong in (min(train.min(initial=0), windows.min()), max(train.max(initial=0), windows.max())):
+        if not 0 <= wrong < vocab_size:
+            raise ValueError(f"id {wrong} with {vocab_size} ids; was the text encoded with another tokenizer?")
     inputs, targets = windows[:, :-1], windows[:, 1:]
     losses = [Unigram(train, vocab_size).losses(inputs, targets),
               *KneserNey(train, vocab_size, longest).losses(inputs, targets)]

@@ -35,7 +35,7 @@ from ..data.corpus import Corpus, load_corpus
 from ..files import writing
 from ..model import Caracal
 from ..modules import MultiHeadFourier
-from ..recorded.record import require_recordable, write_record
+from ..recorded.record import write_record
 from ..training.distributed import Group
 from ..training.folder import RunFolder
 from ..training.parts import part_from
@@ -44,7 +44,7 @@ from ..training.settings import require_kinds, require_range
 from .mixers import require_whole_text
 from .pool import each
 from .race_results import standings
-from .race_run import RaceRun, read_result, read_state
+from .race_run import RaceRun, read_result, read_state, require_no_fewer, runs_of
 from .surgery import loss_by_length, surgery
 
 __all__ = ["FORMS", "FadedFourier", "FormsConfig", "NormedFourier", "make_form", "run_forms"]
@@ -170,16 +170,17 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
     """Run what is left, show a line for each run, write the record, and return it.
 
     Raises:
-        ValueError: a folder holds a run of other settings.
+        ValueError: a folder holds a run of other settings, or its record runs that are left out here.
         OSError: it cannot be written, or another process works in it.
         ImportError: jsonschema, which the record needs, is not installed.
     """
-    require_recordable(config.out / "record.json")
     folder = RunFolder(config.out)
     try:
+        require_no_fewer(folder.record, config, ("forms", "learning_rates", "seeds"))
         state, corpus, took_part, runs = _state(config), _corpus(config), False, []
         for stage in _stages(config, runs):
-            if not took_part and any(read_result(_folder(config, cell)) is None for cell in stage):
+            left = any(read_result(_folder(config, cell)) is None for cell in stage)
+            if not took_part and (left or not state["parts"]):
                 _take_part(config, state)
                 took_part = True
             for run in each(partial(_run, config), stage, config.processes):
@@ -192,8 +193,11 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
         data = {"source": corpus.source, "validation": None, "tokenizer": corpus.tokenizer,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "sha256": corpus.digest}
-        return write_record(folder.record, "forms", vars(config), {"runs": runs, "standings": standings(runs)}, data,
-                            max(sum(run["seconds"] for run in runs), 1e-3), torch.device("cpu"), state["parts"], grown=True)
+        if took_part or runs_of(folder.record) != runs:
+            write_record(folder.record, "forms", vars(config), {"runs": runs, "standings": standings(runs)}, data,
+                         max(sum(run["seconds"] for run in runs), 1e-3), torch.device("cpu"), state["parts"],
+                         grown=True)
+        return json.loads(folder.record.read_text())
     finally:
         folder.close()
 

@@ -36,7 +36,7 @@ from ..training.parts import part_from
 from .race_config import RaceConfig
 from .race_contenders import CONTENDERS, REFERENCE, fitted
 from .race_results import race_table, standings
-from .race_run import RaceRun, read_result, read_state
+from .race_run import RaceRun, read_result, read_state, require_no_fewer, runs_of
 
 __all__ = ["run_race"]
 
@@ -54,7 +54,8 @@ def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[s
         the record, as `record.json` in `config.out` holds it.
 
     Raises:
-        ValueError: the folder holds a race with other settings or on other data; a contender does not fit the budget.
+        ValueError: the folder holds a race with other settings or on other data, or its record runs that are left out
+            here; a contender does not fit the budget.
         ImportError: a contender needs `transformers`, or the record jsonschema, and it is not installed.
         OSError: the folder cannot be written, or another process works in it.
     """
@@ -63,6 +64,7 @@ def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[s
     if config.device == "cpu":
         keep_freed_memory()
     try:
+        require_no_fewer(folder.record, config, ("contenders", "learning_rates", "seeds"))
         if corpus is None:
             corpus = load_corpus(config.data, config.tokenizer, max_tokens=config.tokens + config.tokens // 4,
                                  validation=config.validation, progress=config.progress)
@@ -175,7 +177,7 @@ class _Race:
         data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "sha256": corpus.digest}
-        if not self.folder.complete or self.took_part or _runs_of(self.folder.record) != results["runs"]:
+        if not self.folder.complete or self.took_part or runs_of(self.folder.record) != results["runs"]:
             write_record(self.folder.record, "race", vars(self.config), results, data,
                          sum(run["seconds"] for run in self.results), torch.device(self.config.device),
                          self.state["parts"], grown=True)
@@ -214,7 +216,3 @@ def _train_step(loss: Callable[[Tensor, Tensor], Tensor], optimizer: torch.optim
 def _finished(out: Path) -> Iterator[dict]:
     """Yield the results of the runs that are over, whichever command asked for them."""
     yield from filter(None, map(read_result, sorted((out / "runs").glob("*"))))
-
-
-def _runs_of(record: Path) -> list[dict]:
-    return json.loads(record.read_text())["results"]["runs"]

@@ -1,8 +1,8 @@
-"""One run of the race: a `Trainer` run of any model, and what is kept of it in one small file."""
+"""One run of the race: a `Trainer` run of any model, what is kept of it, and what a folder of runs holds."""
 
 import json
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from ..data.corpus import Corpus
@@ -12,7 +12,7 @@ from ..recorded.record import seal
 from ..training.recipe import TrainConfig
 from ..training.trainer import DivergedError, Trainer
 
-__all__ = ["RaceRun", "read_result", "read_state"]
+__all__ = ["RaceRun", "read_result", "read_state", "require_no_fewer", "runs_of"]
 
 _RESULT = "result.json"
 
@@ -118,6 +118,22 @@ def read_state(path: Path, shared: Mapping, what: str, holds: Mapping[str, type]
             other = "other data" if name == "corpus" else f"{name}={before.get(name)!r}, now {now!r}"
             raise ValueError(f"{path.parent} holds {what} with {other}; go on with the same, or give another folder")
     return state
+
+
+def runs_of(record: Path) -> list[dict]:
+    """Return the runs that a record holds; none where there is no record."""
+    return json.loads(record.read_text())["results"]["runs"] if record.exists() else []
+
+
+def require_no_fewer(record: Path, config: object, names: Sequence[str]) -> None:
+    """Raise ValueError, in one line, if a record has runs of values that a configuration leaves out of some fields."""
+    if not record.exists():
+        return
+    before = json.loads(record.read_text())["config"]
+    for name in names:
+        if lost := [value for value in before[name] if value not in getattr(config, name)]:
+            raise ValueError(f"{record} holds runs with {name} {' '.join(map(str, lost))}, which are left out here; "
+                             "name them too, or give another folder")
 
 
 def _curve(log: list[dict]) -> list[dict]:

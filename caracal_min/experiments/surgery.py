@@ -2,8 +2,8 @@
 
 Each operation is a context: inside it the model computes otherwise, after it the model is as it was.  No weight is
 touched; hooks on the layers change what passes.  They work on the parallel pass of a Caracal that is not compiled, or
-of a `Learner`, and are for measuring: the backward pass, which computes some of the layer again, must lie inside the
-context too.
+of a `Learner` (but for the mean, which wants a language model), and are for measuring: the backward pass, which
+computes some of the layer again, must lie inside the context too.
 
     gate_up_to(model, lag)        g_i = 0 for i > lag: r_t keeps the lags 0 to lag.  At lag 0 no convolution is left
     gate_as(model, gates)         every text gets the same gates, such as `mean_gates(model, texts)`
@@ -233,8 +233,10 @@ def _layers(model: Caracal | Learner, kind: type) -> list:
 @contextmanager
 def _gates(model: Caracal | Learner, change: Callable[[MultiHeadFourier, Tensor], Tensor]) -> Iterator[None]:
     """Let g pass `change(layer, g)` in every Fourier layer, g as `[D, B, L]`."""
+    if not (layers := _layers(model, MultiHeadFourier)):
+        raise ValueError("this model has no Fourier layer, and so no gate")
     with ExitStack() as hooks:
-        for layer in _layers(model, MultiHeadFourier):
+        for layer in layers:
             for handle in _gate_hooks(layer, change):
                 hooks.callback(handle.remove)
         yield

@@ -1,6 +1,6 @@
 """Records of runs: one JSON file that says what was run, with which code, where, on what, and what came out.
 
-`train`, `evaluate`, `count`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them; nothing is typed in by hand.
+`train`, `evaluate`, `count`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them; no number is typed.
 Three things make that checkable:
 
     digest        SHA-256 over everything else: an edited record is refused

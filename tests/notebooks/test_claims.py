@@ -170,8 +170,8 @@ RECIPE = SimpleNamespace(context=64, preset="nano")
 def test_a_claim_is_tested_or_says_that_it_is_not(claim, missing, there, wrong, notebooks, capsys):
     """The cells run by themselves: without what they need, with it, and with it and another result."""
     (source,) = (cell.source for notebook in notebooks.values() for cell in notebook.cells if claim in claim_tags(cell))
-    names = dict(ends=ENDS, repaired=dict.fromkeys(ENDS, 2.0), size=GROWN, longest=1024, recipe=RECIPE, statistics=statistics, math=math,
-                 PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6},
+    names = dict(ends=ENDS, repaired=dict.fromkeys(ENDS, 2.0), size=GROWN, longest=1024, recipe=RECIPE,
+                 statistics=statistics, math=math, PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6},
                  loaded=lambda tokens: (torch.zeros(2),), tokens=None)
     exec(source, names | missing)
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("not tested here: ")]

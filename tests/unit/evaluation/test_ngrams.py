@@ -1,13 +1,13 @@
 """Tables of tokens in a row: probabilities that sum to one, by hand, against a slow twin, on real text, by command."""
 
+import json
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 
-from caracal_min.data import documents, make_tokenizer, sequential_windows
 from caracal_min.commands.count import CountConfig, run_count
-from caracal_min.data import load_corpus
+from caracal_min.data import documents, load_corpus, make_tokenizer, sequential_windows
 from caracal_min.evaluation import ngram_losses
 from caracal_min.evaluation.ngrams import KneserNey, Unigram
 from caracal_min.recorded import describe
@@ -28,7 +28,8 @@ def test_the_probabilities_after_every_token_sum_to_one(text):
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
 def test_the_probabilities_after_every_context_sum_to_one(text):
-    model, contexts = KneserNey(text, 15, 4), np.lib.stride_tricks.sliding_window_view(TEXT, 3)[:60]
+    model = KneserNey(text, 15, min(4, len(text)))
+    contexts = np.lib.stride_tricks.sliding_window_view(TEXT, 3)[:60]
     inputs = np.repeat(contexts, 15, axis=0)
     targets = np.concatenate([inputs[:, 1:], np.tile(np.arange(15), 60)[:, None]], axis=1)
     for losses in model.losses(inputs, targets):
@@ -105,8 +106,28 @@ def test_bad_input_gets_one_line():
         ngram_losses(np.array([1, 1]), windows, 4, longest=1)
     with pytest.raises(ValueError, match="^longest=18 with context=16; a window has no more than 17 tokens in a row"):
         CountConfig(longest=18, context=16)
-    with pytest.raises(ValueError, match="count what is measured; take train and held_out"):
-        CountConfig(split="all")
+    with pytest.raises(ValueError, match="^id -1 with 4 ids"):
+        ngram_losses(np.array([1, 1]), windows - 1, 4)
+    with pytest.raises(ValueError, match="^no windows"):
+        ngram_losses(np.array([1, 1]), windows[:0], 4)
+    for tokens, longest in (([0], 2), ([0, 1], 1)):
+        with pytest.raises(ValueError, match="give at least 2"):
+            KneserNey(np.array(tokens), 4, longest)
+
+
+@pytest.mark.parametrize("source", ["a.jsonl", "embedded"])
+@pytest.mark.parametrize("changes", [{"split": "all"}, {"train_split": "all"}])
+def test_what_is_measured_is_not_counted(changes, source, tmp_path, monkeypatch):
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps({"text": f"number {i} " * 9}) + "\n" for i in range(200)))
+    monkeypatch.chdir(tmp_path)
+    given = {"train": source.replace("a.", "./a."), "data": source, "context": 16, "longest": 3, "train_tokens": 9999}
+    assert run_count(CountConfig(**given))["counted"]["split"] == "train"
+    with pytest.raises(ValueError, match=f"holds what is measured, {source} .*; take train and held_out"):
+        run_count(CountConfig(**given, **changes))
+
+
+def test_no_more_is_counted_than_was_asked_for():
+    assert run_count(CountConfig(train_tokens=5000, tokens=1000, context=16, longest=3))["counted"]["tokens"] == 5000
 
 
 def test_the_command_measures_what_training_holds_out(tmp_path, capsys):

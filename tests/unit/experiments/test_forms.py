@@ -1,5 +1,6 @@
 """Forms of the Fourier layer: what each changes and what not, and runs that are resumed, recorded and read."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -153,7 +154,7 @@ def test_runs_are_recorded_and_resumed(recorded, tmp_path, capsys):
 
 
 def test_runs_of_other_settings_are_not_taken(recorded, tmp_path):
-    with pytest.raises(ValueError, match="holds runs with tokens=128, now 256; go on with the same, or give another folder"):
+    with pytest.raises(ValueError, match="holds runs with tokens=128, now 256; go on with the same, or give another"):
         run_forms(replace(small(tmp_path), tokens=256))
     (tmp_path / "forms.json").write_text("{")
     with pytest.raises(ValueError, match="forms.json is damaged"):
@@ -161,8 +162,19 @@ def test_runs_of_other_settings_are_not_taken(recorded, tmp_path):
 
 
 def test_a_process_that_runs_nothing_takes_no_part(recorded, tmp_path):
+    before = (tmp_path / "record.json").read_bytes()
     again = run_forms(small(tmp_path), show=lambda line: None)
-    assert again["parts"] == recorded["parts"] and len(again["parts"]) == 1
+    assert again == recorded and (tmp_path / "record.json").read_bytes() == before
+    (tmp_path / "forms.json").unlink()
+    assert len(run_forms(small(tmp_path), show=lambda line: None)["parts"]) == 1
+
+
+@pytest.mark.parametrize("less, lost", [({"forms": ("plain",)}, "forms pure-local"), ({"seeds": (0,)}, "seeds 1"),
+                                        ({"learning_rates": (1e-3,)}, "learning_rates 0.003")])
+def test_a_record_loses_no_run(less, lost, recorded, tmp_path):
+    with pytest.raises(ValueError, match=f"record.json holds runs with {lost}, which are left out here; name them too"):
+        run_forms(small(tmp_path, **less), show=lambda line: None)
+    assert json.loads((tmp_path / "record.json").read_text()) == recorded
 
 
 def test_one_rate_needs_no_sweep_and_two_processes_do_the_same(recorded, tmp_path):
