@@ -234,7 +234,7 @@ def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> di
     layers, d, m = mixers(size, architecture), size.d_model, size.mlp_width
     fourier, attention = layers["fourier"], layers["window"] + layers["full"]
     # q, k and v come from one product in a window, from three in a Llama.
-    numbers = {"output": d + 2 * size.vocab_size, "mlp": size.n_layers * 3 * (d + m),
+    numbers = {"output": d + size.vocab_size, "mlp": size.n_layers * 3 * (d + m),
                "projections": (6 * fourier + 6 * layers["window"] + 8 * layers["full"]) * d,
                "gate mix": fourier * (size.gate == "two_stage") * 2 * d, "attention": attention * 4 * d}
     small = _chains(size, layers) * how.bytes_each if how.compiled else _one_by_one(size, layers, how.bytes_each)

@@ -26,8 +26,16 @@ def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
         expected = 2 * tokens * d_in * d_out / (size * numbers)
         case = f"product_intensity of {d_in} x {d_out} weights, {tokens} tokens, {size} bytes each"
         if isinstance(given, bool) or not isinstance(given, Real) or not math.isclose(given, expected, rel_tol=1e-6):
-            raise AssertionError(f"{case}: expected {expected:.6g}, given {given!r}; two operations a weight and "
-                                 "token, and every number that is read or written counts its bytes")
+            found = {"two operations a weight and token, a multiplication and an addition": expected / 2,
+                     "the weights are read too, once for the batch":
+                         2 * tokens * d_in * d_out / (size * tokens * (d_in + d_out)),
+                     "the results are written, and count like what is read":
+                         2 * tokens * d_in * d_out / (size * (numbers - tokens * d_out))}
+            hints = [hint for hint, wrong in found.items()
+                     if isinstance(given, Real) and math.isclose(given, wrong, rel_tol=1e-6)]
+            hint = (*hints, "two operations a weight and token, and every number that is read or written counts its "
+                            "bytes")[0]
+            raise AssertionError(f"{case}: expected {expected:.6g}, given {given!r}; {hint}")
     return f"{len(cases)} layers"
 
 

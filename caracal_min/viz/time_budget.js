@@ -86,7 +86,7 @@ export function counts(model, { width: d, length, fused, compiled }) {
   const chains = BYTES * (LAYERS * (8 * d + 3 * m) + fourier * 4 * d + full * (4 * d + 2 * HEAD) + 2 * d);
   const oneByOne = full ? BYTES * (LAYERS * (26 * d + 5 * m + 4 * HEAD) + 2 * d) + norms * d * (28 + 4 * BYTES)
     : BYTES * (LAYERS * (6 * d + 5 * m) + fourier * 10 * d + 2 * d * (norms + 1));
-  const moved = { output: BYTES * (d + 2 * VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m),
+  const moved = { output: BYTES * (d + VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m),
     projections: BYTES * (6 * (fourier + windows) + 8 * full) * d, "gate mix": BYTES * fourier * 2 * d,
     convolution: fourier * d * streams, attention: BYTES * attention * 4 * d,
     "small operators": compiled ? chains : oneByOne };
@@ -114,7 +114,7 @@ export function render({ model, el }) {
   const devices = model.get("devices");
   const state = inStep(model, ["model", "length", "device", "width", "fused", "compiled"], show);
   let now;
-  const host = begin(el, CSS, "At the speeds of the data sheet. Striped: waits for memory; pink: attention. Press a bar for its parts. Fusing leaves the axis as it is.");
+  const host = begin(el, CSS, "At the speeds of the data sheet. Striped: waits for memory; pink: attention. Press a bar for its parts. To fuse operators is to run them as one; it leaves the axis as it is.");
   const title = make(el, "p", { class: "tim-word" });
 
   const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });

@@ -143,6 +143,10 @@ WRONG = {
 }
 REASONS = [
     (check.product_intensity, "forgets the weights", "512 x 512 weights, 1 tokens, 2 bytes each: expected 0.996"),
+    (check.product_intensity, "forgets the weights", "given 256.0; the weights are read too, once for the batch"),
+    (check.product_intensity, "one operation a weight", "two operations a weight and token, a multiplication and"),
+    (check.product_intensity, "forgets what is written", "the results are written, and count like what is read"),
+    (check.product_intensity, "forgets the bytes", "and every number that is read or written counts its bytes"),
     (check.tokens_to_fill, "as if activations were free", "width 64, 2 bytes each, ridge at 1: expected 2, given 1; a"),
     (check.tokens_to_fill, "a search that gives up", "ridge at 2047: expected 4192256, given None; both counts"),
     (check.tokens_to_fill, "a strict bound", "ridge at 16: expected 32, given 33; where both take equally long, the"),
