@@ -5,6 +5,7 @@ Expected values come from the definitions, tried one length or batch at a time.
 
 import math
 from collections.abc import Callable
+from functools import partial
 from numbers import Real
 
 from . import checker
@@ -27,6 +28,8 @@ def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
         case = f"product_intensity of {d_in} x {d_out} weights, {tokens} tokens, {size} bytes each"
         if isinstance(given, bool) or not isinstance(given, Real) or not math.isclose(given, expected, rel_tol=1e-6):
             found = {"two operations a weight and token, a multiplication and an addition": expected / 2,
+                     "a number has `bytes_each` bytes, and every number that is read or written counts its bytes":
+                         expected * size,
                      "the weights are read too, once for the batch":
                          2 * tokens * d_in * d_out / (size * tokens * (d_in + d_out)),
                      "the results are written, and count like what is read":
@@ -102,17 +105,23 @@ def caches_outweigh(answer: Callable[..., int | None]) -> str:
              (10_000, 8, 1, 0, 0, 1, 1000), (10_240, 8, 2, 3, 0, 64, 1), (50_000, 8, 0, 2, 1, 100, 2),
              (300_000_000_000, 8192, 8, 8, 0, 1024, 1))
     for weights, width, fourier, windows, full, window, texts in cases:
-        def heavy(context, case=(weights, width, fourier, windows, full, window, texts)):
+        def heavy(context, in_windows=min, case=(weights, width, fourier, windows, full, window, texts)):
             weights, width, fourier, windows, full, window, texts = case
-            vectors = (fourier + full) * context + windows * min(window, context)
+            vectors = (fourier + full) * context + windows * in_windows(window, context)
             return texts * 2 * width * vectors >= weights
 
         never = not fourier + full and not heavy(window)
+        expected = None if never else _first(heavy)
+        given = answer(weights, width, fourier, windows, full, window, texts)
+        wrong = {"a window layer too keeps keys and values, of up to `window` tokens": lambda window, context: 0,
+                 "a window holds no more than `window` tokens": lambda window, context: context,
+                 "a text shorter than a window does not fill it": lambda window, context: window}
+        hints = [hint for hint, in_windows in wrong.items() if given is not None and fourier + full
+                 and given == _first(partial(heavy, in_windows=in_windows))]
         _expect(f"caches_outweigh with {weights} weights, width {width}, {fourier} Fourier, {windows} window and "
-                f"{full} full layers, window {window}, {texts} texts",
-                answer(weights, width, fourier, windows, full, window, texts), None if never else _first(heavy),
+                f"{full} full layers, window {window}, {texts} texts", given, expected,
                 "a window stops growing, the other layers do not",
-                "two numbers a channel, token and text; a window holds no more than `window` tokens")
+                (*hints, "two numbers a channel, token and text; a window holds no more than `window` tokens")[0])
     return f"{len(cases)} models"
 
 
