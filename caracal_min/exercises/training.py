@@ -48,6 +48,7 @@ def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
                 weight.grad = scale * torch.randn(shape, dtype=torch.float64, generator=source)
                 optimizer.param_groups[0]["lr"] = rate = 0.01 * step
                 case = f"adamw, step {step} of a weight of shape {shape}, gradient of size {scale:g}, decay {decay}"
+                before = weight.detach().clone()
                 result = answer(given, weight.grad.clone(), moments, step, rate, decay)
                 optimizer.step()
                 try:
@@ -58,8 +59,34 @@ def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
                 kept = optimizer.state[weight]
                 for what, part, expected in (("w", given, weight.detach()), ("m", mean, kept["exp_avg"]),
                                              ("s", square, kept["exp_avg_sq"])):
-                    expect_close(f"{case}: {what}", part, expected.clone())
+                    try:
+                        expect_close(f"{case}: {what}", part, expected.clone())
+                    except AssertionError as error:
+                        hint = (_hint_on_weight(part, before, kept, step, rate, decay) if what == "w"
+                                else "the moments are returned uncorrected, and without the decay")
+                        raise AssertionError(f"{error}; {hint}") from None
     return f"{2 * len(shapes)} weights, {steps} steps each"
+
+
+def _hint_on_weight(given: Tensor, before: Tensor, kept: dict[str, Tensor], step: int, rate: float,
+                    decay: float) -> str:
+    """Return what a wrong new weight suggests: the answers with one usual mistake are compared with it."""
+    m, s = kept["exp_avg"], kept["exp_avg_sq"]
+    mean, square, shrunk = m / (1 - 0.9**step), s / (1 - 0.95**step), (1 - rate * decay) * before
+    mistakes = {
+        "the step goes against the gradient: mind its sign": [shrunk + rate * mean / (square.sqrt() + 1e-8),
+                                                              before + (before - shrunk)
+                                                              + rate * mean / (square.sqrt() + 1e-8)],
+        "the 1e-8 is added to the root, outside of it": [shrunk - rate * mean / (square + 1e-8).sqrt(),
+                                                         shrunk - rate * mean / square.sqrt()],
+        "the step takes the corrected means": [shrunk - rate * m / (s.sqrt() + 1e-8)],
+    }
+    for hint, answers in mistakes.items():
+        if isinstance(given, Tensor) and any(torch.allclose(given, answer, rtol=0, atol=1e-9) for answer in answers
+                                             if answer.shape == given.shape and answer.dtype == given.dtype):
+            return hint
+    return ("decay takes rate * decay * w off, beside the step and not through the moments" if decay
+            else "the step is the rate times m / (root of s + 1e-8), both means corrected")
 
 
 @checker
@@ -143,7 +170,10 @@ def accumulated_gradients(answer: Callable[[nn.Module, Tensor, Tensor, list[int]
         for name, p in model.named_parameters():
             if p.grad is None:
                 raise AssertionError(f"parts {sizes}: {name} has no gradient")
-            expect_close(f"parts {sizes}, gradient of {name}", p.grad.flatten(), expected[name].flatten(), 1e-9)
+            try:
+                expect_close(f"parts {sizes}, gradient of {name}", p.grad.flatten(), expected[name].flatten(), 1e-9)
+            except AssertionError as error:
+                raise AssertionError(f"{error}; each part counts by its share of the batch, not all alike") from None
         if sorted(passes.sizes) != sorted(sizes):
             raise AssertionError(f"parts {sizes}: expected a pass over each part, given passes over {passes.sizes} "
                                  "sequences")
