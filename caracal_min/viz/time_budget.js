@@ -114,7 +114,7 @@ export function render({ model, el }) {
   const devices = model.get("devices");
   const state = inStep(model, ["model", "length", "device", "width", "fused", "compiled"], show);
   let now;
-  const host = begin(el, CSS, "At the speeds of the data sheet. Striped: waits for memory; pink: attention. Press a bar for its parts. To fuse operators is to run them as one; it leaves the axis as it is.");
+  const host = begin(el, CSS, "At the speeds of the data sheet. Striped: waits for memory; pink: attention. Press a bar for its parts; fusing leaves the axis as it is.");
   const title = make(el, "p", { class: "tim-word" });
 
   const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });
