@@ -56,6 +56,11 @@ class Visit:
             self.problems.append(f"{kind}: {what}")
 
 
+def unfold(page) -> None:
+    """Open every folded answer, table and cell of a page."""
+    page.evaluate("document.querySelectorAll('details').forEach(node => { node.open = true })")
+
+
 def page_problems(visit: Visit) -> list[str]:
     """Collect everything that is wrong with a page, apart from its links and figures."""
     page = visit.page

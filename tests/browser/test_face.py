@@ -5,7 +5,7 @@ import re
 import pytest
 from bookext.plots import colours
 from figure_pages import contrast
-from page_checks import DESK, PHONE, Visit
+from page_checks import DESK, PHONE, Visit, unfold
 from test_pages import CLAIMS, PAGES
 
 from caracal_min.viz.style import dark, palette
@@ -77,6 +77,7 @@ def test_boxes_look_like_their_verdicts(theme, page, site, book):
     looks = {}
     for name in CHAPTERS:
         Visit(page, f"{site}/{name}")
+        unfold(page)
         for box in page.locator("blockquote.claim-box").all():
             for chip in box.locator(".claim-verdicts .verdict").all():
                 number, said = re.fullmatch(r"Claim (\d+): (.*)", chip.inner_text()).groups()

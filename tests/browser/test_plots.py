@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from page_checks import DESK, PHONE, Visit
+from page_checks import DESK, PHONE, Visit, unfold
 from test_face import CHAPTERS
 
 _FRAMES = """() => [...document.querySelectorAll('.book-figure .caracal-live, .book-figure .plot')].map(node => {
@@ -24,6 +24,7 @@ _OTHERS = "nodes => nodes.map(node => node.outerHTML)"
 def test_figures_have_one_width_and_one_frame(name, theme, page, site):
     page.emulate_media(color_scheme=theme)
     Visit(page, f"{site}/{name}")
+    unfold(page)
     for size in (DESK, PHONE):
         page.set_viewport_size(size)
         frames = page.evaluate(_FRAMES)
@@ -37,6 +38,7 @@ def test_figures_have_one_width_and_one_frame(name, theme, page, site):
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_every_figure_has_its_caption(name, page, site):
     Visit(page, f"{site}/{name}")
+    unfold(page)
     said = page.locator("figure.book-figure > figcaption").all_inner_texts()
     numbers = [re.match(r"Figure (\d+\.\d+)\.\s.{20}", words, re.DOTALL)[1] for words in said]
     assert numbers == [f"{int(name[10:12])}.{k}" for k in range(1, len(said) + 1)]
@@ -48,6 +50,7 @@ def test_every_figure_has_its_caption(name, page, site):
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_plot_is_that_of_the_theme_centred_on_its_ground(name, page, site):
     Visit(page, f"{site}/{name}")
+    unfold(page)
     assert page.locator(".plot").count() > 0
     for media, theme, shown in (("screen", "light", "light"), ("screen", "dark", "dark"), ("print", "dark", "light")):
         page.emulate_media(media=media)
