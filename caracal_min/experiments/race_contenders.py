@@ -64,6 +64,10 @@ def _caracal(size: CaracalConfig, context: int, hidden: int, variant: str = "def
     return MixedModel(replace(size, **VARIANTS[variant]), hidden)
 
 
+def _local(size: CaracalConfig, context: int, hidden: int) -> LanguageModel:
+    return MixedModel(replace(size, gate_length=1), hidden)
+
+
 def _mixed(size: CaracalConfig, context: int, hidden: int, mixer: str) -> LanguageModel:
     return MixedModel(size, hidden, partial(make_mixer, mixer, size.d_model, size.n_heads, context, size.window_size))
 
@@ -105,6 +109,7 @@ CONTENDERS: dict[str, Contender] = {
     "no-swa": Contender("Fourier layers only", partial(_caracal, variant="no-swa")),
     "no-swa-no-pc": Contender("Fourier layers only, without their pre-convolution",
                               partial(_caracal, variant="no-swa-no-pc")),
+    "local": Contender("Caracal with a gate at the first token alone: no long convolution", _local),
     "window": Contender("window attention only", partial(_mixed, mixer="window")),
     "llama": Contender("full attention with rotary positions", partial(_attending, name="llama")),
     "static": Contender("a Fourier layer whose gate is a learned kernel", partial(_mixed, mixer="static")),
