@@ -33,7 +33,10 @@ def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
                      "the weights are read too, once for the batch":
                          2 * tokens * d_in * d_out / (size * tokens * (d_in + d_out)),
                      "the results are written, and count like what is read":
-                         2 * tokens * d_in * d_out / (size * (numbers - tokens * d_out))}
+                         2 * tokens * d_in * d_out / (size * (numbers - tokens * d_out)),
+                     "the weights are read once for the batch, not once for each token":
+                         2 * d_in * d_out / (size * (d_in + d_out + d_in * d_out)),
+                     "the intensity is operations divided by bytes, not the other way round": 1 / expected}
             hints = [hint for hint, wrong in found.items()
                      if isinstance(given, Real) and math.isclose(given, wrong, rel_tol=1e-6)]
             hint = (*hints, "two operations a weight and token, and every number that is read or written counts its "
@@ -59,10 +62,18 @@ def tokens_to_fill(answer: Callable[[int, int, float, float], int | None]) -> st
         given, expected = answer(width, size, ridge * bandwidth, bandwidth), None if never else _first(filled)
         level = expected is not None and given == expected + 1 and (
             2 * expected * width**2 == size * (2 * expected * width + width**2) * ridge)
+        wrong = {"without the tokens": (2, size, 0), "without the results": (2, size, 1),  # steps and start of a line
+                 "of one operation a weight": (1, size, 2), "of one byte a number": (2, 1, 2)}
+        fits = [f"; your number fits a count {of}" for of, (each, b, moved) in wrong.items()
+                if each * width > b * moved * ridge
+                and given == _first(lambda n, w=width, r=ridge, each=each, b=b, moved=moved:
+                                    each * n * w >= b * (moved * n + w) * r)]
+        if isinstance(given, Real) and given % 1 != 0:
+            fits = ["; return a whole number, the first batch that computes"]
         _expect(f"tokens_to_fill of width {width}, {size} bytes each, ridge at {ridge}", given, expected,
                 "both counts are lines in the number of tokens: which is steeper?",
                 "where both take equally long, the product computes: the bound is not strict" if level else
-                "a token is read and written, the weights are read once")
+                "a token is read and written, the weights are read once" + "".join(fits[:1]))
     return f"{len(cases)} devices and widths"
 
 
