@@ -22,15 +22,29 @@ __all__ = ["accumulated_gradients", "adamw", "bits_per_byte", "trigram_model"]
 def bits_per_byte(answer: Callable[[float, int, int], float]) -> str:
     """Check `bits_per_byte(loss, tokens, text_bytes)`: nats per token to bits per byte."""
     cases = [(math.log(2), 100, 100), (5.5, 1000, 4200), (3.2, 7, 31), (0.0, 5, 20)]
-    for loss, tokens, text_bytes in cases:
+    for of in cases:
+        loss, tokens, text_bytes = of
         case = f"bits_per_byte({loss:.4g}, {tokens}, {text_bytes})"
         given = answer(loss, tokens, text_bytes)
         if not isinstance(given, numbers.Real):  # NumPy's floats of any precision are
             raise AssertionError(f"{case}: expected a number, given a {type(given).__name__}")
         expected = loss * tokens / (math.log(2) * text_bytes)
         if not math.isclose(given, expected, rel_tol=1e-6, abs_tol=1e-12):  # float32 is enough
-            raise AssertionError(f"{case}: expected {expected:.6g}, given {given:.6g}")
+            raise AssertionError(f"{case}: expected {expected:.6g}, given {given:.6g}{_hint_on_bits(given, *of)}")
     return f"{len(cases)} cases"
+
+
+def _hint_on_bits(given: float, loss: float, tokens: int, text_bytes: int) -> str:
+    """Return what a wrong number of bits suggests, or "" if it has no usual cause."""
+    nats, bits = loss * tokens / text_bytes, loss / math.log(2)
+    mistakes = {
+        "these are nats per byte: a bit is ln 2 nats, so divide by it": nats,
+        "divide by ln 2: a bit is ln 2 nats, so the number of bits is the larger one": nats * math.log(2),
+        "the loss is per token, so the whole text costs loss * tokens, and not loss * text_bytes": (
+            bits * text_bytes / tokens),
+        "these are bits per token: the text has tokens of them and text_bytes bytes": bits,
+    }
+    return next((f"; {hint}" for hint, number in mistakes.items() if math.isclose(given, number, rel_tol=1e-6)), "")
 
 
 @checker
@@ -174,7 +188,7 @@ def accumulated_gradients(answer: Callable[[nn.Module, Tensor, Tensor, list[int]
             try:
                 expect_close(f"parts {sizes}, gradient of {name}", p.grad.flatten(), expected[name].flatten(), 1e-9)
             except AssertionError as error:
-                raise AssertionError(f"{error}; each part counts by its share of the batch, not all alike") from None
+                raise AssertionError(f"{error}; {_hint_on_parts(model, x, y, sizes)}") from None
         if sorted(passes.sizes) != sorted(sizes):
             raise AssertionError(f"parts {sizes}: expected a pass over each part, given passes over {passes.sizes} "
                                  "sequences")
@@ -182,6 +196,16 @@ def accumulated_gradients(answer: Callable[[nn.Module, Tensor, Tensor, list[int]
             raise AssertionError(f"parts {sizes}: expected the backward pass of each part before the next part begins, "
                                  f"given {passes.waiting} parts at once in memory")
     return f"{len(splits)} ways to cut a batch of {len(x)}"
+
+
+def _hint_on_parts(model: nn.Module, x: Tensor, y: Tensor, sizes: list[int]) -> str:
+    """Return what wrong gradients suggest: those of the last part alone, at any weight, were zeroed before it."""
+    given = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    _, loss = model(x[-sizes[-1]:], y[-sizes[-1]:])
+    last = torch.cat([g.flatten() for g in torch.autograd.grad(loss, list(model.parameters()))])
+    if len(sizes) > 1 and len(given) == len(last) and torch.cosine_similarity(given, last, dim=0) > 1 - 1e-9:
+        return "these are of the last part alone: do not zero the gradients between the parts, backward() adds to them"
+    return "each part counts by its share of the batch, not all alike"
 
 
 class _Passes:

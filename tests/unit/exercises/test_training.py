@@ -113,6 +113,14 @@ def bits_forgets_the_base(loss, tokens, text_bytes):
     return loss * tokens / text_bytes
 
 
+def bits_multiplies_by_the_base(loss, tokens, text_bytes):
+    return loss * math.log(2) * tokens / text_bytes
+
+
+def bits_of_a_token(loss, tokens, text_bytes):
+    return loss / math.log(2)
+
+
 def bits_turns_the_ratio_around(loss, tokens, text_bytes):
     return loss / math.log(2) * text_bytes / tokens
 
@@ -184,6 +192,12 @@ def gradients_of_the_last_part(model, x, y, sizes):
         (model(xs, ys)[1] * len(xs) / len(x)).backward()
 
 
+def gradients_of_the_last_mean(model, x, y, sizes):
+    for xs, ys in zip(x.split(sizes), y.split(sizes), strict=True):
+        model.zero_grad()
+        model(xs, ys)[1].backward()
+
+
 RIGHT = {
     check.bits_per_byte: [right_bits],
     check.adamw: [right_adamw, adamw_in_place],
@@ -193,7 +207,10 @@ RIGHT = {
 WRONG = {
     check.bits_per_byte: {
         "forgets the base": bits_forgets_the_base,
+        "multiplies by the base": bits_multiplies_by_the_base,
+        "of a token": bits_of_a_token,
         "turns the ratio around": bits_turns_the_ratio_around,
+        "of nothing known": lambda loss, tokens, text_bytes: 1.01 * right_bits(loss, tokens, text_bytes),
     },
     check.adamw: {
         "no correction": adamw_variant(correct=False),
@@ -223,13 +240,22 @@ WRONG = {
         "mean of means": gradients_mean_of_means,
         "summed": gradients_summed,
         "of the last part": gradients_of_the_last_part,
+        "of the last part, as a mean": gradients_of_the_last_mean,
         "in one pass": gradients_in_one_pass,
         "sequence by sequence": gradients_sequence_by_sequence,
         "of a sum of all parts": gradients_of_a_sum,
     },
 }
 REASONS = [
-    (check.bits_per_byte, "forgets the base", "bits_per_byte(0.6931, 100, 100): expected 1, given 0.693147"),
+    (check.bits_per_byte, "forgets the base", "bits_per_byte(0.6931, 100, 100): expected 1, given 0.693147; these are "
+     "nats per byte"),
+    (check.bits_per_byte, "multiplies by the base", "expected 1, given 0.480453; divide by ln 2"),
+    (check.bits_per_byte, "of a token", "(5.5, 1000, 4200): expected 1.88924, given 7.93482; these are bits per "
+     "token"),
+    (check.bits_per_byte, "turns the ratio around", "the whole text costs loss * tokens"),
+    (check.accumulated_gradients, "mean of means", "each part counts by its share of the batch"),
+    (check.accumulated_gradients, "of the last part", "these are of the last part alone"),
+    (check.accumulated_gradients, "of the last part, as a mean", "these are of the last part alone"),
     (check.adamw, "no correction", "step 1 of a weight of shape (3,), gradient of size 1e-06, decay 0.0: w: entry"),
     (check.adamw, "epsilon under the root", "gradient of size 1e-06, decay 0.0: w: entry"),
     (check.adamw, "decay in the gradient", "decay 0.1: w: entry"),
