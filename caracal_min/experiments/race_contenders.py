@@ -60,12 +60,8 @@ class Contender:
     """What the budget decides: "mlp", the hidden width of the MLP, or "width", that of the model."""
 
 
-def _caracal(size: CaracalConfig, context: int, hidden: int, variant: str = "default") -> LanguageModel:
-    return MixedModel(replace(size, **VARIANTS[variant]), hidden)
-
-
-def _local(size: CaracalConfig, context: int, hidden: int) -> LanguageModel:
-    return MixedModel(replace(size, gate_length=1), hidden)
+def _caracal(size: CaracalConfig, context: int, hidden: int, **changes) -> LanguageModel:
+    return MixedModel(replace(size, **changes), hidden)
 
 
 def _mixed(size: CaracalConfig, context: int, hidden: int, mixer: str) -> LanguageModel:
@@ -106,10 +102,11 @@ REFERENCE = "caracal"
 
 CONTENDERS: dict[str, Contender] = {
     REFERENCE: Contender("two Fourier layers, then window attention", _caracal),
-    "no-swa": Contender("Fourier layers only", partial(_caracal, variant="no-swa")),
+    "no-swa": Contender("Fourier layers only", partial(_caracal, **VARIANTS["no-swa"])),
     "no-swa-no-pc": Contender("Fourier layers only, without their pre-convolution",
-                              partial(_caracal, variant="no-swa-no-pc")),
-    "local": Contender("Caracal with a gate at the first token alone: no long convolution", _local),
+                              partial(_caracal, **VARIANTS["no-swa-no-pc"])),
+    "local": Contender("Caracal with a gate at the first token alone: no long convolution",
+                       partial(_caracal, gate_length=1)),
     "window": Contender("window attention only", partial(_mixed, mixer="window")),
     "llama": Contender("full attention with rotary positions", partial(_attending, name="llama")),
     "static": Contender("a Fourier layer whose gate is a learned kernel", partial(_mixed, mixer="static")),

@@ -105,6 +105,7 @@ WRONG = {
         "a strict bound": lambda w, b, rate, bw: fill(w, b, rate, bw) and int(
             b * w * w * rate // (2 * w * w * bw - 2 * w * b * rate)) + 1,
         "not rounded up": lambda *a: fill(*a) and fill(*a) - 1,
+        "between two batches": lambda *a: fill(*a) and fill(*a) - 0.5,
         "two bytes": lambda w, b, rate, bw: fill(w, 2, rate, bw),
         "one bandwidth": lambda w, b, rate, bw: fill(w, b, rate, 1e12),
         "reads no results": lambda w, b, rate, bw: None if 2 * w * bw <= b * rate else max(
@@ -147,6 +148,11 @@ REASONS = [
     (check.product_intensity, "one operation a weight", "two operations a weight and token, a multiplication and"),
     (check.product_intensity, "forgets what is written", "the results are written, and count like what is read"),
     (check.product_intensity, "forgets the bytes", "and every number that is read or written counts its bytes"),
+    (check.product_intensity, "weights for every token", "the weights are read once for the batch, not once for each"),
+    (check.product_intensity, "the other way up", "operations divided by bytes, not the other way round"),
+    (check.tokens_to_fill, "reads no results", "your number fits a count without the results"),
+    (check.tokens_to_fill, "as if activations were free", "your number fits a count without the tokens"),
+    (check.tokens_to_fill, "between two batches", "return a whole number, the first batch that computes"),
     (check.tokens_to_fill, "as if activations were free", "width 64, 2 bytes each, ridge at 1: expected 2, given 1; a"),
     (check.tokens_to_fill, "a search that gives up", "ridge at 2047: expected 4192256, given None; both counts"),
     (check.tokens_to_fill, "a strict bound", "ridge at 16: expected 32, given 33; where both take equally long, the"),
