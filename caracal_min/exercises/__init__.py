@@ -6,12 +6,14 @@ raises AssertionError with the failing case when it is wrong.
 
 import functools
 from collections.abc import Callable
+from numbers import Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["checker", "expect_close", "expect_equal"]
+__all__ = ["checker", "expect_close", "expect_equal", "expect_numbers"]
 
 
 def checker(check: Callable[[Callable[..., Any]], str]) -> Callable[[Callable[..., Any]], None]:
@@ -68,6 +70,27 @@ def expect_close(case: str, given: Any, expected: Tensor, tolerance: float = 1e-
         right, other = _told_apart(float(expected[index]), float(given[index]))
         raise AssertionError(f"{case}: entry [{place}] should be {right}, given {other}; "
                              f"{int(wrong.sum())} of {wrong.numel()} differ")
+
+
+def expect_numbers(case: str, given: object, names: tuple[str, ...]) -> dict[str, float]:
+    """Return the numbers of an answer by their names, whatever holds them: float, NumPy, a tensor of one entry.
+
+    Raises AssertionError, naming the case, where there are more or fewer, or where one is no real number.
+    """
+    wanted = f"({', '.join(names)})"
+    try:
+        values = tuple(given)
+    except TypeError:
+        raise AssertionError(f"{case}: expected {wanted}, given a {type(given).__name__}") from None
+    if len(values) != len(names):
+        raise AssertionError(f"{case}: expected {len(names)} numbers {wanted}, given {len(values)}")
+    found = {}
+    for name, value in zip(names, values, strict=True):
+        value = value.item() if isinstance(value, Tensor | np.ndarray) and len(value.reshape(-1)) == 1 else value
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise AssertionError(f"{case}: {name} expected as a number, given a {type(value).__name__}")
+        found[name] = float(value)
+    return found
 
 
 def _told_apart(a: float, b: float) -> tuple[str, str]:

@@ -7,16 +7,15 @@ import gc
 import random
 import weakref
 from collections.abc import Callable, Iterator
-from numbers import Real
 from types import CodeType, FunctionType, ModuleType
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from . import checker, expect_close
+from . import checker, expect_close, expect_numbers
 
-__all__ = ["best_rate", "error_of_difference", "fixed_state", "mirrored_pairs"]
+__all__ = ["best_rate", "fixed_state", "mirrored_pairs"]
 
 
 @checker
@@ -90,7 +89,7 @@ def best_rate(answer: Callable[[list[dict[str, float]]], tuple[float, float, flo
             if order > 1:
                 shuffle(ordered)
             case = f"best_rate, {what}, {_listed(ordered)}"
-            given = _numbers(case, answer([dict(run) for run in ordered]), ("rate", "mean", "low", "high"))
+            given = expect_numbers(case, answer([dict(run) for run in ordered]), ("rate", "mean", "low", "high"))
             for name, right in zip(given, expected, strict=True):
                 if not abs(given[name] - right) <= 1e-6 * max(abs(right), 1e-3):  # also where given is nan
                     raise AssertionError(f"{case}: {name} expected {right:.6g}, given {given[name]:.6g}")
@@ -103,68 +102,6 @@ def _listed(runs: list[dict[str, float]]) -> str:
     for run in runs:
         reached.setdefault(run["learning_rate"], []).append(run["accuracy"])
     return ", ".join(f"rate {rate:g}: {', '.join(f'{a:g}' for a in each)}" for rate, each in reached.items())
-
-
-def _numbers(case: str, given: object, names: tuple[str, ...]) -> dict[str, float]:
-    """Return the numbers of an answer by their names, whatever holds them: float, NumPy, a tensor of one entry."""
-    wanted = f"({', '.join(names)})"
-    try:
-        values = tuple(given)
-    except TypeError:
-        raise AssertionError(f"{case}: expected {wanted}, given a {type(given).__name__}") from None
-    if len(values) != len(names):
-        raise AssertionError(f"{case}: expected {len(names)} numbers {wanted}, given {len(values)}")
-    found = {}
-    for name, value in zip(names, values, strict=True):
-        value = value.item() if isinstance(value, Tensor | np.ndarray) and len(value.reshape(-1)) == 1 else value
-        if isinstance(value, bool) or not isinstance(value, Real):
-            raise AssertionError(f"{case}: {name} expected as a number, given a {type(value).__name__}")
-        found[name] = float(value)
-    return found
-
-
-@checker
-def error_of_difference(answer: Callable[[Tensor, Tensor], tuple[float, float]]) -> str:
-    """Check `error_of_difference(first, second)`: (unpaired, paired) standard error of a difference of accuracies.
-
-    first and second are 0 or 1 for each of the same n items, `(n,)`, float64.  A variance may be divided by n or by
-    n - 1: what lies between the two, a quarter of a percent at most, is accepted.
-    """
-    cases = _two_models()
-    for what, first, second in cases:
-        n = len(first)
-        case = f"error_of_difference of {what}, n={n}"
-        p1, p2, d = float(first.mean()), float(second.mean()), first - second
-        right = {"unpaired": ((p1 * (1 - p1) + p2 * (1 - p2)) / n)**0.5,
-                 "paired": (float((d**2).mean() - d.mean()**2) / n)**0.5}
-        given = _numbers(case, answer(first.clone(), second.clone()), tuple(right))
-        for name, low in right.items():
-            high = low * (n / (n - 1))**0.5
-            if not (1 - 1e-4) * low - 1e-5 * (low == 0) <= given[name] <= (1 + 1e-4) * high + 1e-5 * (low == 0):
-                raise AssertionError(f"{case}: {name} expected {low:.5g}, given {given[name]:.5g}; "
-                                     f"the accuracies are {p1:.3f} and {p2:.3f}")
-    return f"{len(cases)} pairs of models"
-
-
-def _two_models() -> list[tuple[str, Tensor, Tensor]]:
-    """Return what two models have in common, and 0 or 1 for each item, first and second, `(n,)`."""
-    source = torch.Generator().manual_seed(9)
-
-    def drawn(n: int, p: float) -> Tensor:
-        return (torch.rand(n, generator=source) < p).double()
-
-    same, other, copied = drawn(400, 0.7), drawn(200, 0.65), drawn(300, 0.6)
-    slips, better, worse = drawn(300, 0.1), drawn(250, 0.85), drawn(600, 0.4)
-    return [
-        ("identical answers", same, same),
-        ("opposite answers", other, 1 - other),
-        ("independent answers", drawn(1000, 0.9), drawn(1000, 0.3)),
-        ("independent answers near chance", drawn(2000, 0.27), drawn(2000, 0.25)),
-        ("answers that differ in one item of ten", copied, (copied - slips).abs()),
-        ("a model that is right only where the first is right", better, better * drawn(250, 0.6)),
-        ("a model that is right mostly where the first is wrong", worse, (1 - worse) * drawn(600, 0.9)),
-        ("a model that is always right and one that is not", torch.ones(200).double(), drawn(200, 0.5)),
-    ]
 
 
 @checker

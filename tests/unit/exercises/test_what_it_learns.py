@@ -1,6 +1,5 @@
 """The checkers of chapter 9: the answers that they accept, and those that they reject with what they say."""
 
-import math
 import statistics
 from collections import deque
 
@@ -136,39 +135,6 @@ def best_above_zero(runs):
     return best
 
 
-def error_by_formula(first, second):
-    n, d = len(first), first - second
-    p1, p2 = first.mean(), second.mean()
-    paired = ((d**2).mean() - d.mean()**2).sqrt() / n**0.5
-    return (p1 * (1 - p1) / n + p2 * (1 - p2) / n).sqrt(), paired
-
-
-def error_by_sample_variances(first, second):
-    n = len(first)
-    return math.sqrt((first.var() + second.var()) / n), (first - second).std().item() / math.sqrt(n)
-
-
-def error_by_mixed_variances(first, second):
-    a, b = first.numpy().astype(np.float32), second.numpy().astype(np.float32)
-    return [np.sqrt(a.var(ddof=1) / len(a) + b.var() / len(b)), np.sqrt((a - b).var(ddof=1) / len(a))]
-
-
-def error_by_counting(first, second):
-    """From the four counts of a table: both right, one of them, none."""
-    n = len(first)
-    only_first, only_second = int((first > second).sum()), int((second > first).sum())
-    p1, p2 = int(first.sum()) / n, int(second.sum()) / n
-    different = only_first + only_second - (only_first - only_second)**2 / n
-    return ((p1 * (1 - p1) + p2 * (1 - p2)) / n)**0.5, different**0.5 / n
-
-
-def error_with(change):
-    def error_of_difference(first, second):
-        return change(*map(float, error_by_formula(first, second)), first, second, len(first))
-
-    return error_of_difference
-
-
 def state_by_deque(stream, K):
     contents, gates = deque(maxlen=K), []
     for v, g in stream:
@@ -291,8 +257,6 @@ def never_stops(stream, K):
 RIGHT = {
     check.mirrored_pairs: [mirrored_by_fft, mirrored_by_direct_sums, mirrored_by_lists],
     check.best_rate: [best_by_dictionary, best_by_numpy, best_by_tensors, best_by()],
-    check.error_of_difference: [error_by_formula, error_by_sample_variances, error_by_mixed_variances,
-                                error_by_counting],
     check.fixed_state: [state_by_deque, state_by_lists, state_by_ring, state_by_rolled_stack, StateAsAClass,
                         state_with()],
 }
@@ -328,25 +292,6 @@ WRONG = {
         "the rate alone": lambda runs: best_by_dictionary(runs)[0],
         "the rate and the mean": lambda runs: best_by_dictionary(runs)[:2],
         "rate as a word": lambda runs: (str(best_by_dictionary(runs)[0]), *best_by_dictionary(runs)[1:]),
-    },
-    check.error_of_difference: {
-        "unpaired twice": error_with(lambda u, p, *rest: (u, u)),
-        "paired twice": error_with(lambda u, p, *rest: (p, p)),
-        "paired first": error_with(lambda u, p, *rest: (p, u)),
-        "squares": error_with(lambda u, p, *rest: (u**2, p**2)),
-        "not divided by n": error_with(lambda u, p, a, b, n: (u * n**0.5, p * n**0.5)),
-        "divided by n, not its root": error_with(lambda u, p, a, b, n: (u, p / n**0.5)),
-        "one model's error": error_with(lambda u, p, a, b, n: (float(a.var() / n)**0.5, p)),
-        "errors added": error_with(lambda u, p, a, b, n: (float(a.std() + b.std()) / n**0.5, p)),
-        "one accuracy for both": error_with(lambda u, p, a, b, n: (
-            (2 * float((a + b).mean() / 2 * (1 - (a + b).mean() / 2)) / n)**0.5, p)),
-        "mean of d forgotten": error_with(lambda u, p, a, b, n: (u, float(((a - b)**2).mean() / n)**0.5)),
-        "d without its sign": error_with(lambda u, p, a, b, n: (u, float((a - b).abs().std() / n**0.5))),
-        "correlation with the wrong sign": error_with(lambda u, p, a, b, n: (u, abs(2 * u**2 - p**2)**0.5)),
-        "half a percent more": error_with(lambda u, p, *rest: (1.005 * u, p)),
-        "half a percent less": error_with(lambda u, p, *rest: (u, 0.995 * p)),
-        "nan": lambda a, b: (math.nan, math.nan),
-        "one number": lambda a, b: error_by_formula(a, b)[0],
     },
     check.fixed_state: {
         "the last K gates": state_with(gates=lambda gates, K: gates[-K:]),
@@ -393,12 +338,6 @@ REASONS = [
     (check.best_rate, "the rate alone", "expected (rate, mean, low, high), given a float"),
     (check.best_rate, "the rate and the mean", "expected 4 numbers (rate, mean, low, high), given 2"),
     (check.best_rate, "rate as a word", "rate expected as a number, given a str"),
-    (check.error_of_difference, "unpaired twice", "error_of_difference of identical answers, n=400: paired expected 0"),
-    (check.error_of_difference, "correlation with the wrong sign", "identical answers, n=400: paired expected 0"),
-    (check.error_of_difference, "one accuracy for both", "opposite answers, n=200: unpaired expected"),
-    (check.error_of_difference, "mean of d forgotten", "opposite answers, n=200: paired expected"),
-    (check.error_of_difference, "nan", "given nan"),
-    (check.error_of_difference, "one number", "expected (unpaired, paired), given a Tensor"),
     (check.fixed_state, "the last K gates", "fixed_state with K=1, length 2: r_1: entry [0] should be"),
     (check.fixed_state, "one lag less", "fixed_state with K=1, length 1: r_0: entry [0] should be"),
     (check.fixed_state, "one lag more", "fixed_state with K=1, length 2: r_1: entry [0] should be"),
