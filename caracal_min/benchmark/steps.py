@@ -1,22 +1,25 @@
-"""Training steps of whole models, and what one is spent on: rows `training`, `profile` and `throughput`."""
+"""Training steps of whole models, and what one is spent on: rows `training`, `profile`, `throughput` and `counted`."""
 
+import functools
+import math
 from collections.abc import Callable, Iterator
-from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..allocator import keep_freed_memory
+from ..config import PRESETS
 from ..language_model import LanguageModel
 from ..model import Caracal
 from ..precision import resolve_precision
 from ..zoo.baselines import BASELINES
 from ..zoo.registry import make_model
+from . import cost
 from .appendix import in_appendix_layout
-from .config import BenchmarkConfig, Row
-from .measure import copy_rate, in_precision, in_turns, matmul_rate, peak_memory, time_by_kind
+from .config import COUNTABLE, BenchmarkConfig, Row
+from .measure import copy_rate, fft_rate, in_precision, in_turns, matmul_rate, peak_memory, time_by_kind
 
-__all__ = ["profile", "throughput", "training"]
+__all__ = ["counted", "measured_device", "profile", "throughput", "training"]
 
 
 def training(config: BenchmarkConfig) -> Iterator[Row]:
@@ -75,6 +78,33 @@ def throughput(config: BenchmarkConfig) -> Iterator[Row]:
                       ours, other, target)
 
 
+@functools.cache
+def measured_device(name: str) -> cost.Device:
+    """Return what a device does at its best, measured here, once for each device.
+
+    Large products in the precision of training, transforms of 1,024 numbers, and a large copy, read and written.
+    """
+    device = torch.device(name)
+    return cost.Device(matmul_rate(device), fft_rate(device), copy_rate(device))
+
+
+def counted(config: BenchmarkConfig) -> Iterator[Row]:
+    """Measure a training step of every countable model, in turns, beside its count by `cost` at rates measured here."""
+    device, each = measured_device(config.device), resolve_precision("auto", config.device).itemsize
+    for length, tokens in _batches(config):
+        models = {"caracal": make_model(preset=config.preset)}
+        models |= {name: _rival(name, config.preset, length) for name in config.against if name in COUNTABLE}
+        times = in_turns([_step(model, model.to(config.device).compile_for(config.compile).loss, tokens)
+                          for model in models.values()], config.repeats)
+        how = cost.Pass(tokens.numel(), each, compiled=config.compile != "no", cuda=config.device != "cpu")
+        for (name, model), time in zip(models.items(), times, strict=True):
+            size = (PRESETS[config.preset], "llama") if name == "llama" else (model.config, "caracal")
+            parts = cost.training(size[0], length, size[1], how)
+            seconds = math.fsum(device.seconds(part, spent) for part, spent in parts.items())
+            yield Row(f"{config.preset}, {name}, step", length, "counted at measured rates", "ms", time,
+                      1e3 * tokens.numel() * seconds, None)
+
+
 def _batches(config: BenchmarkConfig) -> Iterator[tuple[int, Tensor]]:
     """Yield lengths and batches of tokens, as many tokens in each; the compiler forgets the lengths before."""
     for length in config.lengths:
@@ -91,7 +121,7 @@ def _rival(name: str, preset: str, length: int) -> LanguageModel:
 
 def _step(model: torch.nn.Module, loss: Callable, tokens: Tensor, precision: str = "auto") -> Callable:
     optimiser = torch.optim.AdamW(model.parameters(), fused=True)
-    return partial(_train_step, in_precision(loss, tokens.device.type, precision), optimiser, tokens)
+    return functools.partial(_train_step, in_precision(loss, tokens.device.type, precision), optimiser, tokens)
 
 
 def _plain_step(model: torch.nn.Module, tokens: Tensor, precision: str = "auto") -> Callable:

@@ -9,7 +9,6 @@ import torch
 
 from ..data.batches import sequential_windows
 from ..data.corpus import require_readable
-from ..data.split import ALL
 from ..data.tokenizers import make_tokenizer
 from ..evaluation.measured import text_to_count, text_to_measure
 from ..evaluation.ngrams import ngram_losses

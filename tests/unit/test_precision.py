@@ -11,7 +11,7 @@ from caracal_min.training import TrainConfig, Trainer
 
 
 def test_a_processor_is_asked_for_its_units(monkeypatch):
-    for has, expected in (({"amx_bf16": True, "avx2": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.bfloat16),
+    for has, expected in (({"amx_bf16": True, "avx2": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.float32),
                           ({"avx2": True, "amx_bf16": False}, torch.float32), ({}, torch.float32)):
         monkeypatch.setattr(precision, "_cpu_capabilities", lambda has=has: has)
         assert resolve_precision("auto", "cpu") == expected
