@@ -5,6 +5,8 @@
     local       a gate at the first token alone, so r_t = g_0 v_t: only the 3 taps and the windows mix tokens
     norm        r divided by its root mean square over channels, with a learned scale
     faded       g_i times exp(-i / c), with a learned reach c for each channel
+    no-windows  a Fourier layer in place of every window attention, with its pre-convolution
+    no-taps     no pre-convolution: the gate and the windows mix tokens
     pure        no window attention and no pre-convolution: the Fourier layers alone mix tokens
     pure-local  that, with a gate at the first token alone: a token sees itself and the first one
 
@@ -99,6 +101,8 @@ FORMS: dict[str, Callable[[CaracalConfig, int], Caracal]] = {
     "local": lambda size, context: Caracal(replace(size, gate_length=1)),
     "norm": lambda size, context: _with(size, NormedFourier),
     "faded": lambda size, context: _with(size, FadedFourier, reach=context),
+    "no-windows": lambda size, context: Caracal(replace(size, fourier_per_attention=None)),
+    "no-taps": lambda size, context: Caracal(replace(size, pre_conv=False)),
     "pure": lambda size, context: Caracal(replace(size, **_PURE)),
     "pure-local": lambda size, context: Caracal(replace(size, gate_length=1, **_PURE)),
 }

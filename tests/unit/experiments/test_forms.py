@@ -47,6 +47,11 @@ def test_forms_share_the_weights_of_what_they_share():
         assert more == {"norm": {"norm_result.weight"}, "faded": {"log_reach"}}.get(name, set())
 
 
+def test_a_form_without_a_part_has_the_others():
+    assert form("no-windows").config.attention_layers == () and form("no-windows").blocks[0].mixer.pre_conv is not None
+    assert form("no-taps").config.attention_layers and form("no-taps").blocks[0].mixer.pre_conv is None
+
+
 def test_within_the_length_of_training_a_cut_changes_nothing():
     plain, cut = form("plain"), form("cut")
     torch.testing.assert_close(cut(ids(8))[0], plain(ids(8))[0])
@@ -55,7 +60,7 @@ def test_within_the_length_of_training_a_cut_changes_nothing():
 
 def test_what_each_form_sees():
     lags = {name: seen(form(name).double()) for name in FORMS}
-    for name in ("plain", "norm", "faded", "pure"):
+    for name in ("plain", "norm", "faded", "pure", "no-windows", "no-taps"):
         assert lags[name] == set(range(24)), name
     # A gate at the first token alone: r_t = g_0 v_t.  So a token sees the first one and itself, and in the hybrid what
     # the taps of two layers and a window of 4 reach.
