@@ -38,8 +38,8 @@ class BenchmarkConfig:
     tokens: int = 8192
     """Tokens per batch in all groups with lengths: tokens / length sequences, at least 1."""
     compile: Compiled = "blocks"
-    """For what torch.compile builds kernels in training, profile and throughput: no, each kind of block (blocks), or
-    the whole model (model)."""
+    """For what torch.compile builds kernels in training, profile, throughput and counted: no, each kind of block
+    (blocks), or the whole model (model)."""
     repeats: int = 7
     """Measurements of each side, of which the median counts."""
     device: str = "cuda" if torch.cuda.is_available() else "cpu"
