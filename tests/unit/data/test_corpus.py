@@ -3,11 +3,13 @@
 import hashlib
 import json
 import lzma
+import re
 
 import numpy as np
 import pytest
 from shard_texts import write_jsonl
 
+from caracal_min import recorded
 from caracal_min.data import Batches, ByteTokenizer, documents, is_held_out, load_corpus, make_tokenizer, tokens_of
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.write_shards import tokenize
@@ -71,6 +73,17 @@ def test_fineweb_tokens_agree_with_its_own_counts(shared_data, gpt2):
     assert corpus.train.max() == tokenizer.end_of_text
     assert "FineWeb" not in tokenizer.decode(corpus.train[:50])
     assert tokenizer.decode(tokenizer.encode("Ünï 🐈")) == "Ünï 🐈"
+
+
+def test_the_bytes_that_chapter_13_divides_by_are_those_of_the_text(shared_data, gpt2, root):
+    """Its losses per byte are losses per token, over bytes a token: tokens are recorded, bytes are stated in the cell."""
+    text = list(documents(str(shared_data / "corpus" / "fineweb-validation.jsonl.xz")))
+    cells = json.loads((root / "notebooks" / "13_what_it_uses.ipynb").read_text())["cells"]
+    stated = re.search(r"HELD_OUT_BYTES = ([\d_]+)", "".join(line for cell in cells for line in cell["source"]))[1]
+    assert int(stated) == sum(len(document.encode()) for document in text)
+    encode = make_tokenizer("gpt2").encode
+    tokens = sum(len(encode(document)) + 1 for document in text)  # each ends in the token for the end of a text
+    assert tokens == recorded.load("tiny_fineweb_evaluation")["data"]["tokens"]
 
 
 def test_bad_corpora_get_one_clear_line(tmp_path):
