@@ -30,9 +30,23 @@ def gates_of_others(answer: Callable[[Tensor], Tensor]) -> str:
         found = answer(given)
         if not torch.equal(given, gates):
             raise AssertionError(f"{case}: expected the gates given to stay as they are; make new ones")
-        expect_close(case, found, torch.stack([torch.cat([gates[:i], gates[i + 1:]]).mean(0)
-                                               for i in range(len(gates))]))
+        right = torch.stack([torch.cat([gates[:i], gates[i + 1:]]).mean(0) for i in range(len(gates))])
+        try:
+            expect_close(case, found, right)
+        except AssertionError as error:
+            raise AssertionError(f"{error}{_hint_on_gates(found, gates, right)}") from None
     return f"{len(shapes)} batches"
+
+
+def _hint_on_gates(found: Tensor, gates: Tensor, right: Tensor) -> str:
+    """Return what the answer seems to have done."""
+    texts = len(gates)
+    for said, other in (("a text's own gate is in its mean", gates.mean(0).expand_as(gates)),
+                        ("divide by the number of the other texts", right * (texts - 1) / texts)):
+        same_kind = isinstance(found, Tensor) and (found.shape, found.dtype) == (other.shape, other.dtype)
+        if same_kind and torch.allclose(found, other):
+            return f"; {said}"
+    return ""
 
 
 @checker
@@ -53,9 +67,16 @@ def error_of_difference(answer: Callable[[Tensor, Tensor], tuple[float, float]])
         for name, low in right.items():
             high = low * (n / (n - 1))**0.5
             if not (1 - 1e-4) * low - 1e-5 * (low == 0) <= given[name] <= (1 + 1e-4) * high + 1e-5 * (low == 0):
+                hint = "; unpaired first, then paired" if _swapped(given, right) else ""
                 raise AssertionError(f"{case}: {name} expected {low:.5g}, given {given[name]:.5g}; "
-                                     f"the accuracies are {p1:.3f} and {p2:.3f}")
+                                     f"the accuracies are {p1:.3f} and {p2:.3f}{hint}")
     return f"{len(cases)} pairs of models"
+
+
+def _swapped(given: dict[str, float], right: dict[str, float]) -> bool:
+    unpaired, paired = right.values()
+    return all(math.isclose(found, other, rel_tol=0.005, abs_tol=1e-5)
+               for found, other in zip(given.values(), (paired, unpaired), strict=True))
 
 
 def _two_models() -> list[tuple[str, Tensor, Tensor]]:
@@ -103,6 +124,6 @@ def _hint(given: float, exact: float, p: float, q: float, a: float, b: float) ->
     uncorrelated = 4 * (a + b) / (p - q)**2
     for said, other in (("that is for one standard error", exact / 4), ("round up to whole items", exact),
                         ("the correlation is not used", uncorrelated)):
-        if abs(given - other) < 1e-6 * other or exact != other and given == math.ceil(other):
+        if abs(given - other) < 1e-6 * other or given == (math.floor if other == exact else math.ceil)(other):
             return f"; {said}"
     return ""

@@ -128,6 +128,8 @@ WRONG = {
 REASONS = [
     (check.gates_of_others, "the mean of all",
      "gates_of_others of 2 texts, gates (2, 1, 1): entry [0, 0, 0] should be"),
+    (check.gates_of_others, "the mean of all", "; a text's own gate is in its mean"),
+    (check.gates_of_others, "divided by all", "; divide by the number of the other texts"),
     (check.gates_of_others, "one mean", "expected shape (2, 1, 1), given (1, 1)"),
     (check.gates_of_others, "in place",
      "expected the gates given to stay as they are; make new ones"),
@@ -135,12 +137,14 @@ REASONS = [
     (check.error_of_difference, "correlation with the wrong sign", "identical answers, n=400: paired expected 0"),
     (check.error_of_difference, "one accuracy for both", "opposite answers, n=200: unpaired expected"),
     (check.error_of_difference, "mean of d forgotten", "opposite answers, n=200: paired expected"),
+    (check.error_of_difference, "paired first", "; unpaired first, then paired"),
     (check.error_of_difference, "nan", "given nan"),
     (check.error_of_difference, "one number", "expected (unpaired, paired), given a Tensor"),
     (check.items_needed, "one error", "expected 28, given 7; that is for one standard error"),
     (check.items_needed, "unpaired",
      "items_needed(0.5, 0.25, 0.5): expected 15, given 28; the correlation is not used"),
     (check.items_needed, "not rounded", "; round up to whole items"),
+    (check.items_needed, "rounded down", "expected 15, given 14; round up to whole items"),
     (check.items_needed, "a word", "items expected as a number, given a str"),
 ]
 
