@@ -7,6 +7,8 @@
 
 import math
 import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import torch
@@ -127,7 +129,8 @@ def make_contender(name: str, task: Task, lesson: Lesson, seed: int = 0) -> Lear
         return Learner(task, built, lesson.hidden, lesson.init_std)
 
 
-def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: Lesson | None = None) -> dict:
+def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: Lesson | None = None,
+          operations: Mapping[str, Callable[["Learner"], AbstractContextManager]] | None = None) -> dict:
     """Train a contender once on fresh texts, and return what it learned.
 
     The seed decides the weights and the texts; held-out texts are the same for all.
@@ -136,11 +139,12 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
         contender: a key of `CONTENDERS`.
         learning_rate: the peak.
         lesson: size of the model and of its training; None: the defaults.
+        operations: from `surgery`, by name; measured on the trained model, over the held-out texts in one batch.
 
     Returns:
-        `accuracy` on held-out texts and `loss`, in nats per answer, at the end; `curve`, a list of
-        [step, loss, accuracy]; `parameters`; `seconds`.  A run ends early when it makes no mistake on the held-out
-        texts, and when it diverges, with a loss of None.
+        `accuracy` on held-out texts and `loss`, in nats per answer, at the end; `curve`, a list of [step,
+        loss, accuracy]; `parameters`; `seconds`; `operated`, the accuracy under each operation.  A run ends
+        early when it makes no mistake on the held-out texts, and when it diverges, with a loss of None.
 
     Raises:
         ValueError: there is no such contender, in one line.
@@ -169,8 +173,12 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
                 break
     _, loss, accuracy = curve[-1]
     parameters = sum(p.numel() for p in model.parameters())
+    operated = {}
+    for name, operation in (operations or {}).items():
+        with operation(model):
+            operated[name] = measure(model, held_out, lesson.texts)[1]
     return {"accuracy": accuracy, "loss": loss, "curve": curve, "parameters": parameters,
-            "seconds": time.perf_counter() - started}
+            "operated": operated, "seconds": time.perf_counter() - started}
 
 
 @torch.inference_mode()

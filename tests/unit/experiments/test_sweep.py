@@ -1,7 +1,9 @@
 """Learning and the sweep: repeatable, resumed without loss, recorded, and read with its spread."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from caracal_min.commands.learn import run_learn_command
 from caracal_min.experiments import sweep
 from caracal_min.experiments.learner import CONTENDERS, Lesson, learn, make_contender
 from caracal_min.experiments.mad import Memorise
+from caracal_min.experiments.surgery import gate_of_another, gate_up_to
 from caracal_min.experiments.sweep import LearnConfig, comparison, learning_curves, run_learn, runs_of
 from caracal_min.experiments.task import IGNORED
 from caracal_min.experiments.tasks import TASKS, make_task
@@ -63,6 +66,17 @@ def test_a_contender_learns():
     run = learn("static", Memorise(4, 4), 3e-2, 0, replace(SMALL, steps=400, batch_size=16, points=40))
     assert run["accuracy"] == 1.0 and run["curve"][0][1] > 2 * run["loss"]
     assert run["curve"][-1][0] < 400 and [a for _, _, a in run["curve"]].index(1.0) == len(run["curve"]) - 1
+
+
+def test_operations_are_measured_on_the_trained_model(tmp_path):
+    task, lesson = Memorise(4, 4), replace(SMALL, steps=200, batch_size=16, points=20)
+    operations = {"none": lambda model: nullcontext(), "lag 0": partial(gate_up_to, lag=0),
+                  "another's": gate_of_another}
+    run = learn("fourier", task, 3e-2, 0, lesson, operations)
+    assert run["operated"]["none"] == run["accuracy"] == 1.0 > run["operated"]["lag 0"]
+    record = run_learn(small(tmp_path, contenders=("fourier-window", "static")), lambda line: None)
+    assert {run["contender"]: list(run["operated"]) for run in record["results"]["runs"]} == {
+        "fourier-window": ["gate of another text"], "static": []}
 
 
 def test_a_run_that_diverges_ends_and_says_so():
