@@ -45,6 +45,8 @@ class CountConfig:
     """Tokens per window, as in evaluate: at its beginning a table sees no more than a model does."""
     tokens: int = 262_144
     """Most tokens to measure on."""
+    windows: int | None = None
+    """Most windows of them, spread evenly, as `eval_windows` of train and race; None: all."""
     out: Path | None = None
     """Record to write, a JSON file that is not there yet."""
 
@@ -52,7 +54,7 @@ class CountConfig:
         require_kinds(self)
         require_text(self, ("train", "data"))
         require_range(self, ("longest",), low=2)
-        require_range(self, ("context", "tokens", "train_tokens"), low=1)
+        require_range(self, ("context", "tokens", "train_tokens", "windows"), low=1)
         if self.longest > self.context + 1:
             raise ValueError(f"longest={self.longest} with context={self.context}; a window has no more than "
                              f"{self.context + 1} tokens in a row, give at most that")
@@ -81,7 +83,7 @@ def run_count(config: CountConfig) -> dict:
     require_readable(config.tokenizer, config.train, config.data)
     tokenizer = make_tokenizer(config.tokenizer)
     tokens, data = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
-    windows = sequential_windows(tokens, config.context)
+    windows = sequential_windows(tokens, config.context, config.windows)
     counted, what = text_to_count(config.train, tokenizer, config.train_split, config.train_tokens)
     files = [{file["sha256"] for file in text["files"]} for text in (what, data)]
     same = config.train == config.data or files[0] & files[1]

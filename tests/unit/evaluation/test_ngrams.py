@@ -130,6 +130,15 @@ def test_no_more_is_counted_than_was_asked_for():
     assert run_count(CountConfig(train_tokens=5000, tokens=1000, context=16, longest=3))["counted"]["tokens"] == 5000
 
 
+def test_windows_are_those_on_which_training_measures():
+    results = run_count(CountConfig(train_tokens=5000, tokens=10**6, context=16, longest=3, windows=7))
+    corpus = load_corpus("embedded", "byte", progress=False)
+    windows = sequential_windows(corpus.validation, 16, 7)
+    assert len(windows) == 7 and results["losses"] == ngram_losses(corpus.train[:5000], windows.numpy(), 256, 3)
+    with pytest.raises(ValueError, match="^windows=0; give a number >= 1$"):
+        CountConfig(windows=0)
+
+
 def test_the_command_measures_what_training_holds_out(tmp_path, capsys):
     pytest.importorskip("jsonschema")
     results = run_count(CountConfig(longest=4, context=64, tokens=5000, out=tmp_path / "counts.json"))
