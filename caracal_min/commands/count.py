@@ -46,7 +46,7 @@ class CountConfig:
     tokens: int = 262_144
     """Most tokens to measure on."""
     windows: int | None = None
-    """Most windows of them, spread evenly, as `eval_windows` of train and race; None: all."""
+    """Most windows of these tokens, spread evenly, as training measures; None: all."""
     out: Path | None = None
     """Record to write, a JSON file that is not there yet."""
 
