@@ -162,6 +162,7 @@ RECIPE = SimpleNamespace(context=64, preset="nano")
 @pytest.mark.parametrize("claim, missing, there, wrong", [
     (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, ends=dict.fromkeys(ENDS, 2.0))),
     (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, repaired=ENDS)),
+    (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, final=ENDS[1] + 1)),
     (12, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, size={0: torch.ones(1024)})),
     (12, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, size={0: torch.arange(1.0, 1025.0) ** 0.25})),
     (44, dict(baselines={}, off=[]), dict(baselines={"x": 1}, off=[0.1] * 16), dict(baselines={"x": 1}, off=[0.1])),
@@ -170,7 +171,7 @@ RECIPE = SimpleNamespace(context=64, preset="nano")
 def test_a_claim_is_tested_or_says_that_it_is_not(claim, missing, there, wrong, notebooks, capsys):
     """The cells run by themselves: without what they need, with it, and with it and another result."""
     (source,) = (cell.source for notebook in notebooks.values() for cell in notebook.cells if claim in claim_tags(cell))
-    names = dict(ends=ENDS, repaired=dict.fromkeys(ENDS, 2.0), size=GROWN, longest=1024, recipe=RECIPE,
+    names = dict(ends=ENDS, final=ENDS[1], repaired=dict.fromkeys(ENDS, 2.0), size=GROWN, longest=1024, recipe=RECIPE,
                  statistics=statistics, math=math, PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6},
                  loaded=lambda tokens: (torch.zeros(2),), tokens=None)
     exec(source, names | missing)
