@@ -40,6 +40,8 @@ _HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$", re.MULTILINE)
 _EXERCISE = re.compile(r"Exercise (\d+): \S.* \((easy|medium|hard), (\d+) minutes\)")
 _TIME = re.compile(r"\*\*Time:\*\*\s+about\s+\d+\s+minutes,[^.]*\sand\s+(\d+)\s+for\s+the\s+exercises\.")
 
+_HEADER = re.compile(r"^\|(?P<cells>.*)\|[ \t]*\n\|[ :|-]*-[ :|-]*\|[ \t]*$", re.MULTILINE)
+
 Rule = Callable[[dict], Iterator[Problem]]
 
 
@@ -75,6 +77,14 @@ def markdown_is_plain(notebook: dict) -> Iterator[Problem]:
             found = pattern.search(text)
             if found:
                 yield Problem(index, f"the MyST {name} '{found[0].strip()}' shows raw outside the pages")
+
+
+def columns_have_names(notebook: dict) -> Iterator[Problem]:
+    """A screen reader says the name of a column before each of its cells; axe calls a column without one an error."""
+    for index, text in markdown_cells(notebook):
+        for header in _HEADER.finditer(_without_fences(text)):
+            if not all(cell.strip() for cell in header["cells"].split("|")):
+                yield Problem(index, f"'{header[0].splitlines()[0]}' leaves a column of a table without a name")
 
 
 def something_is_asserted(notebook: dict) -> Iterator[Problem]:
@@ -143,7 +153,7 @@ def comparisons_are_asserted(notebook: dict) -> Iterator[Problem]:
 
 
 RULES: tuple[Rule, ...] = (
-    outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain,
+    outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, columns_have_names,
     something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked,
     the_time_counts_the_exercises, numbers_are_named_well, comparisons_are_asserted, *figure_rules.RULES,
 )
