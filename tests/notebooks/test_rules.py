@@ -77,7 +77,7 @@ def broken(rule, index, says, *cells, **kwargs):
 @pytest.mark.parametrize("rule, index, says, cells, kwargs", [
     broken(rules.outputs_are_stripped, 2, "outputs", ("x", {"prints": "x = 1"})),
     broken(rules.outputs_are_stripped, 2, "execution count", ("x", {"count": 1})),
-    broken(rules.columns_have_names, 1, "'| | a |' leaves a column", "| | a |\n|--|--:|\n| b | 1 |"),
+    broken(rules.columns_have_names, 2, "'| | a |' leaves a column", "| | a |\n|--|--:|\n| b | 1 |"),
     broken(rules.cells_are_short, 2, "41 lines", ("x\n" * 41, {})),
     broken(rules.setup_comes_first, 1, "must be the set-up cell", (rules.SETUP + "\nimport torch", {"tags": ["setup"]}),
            setup=False),
