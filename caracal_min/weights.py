@@ -151,6 +151,9 @@ def require_shapes(folder: Path, found: Shapes, expected: Shapes) -> None:
 def read_weights(folder: Path) -> dict[str, Tensor]:
     """Return the tensors of `model.safetensors` by name, after a check of the hashes, if it has any.
 
+    They are copies in memory that PyTorch has allocated.  Those that safetensors gives lie wherever the header ends,
+    and a product with a matrix that is not aligned may differ in its last bit; they also change with the file.
+
     Raises:
         FileNotFoundError: a file is missing.
         ValueError: it is no safetensors file, or it or `config.json` is not what was saved.
@@ -168,7 +171,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         if file_sha256(_existing(folder, CONFIG)) != expected[1]:
             raise ValueError(f"{folder / CONFIG} is not what was saved with {WEIGHTS} (its SHA-256 differs): it is "
                              "damaged, changed, or of another model; copy or download both again")
-    return load_file(path)
+    return {name: tensor.clone() for name, tensor in load_file(path).items()}
 
 
 def _existing(folder: Path, name: str) -> Path:
