@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "COMMONEST", "ITEMS", "format_table", "paper_rows", "table_row"]
+__all__ = ["COLUMNS", "COMMONEST", "ITEMS", "error_of_average", "format_table", "paper_rows", "standard_error",
+           "table_row"]
 
 COLUMNS = {
     "LMB ppl": ("lambada_openai", "perplexity"),
@@ -71,6 +72,32 @@ def paper_rows(parameters: int) -> list[dict[str, Any]]:
     own = [row for row in _paper() if row["model"] == "Caracal"]
     nearest = min(own, key=lambda row: abs(math.log(row["millions"] * 1e6 / parameters)))
     return [row for row in _paper() if row["size"] == nearest["size"]]
+
+
+def standard_error(score: float, items: int) -> float:
+    """Return the standard error of a score in points, the square root of p (1 - p) / n of a binomial share.
+
+    Args:
+        score: share of right answers, in per cent.
+        items: answered, and treated as a random draw.
+
+    Raises:
+        ValueError: no items, or a score outside 0 to 100.
+    """
+    if items < 1 or not 0 <= score <= 100:
+        raise ValueError(f"a score of {score} on {items} items; give 0 to 100 per cent, on 1 item or more")
+    return math.sqrt(score * (100 - score) / items)
+
+
+def error_of_average(row: dict[str, Any]) -> float:
+    """Return the standard error, in points, of the mean of a row's eight accuracies.
+
+    The tasks have items of their own, so the squares of their errors add.
+
+    Args:
+        row: accuracies in per cent by task, as `paper_rows` returns them, each on all `ITEMS` of its task.
+    """
+    return math.hypot(*(standard_error(row[task], items) for task, items in ITEMS.items())) / len(ITEMS)
 
 
 def format_table(results: dict[str, Any]) -> str:

@@ -1,18 +1,17 @@
 """Checkers for the exercises of chapter 13, what a trained model uses.
 
-Gates and answers are drawn from fixed seeds.
+Gates are drawn from fixed seeds, and so are rises of the loss.
 """
 
-import math
 from collections.abc import Callable
-from itertools import product
+from numbers import Real
 
 import torch
 from torch import Tensor
 
-from . import checker, expect_close, expect_numbers
+from . import checker, expect_close, expect_equal
 
-__all__ = ["error_of_difference", "gates_of_others", "items_needed"]
+__all__ = ["gates_of_others", "lags_needed", "share_of_mean"]
 
 
 @checker
@@ -50,80 +49,178 @@ def _hint_on_gates(found: Tensor, gates: Tensor, right: Tensor) -> str:
 
 
 @checker
-def error_of_difference(answer: Callable[[Tensor, Tensor], tuple[float, float]]) -> str:
-    """Check `error_of_difference(first, second)`: (unpaired, paired) standard error of a difference of accuracies.
+def share_of_mean(answer: Callable[[Tensor], Tensor]) -> str:
+    """Check `share_of_mean(gates)`: the share of each channel's energy that the mean gate of all texts explains.
 
-    first and second are 0 or 1 for each of the same n items, `(n,)`, float64.  A variance may be divided by n or by
-    n - 1: what lies between the two, a quarter of a percent at most, is accepted.
+    gates are `(texts, width, length)` and the result `(width,)`, float64; the gates given stay as they are.  The share
+    of a channel that writes nothing is 0.
     """
-    cases = _two_models()
-    for what, first, second in cases:
-        n = len(first)
-        case = f"error_of_difference of {what}, n={n}"
-        p1, p2, d = float(first.mean()), float(second.mean()), first - second
-        right = {"unpaired": ((p1 * (1 - p1) + p2 * (1 - p2)) / n)**0.5,
-                 "paired": (float((d**2).mean() - d.mean()**2) / n)**0.5}
-        given = expect_numbers(case, answer(first.clone(), second.clone()), tuple(right))
-        for name, low in right.items():
-            high = low * (n / (n - 1))**0.5
-            if not (1 - 1e-4) * low - 1e-5 * (low == 0) <= given[name] <= (1 + 1e-4) * high + 1e-5 * (low == 0):
-                hint = "; unpaired first, then paired" if _swapped(given, right) else ""
-                raise AssertionError(f"{case}: {name} expected {low:.5g}, given {given[name]:.5g}; "
-                                     f"the accuracies are {p1:.3f} and {p2:.3f}{hint}")
-    return f"{len(cases)} pairs of models"
+    cases = _gates_with_a_common_part()
+    for what, gates in cases:
+        given = gates.clone()
+        case = f"share_of_mean of {what}, gates {tuple(gates.shape)}"
+        found = answer(given)
+        if not torch.equal(given, gates):
+            raise AssertionError(f"{case}: expected the gates given to stay as they are; make new ones")
+        right = _of_energy(len(gates) * (gates.mean(0)**2).sum(-1), gates)
+        try:
+            expect_close(case, found, right)
+        except AssertionError as error:
+            raise AssertionError(f"{error}{_hint_on_share(found, gates, right)}") from None
+    return f"{len(cases)} batches"
 
 
-def _swapped(given: dict[str, float], right: dict[str, float]) -> bool:
-    unpaired, paired = right.values()
-    return all(math.isclose(found, other, rel_tol=0.005, abs_tol=1e-5)
-               for found, other in zip(given.values(), (paired, unpaired), strict=True))
+def _of_energy(part: Tensor, gates: Tensor) -> Tensor:
+    """Divide a part of each channel's energy by all of it, `(width,)`; a channel of zeros gives 0."""
+    energy = (gates**2).sum((0, -1))
+    return torch.where(energy > 0, part / energy, 0.0)
 
 
-def _two_models() -> list[tuple[str, Tensor, Tensor]]:
-    """Return what two models have in common, and 0 or 1 for each item, first and second, `(n,)`."""
-    source = torch.Generator().manual_seed(9)
+def _gates_with_a_common_part() -> list[tuple[str, Tensor]]:
+    """Return what gates are like, and the gates, `(texts, width, length)`; some have a channel of zeros."""
+    source = torch.Generator().manual_seed(14)
 
-    def drawn(n: int, p: float) -> Tensor:
-        return (torch.rand(n, generator=source) < p).double()
+    def drawn(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=torch.float64, generator=source)
 
-    same, other, copied = drawn(400, 0.7), drawn(200, 0.65), drawn(300, 0.6)
-    slips, better, worse = drawn(300, 0.1), drawn(250, 0.85), drawn(600, 0.4)
+    part = torch.tensor([0.0, 0.3, 1.0, 3.0, 30.0], dtype=torch.float64)[:, None]
+    mixed = drawn(7, 5, 9) + part * drawn(1, 5, 9)
+    fading = (drawn(6, 3, 11) + drawn(1, 3, 11)) * torch.logspace(0, -2, 11, dtype=torch.float64)
+    faint = (drawn(5, 3, 4) + 1) * torch.tensor([1.0, 0.01, 100.0], dtype=torch.float64)[:, None]
+    silent = drawn(4, 3, 6) + drawn(1, 3, 6)
+    silent[:, 1] = 0
+    opposite = drawn(1, 2, 5)
     return [
-        ("identical answers", same, same),
-        ("opposite answers", other, 1 - other),
-        ("independent answers", drawn(1000, 0.9), drawn(1000, 0.3)),
-        ("independent answers near chance", drawn(2000, 0.27), drawn(2000, 0.25)),
-        ("answers that differ in one item of ten", copied, (copied - slips).abs()),
-        ("a model that is right only where the first is right", better, better * drawn(250, 0.6)),
-        ("a model that is right mostly where the first is wrong", worse, (1 - worse) * drawn(600, 0.9)),
-        ("a model that is always right and one that is not", torch.ones(200).double(), drawn(200, 0.5)),
+        ("two texts", drawn(2, 1, 4)),
+        ("one kernel for all texts", drawn(1, 2, 5).repeat(3, 1, 1)),
+        ("two texts with opposite gates", torch.cat([opposite, -opposite])),
+        ("texts that have more and more in common", mixed),
+        ("gates that fade with the lag", fading),
+        ("a faint channel and a strong one", faint),
+        ("gates of one lag", drawn(6, 4, 1) + 1),
+        ("one text", drawn(1, 2, 4)),
+        ("many independent texts", drawn(64, 3, 8)),
+        ("a channel that writes nothing", silent),
     ]
 
 
-@checker
-def items_needed(answer: Callable[[float, float, float], int]) -> str:
-    """Check `items_needed(p, q, correlation)`: the fewest items that put two accuracies two standard errors apart.
-
-    p and q are accuracies between 0 and 1, and the answers to one item have the correlation given.
-    """
-    cases = [(p, q, c) for (p, q), c in product([(0.5, 0.25), (0.164, 0.088), (0.31, 0.33), (0.6, 0.9), (0.502, 0.49)],
-                                                [0.0, 0.5, 0.2, 0.41])]
-    for p, q, c in cases:
-        a, b = p * (1 - p), q * (1 - q)
-        exact = 4 * (a + b - 2 * c * (a * b)**0.5) / (p - q)**2
-        case = f"items_needed({p}, {q}, {c})"
-        given = expect_numbers(case, [answer(p, q, c)], ("items",))["items"]
-        least, most = (math.ceil(exact * (1 + rounding)) for rounding in (-1e-9, 1e-9))
-        if given not in (least, most):
-            raise AssertionError(f"{case}: expected {least}, given {given:.10g}{_hint(given, exact, p, q, a, b)}")
-    return f"{len(cases)} pairs of models"
-
-
-def _hint(given: float, exact: float, p: float, q: float, a: float, b: float) -> str:
-    """Return what the answer seems to have left out."""
-    uncorrelated = 4 * (a + b) / (p - q)**2
-    for said, other in (("that is for one standard error", exact / 4), ("round up to whole items", exact),
-                        ("the correlation is not used", uncorrelated)):
-        if abs(given - other) < 1e-6 * other or given == (math.floor if other == exact else math.ceil)(other):
+def _hint_on_share(found: object, gates: Tensor, right: Tensor) -> str:
+    """Return what the answer seems to have done."""
+    if not isinstance(found, Tensor) or (found.shape, found.dtype) != (right.shape, right.dtype):
+        return ""
+    texts, length = len(gates), gates.shape[-1]
+    energy, mean = (gates**2).sum((0, -1)), gates.mean(0)
+    silent = energy == 0
+    if silent.any() and torch.allclose(found[~silent], right[~silent]):
+        return "; the share of a channel that writes nothing is 0"
+    by_lag = torch.where(mean != 0, texts * mean**2 / (gates**2).sum(0), 0.0)
+    whole = (texts * mean**2).sum() / energy.sum()
+    mistakes = {
+        "that is the rest, which the mean leaves": 1 - right,
+        "that is the mean over the lags; the mean gate is one over the texts": (
+            _of_energy(length * (gates.mean(-1)**2).sum(0), gates)),
+        "the mean stands in for the gate of each text, so its energy counts once for each": right / texts,
+        "divide the sums over the lags, and not lag by lag": by_lag.mean(-1),
+        "give each channel its own share": whole.expand_as(right),
+        "an energy is a sum of squares; there is no root to take": right.sqrt(),
+        "the gates keep their signs in the mean": _of_energy(texts * (gates.abs().mean(0)**2).sum(-1), gates),
+        "square first, and sum over the lags then": _of_energy(texts * mean.sum(-1)**2, gates),
+    }
+    if texts > 1:
+        mistakes["divide the variance by the number of texts, not by one less"] = (
+            1 - _of_energy(texts * gates.var(0).sum(-1), gates))
+    for said, other in mistakes.items():
+        if torch.allclose(found, other) and not torch.allclose(right, other):
             return f"; {said}"
+    for added in (10.0**-k for k in range(3, 11)):
+        if torch.allclose(found, right * energy / (energy + added), rtol=1e-12):
+            return "; add nothing to the energy, since it shows in a faint channel"
+    return ""
+
+
+@checker
+def lags_needed(answer: Callable[[Tensor, list[int], float], int | None]) -> str:
+    """Check `lags_needed(rises, lags, tolerance)`: the smallest lag from which on no seed loses more than that.
+
+    rises are `(seeds, lags)`, float64: by how much the loss of each seed rises with its gate cut after each of the
+    lags, which ascend.  None, where even after the longest of them one seed loses more than the tolerance.
+    """
+    cases = _cut_gates()
+    for rises, lags, tolerance in cases:
+        given = answer(torch.tensor(rises, dtype=torch.float64), list(lags), tolerance)
+        right = _first_harmless(rises, lags, tolerance)
+        try:
+            expect_equal(f"lags_needed({rises}, {lags}, {tolerance})", given, right)
+        except AssertionError as error:
+            raise AssertionError(f"{error}{_hint_on_lags(given, right, rises, lags, tolerance)}") from None
+    return f"{len(cases)} tables"
+
+
+def _first_harmless(rises: list[list[float]], lags: list[int], tolerance: float) -> int | None:
+    """Return the first lag from which on all rises are at most the tolerance, None if there is none."""
+    longer = [all(rise <= tolerance for row in rises for rise in row[k:]) for k in range(len(lags))]
+    return lags[longer.index(True)] if True in longer else None
+
+
+def _cut_gates() -> list[tuple[list[list[float]], list[int], float]]:
+    """Return rises of the loss (seeds, lags), the lags, and a tolerance, one difficulty at a time and then several."""
+    source = torch.Generator().manual_seed(15)
+    cases = [
+        ([[0.9, 0.3, 0.04, 0.01, 0.0], [0.8, 0.2, 0.01, 0.02, 0.01]], [0, 4, 8, 32, 64], 0.05),
+        ([[0.9, 0.01, 0.3, 0.01, 0.0]], [0, 1, 4, 16, 64], 0.05),  # one good lag before a bad one
+        ([[0.6, 0.03, 0.04, 0.2, 0.02]], [0, 1, 2, 3, 4], 0.1),
+        ([[0.4, 0.07, 0.02, 0.0, 0.0], [0.3, 0.02, 0.06, 0.01, 0.01], [0.5, 0.4, 0.2, 0.09, 0.02]],
+         [1, 3, 9, 27, 81], 0.05),  # the mean hides one seed
+        ([[0.4, 0.08, 0.01], [0.6, -0.4, 0.02]], [2, 5, 7], 0.1),  # the loss falls
+        ([[0.2, -0.3, -0.6]], [2, 8, 16], 0.1),
+        ([[0.5, 0.25, 0.125]], [3, 4, 5], 0.25),  # just the tolerance
+        ([[-0.1, 0.0, 0.01], [0.02, 0.01, 0.0]], [0, 6, 12], 0.05),  # from the first on
+        ([[0.3, 0.01, 0.0], [0.2, 0.02, 0.2]], [0, 2, 10], 0.1),  # never
+        ([[0.7, 0.5, 0.3]], [1, 2, 3], 0.1),
+        ([[0.01]], [5], 0.02),
+        ([[0.03]], [0], 0.02),
+        ([[0.01, 0.06, 0.01], [0.06, 0.01, 0.04]], [2, 4, 6], 0.05),
+        ([[0.04, 0.03, 0.02, 0.01], [0.04, 0.03, 0.04, 0.0], [0.04, 0.02, 0.03, 0.01]],
+         [7, 8, 9, 10], 0.05),  # together more
+        ([[0.03, 0.02], [-0.2, -0.3]], [0, 3], 0.0),
+    ]
+    for lags in ([0, 1, 2, 4, 8], [3, 5, 6, 20]) * 4:
+        fall = torch.logspace(-0.3, -1.7, len(lags), dtype=torch.float64)
+        noise = 0.05 * torch.randn((3, len(lags)), dtype=torch.float64, generator=source)
+        cases.append(([[round(rise, 2) for rise in row] for row in (fall + noise).tolist()], lags, 0.1))
+    return cases
+
+
+def _hint_on_lags(given: object, right: int | None, rises: list[list[float]], lags: list[int],
+                  tolerance: float) -> str:
+    """Return what the answer seems to have done."""
+    if isinstance(given, Tensor) and given.numel() == 1 or isinstance(given, Real) and given == right:
+        return "; give the lag as an int"
+    if given is not None and not isinstance(given, Real):
+        return ""
+    seeds, columns = len(rises), list(zip(*rises, strict=True))
+    good = [max(column) <= tolerance for column in columns]
+    if given is None and right is not None:
+        return "; 0 is a lag like the others" if right == 0 else ""
+    if right is None and not good[-1] and given in (lags[-1], -1, len(lags)):
+        return "; None, since a gate up to the longest lag is too short"
+    if any(good) and given == lags[good.index(True)]:
+        return "; after a longer lag a seed loses more than the tolerance"
+    mistakes = {
+        "a seed may lose as much as the tolerance, but not more": [
+            [max(rise, tolerance + 1) if rise == tolerance else rise for rise in row] for row in rises],
+        "where the loss falls, nothing is lost": [[abs(rise) for rise in row] for row in rises],
+        "a mean or a median over the seeds hides the worst of them": [[sum(column) / seeds for column in columns]],
+        "each seed counts, and not only the best": [[min(column) for column in columns]],
+        "take each seed for itself, and not their sum": [[sum(column) for column in columns]],
+        "each seed counts, and not only the first": rises[:1],
+        "each seed counts, and not only the last": rises[-1:],
+    }
+    for said, other in mistakes.items():
+        if given == _first_harmless(other, lags, tolerance):
+            return f"; {said}"
+    if right is not None and given == lags.index(right):
+        return "; that is the place in the list, and not the lag"
+    if right is not None and False in good and given == lags[len(good) - 1 - good[::-1].index(False)]:
+        return "; that is the longest lag at which a seed loses too much"
     return ""

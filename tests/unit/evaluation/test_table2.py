@@ -14,7 +14,15 @@ from caracal_min.language_model import LanguageModel
 pytest.importorskip("lm_eval")
 from caracal_min.data import ByteTokenizer
 from caracal_min.evaluation import table2
-from caracal_min.evaluation.table2 import COLUMNS, ITEMS, format_table, paper_rows, table_row
+from caracal_min.evaluation.table2 import (
+    COLUMNS,
+    ITEMS,
+    error_of_average,
+    format_table,
+    paper_rows,
+    standard_error,
+    table_row,
+)
 from caracal_min.evaluation.tasks import TASKS, evaluate_tasks, load_tasks
 from caracal_min.files import file_sha256
 
@@ -169,3 +177,25 @@ def test_the_table_shows_errors_and_the_paper():
 def test_bad_limit(nano):
     with pytest.raises(ValueError, match="^limit=0; give a number >= 1, or None for all items$"):
         evaluate_tasks(nano, limit=0)
+
+
+@pytest.mark.parametrize("score, items", [(25, 500), (50, 8), (0, 10), (100, 10), (12.5, 16)])
+def test_the_standard_error_is_the_spread_of_drawn_scores(score, items):
+    p = score / 100
+    chance = [math.comb(items, k) * p**k * (1 - p)**(items - k) for k in range(items + 1)]
+    scores = [100 * k / items for k in range(items + 1)]
+    variance = sum(c * (s - score)**2 for c, s in zip(chance, scores, strict=True))
+    assert math.isclose(standard_error(score, items), math.sqrt(variance), abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("score, items", [(101, 10), (-0.1, 10), (50, 0)])
+def test_what_is_no_score_is_refused(score, items):
+    with pytest.raises(ValueError, match="give 0 to 100 per cent, on 1 item or more"):
+        standard_error(score, items)
+
+
+def test_the_error_of_the_average_is_smaller_than_any_tasks():
+    for row in paper_rows(63_000_000):
+        errors = [standard_error(row[task], items) for task, items in ITEMS.items()]
+        assert math.isclose(error_of_average(row), math.sqrt(sum(e * e for e in errors)) / 8)
+        assert error_of_average(row) < min(errors)
