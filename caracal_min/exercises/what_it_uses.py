@@ -133,7 +133,7 @@ def _hint_on_share(found: object, gates: Tensor, right: Tensor) -> str:
         if torch.allclose(found, other) and not torch.allclose(right, other):
             return f"; {said}"
     for added in (10.0**-k for k in range(3, 11)):
-        if torch.allclose(found, right * energy / (energy + added), rtol=1e-12):
+        if torch.allclose(found, right * energy / (energy + added), rtol=1e-12, atol=0):
             return "; add nothing to the energy, since it shows in a faint channel"
     return ""
 
@@ -183,6 +183,8 @@ def _cut_gates() -> list[tuple[list[list[float]], list[int], float]]:
         ([[0.04, 0.03, 0.02, 0.01], [0.04, 0.03, 0.04, 0.0], [0.04, 0.02, 0.03, 0.01]],
          [7, 8, 9, 10], 0.05),  # together more
         ([[0.03, 0.02], [-0.2, -0.3]], [0, 3], 0.0),
+        ([[0.5, 0.2, 0.01], [0.5, 0.03, 0.01], [0.5, 0.02, 0.02]], [1, 2, 3], 0.1),  # the first seed alone
+        ([[0.5, 0.1004, 0.02]], [0, 1, 2], 0.1),  # nearly the tolerance
     ]
     for lags in ([0, 1, 2, 4, 8], [3, 5, 6, 20]) * 4:
         fall = torch.logspace(-0.3, -1.7, len(lags), dtype=torch.float64)
