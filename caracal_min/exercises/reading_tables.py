@@ -105,7 +105,9 @@ def error_of_difference(answer: Callable[[Tensor, Tensor], tuple[float, float]])
 
 def _swapped(given: dict[str, float], right: dict[str, float]) -> bool:
     unpaired, paired = right.values()
-    return not math.isclose(unpaired, paired, rel_tol=0.02) and all(math.isclose(found, other, rel_tol=0.005, abs_tol=1e-5)
+    if math.isclose(unpaired, paired, rel_tol=0.02):  # too close to tell
+        return False
+    return all(math.isclose(found, other, rel_tol=0.005, abs_tol=1e-5)
                for found, other in zip(given.values(), (paired, unpaired), strict=True))
 
 
