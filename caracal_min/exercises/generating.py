@@ -3,7 +3,7 @@
 Expected values come from the schedule itself, run pair by pair, and from the package.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from numbers import Real
 
 import torch
@@ -12,8 +12,9 @@ from torch import Tensor
 from .. import relaxed
 from ..config import CaracalConfig
 from . import checker, expect_close
+from .streams import Stream, numbers_kept
 
-__all__ = ["cache_bytes", "semi_relaxed", "speculative", "when_counted"]
+__all__ = ["cache_bytes", "fixed_state", "semi_relaxed", "speculative", "when_counted"]
 
 
 @checker
@@ -92,6 +93,42 @@ def semi_relaxed(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
             case = f"semi_relaxed after n={n} contents (m={m}) with {len(g)} numbers of the kernel"
             expect_close(case, answer(v.clone(), g.clone()), expected)
     return f"{len(lengths)} blocks"
+
+
+@checker
+def fixed_state(answer: Callable[[Iterator[tuple[Tensor, Tensor]], int], Iterator[Tensor]]) -> str:
+    """Check `fixed_state(stream, K)`: a generator of r_t, the sum over k < K of g_k v_{t-k}, from a fixed state.
+
+    stream yields (v_t, g_t), each `(D,)`, float64, and does not say how long it is.  Result t comes before pair t + 1
+    is drawn.  Contents older than the last K and gates after the first K may not stay, nor copies of them.
+    """
+    channels, source = 4, torch.Generator().manual_seed(9)
+    sizes = [(K, length) for K in (1, 3, 8) for length in sorted({1, 2, K, K + 1, 150})]
+    for K, length in sizes:
+        v, g = torch.randn(2, length, channels, dtype=torch.float64, generator=source)
+        case = f"fixed_state with K={K}, length {length}"
+        stream, ended = Stream(v, g), object()
+        results = answer(stream, K)
+        if not isinstance(results, Iterator):
+            raise AssertionError(f"{case}: expected a generator, given a {type(results).__name__}; is a yield missing?")
+        for t in range(length):
+            given = next(results, ended)
+            if given is ended:
+                raise AssertionError(f"{case}: expected {length} results, given {t}")
+            if stream.drawn != t + 1:
+                raise AssertionError(f"{case}: expected result {t} between the draws of pairs {t} and {t + 1}, "
+                                     f"given it with {stream.drawn} drawn")
+            lags = range(min(t + 1, K))
+            expect_close(f"{case}: r_{t}", given, sum(g[k] * v[t - k] for k in lags))
+            del given
+            stream.expect_dropped(case, K)
+            most, kept = channels * (10 * K + 16), numbers_kept(results)
+            if kept > most:
+                raise AssertionError(f"{case}: after token {t} expected a state of about {2 * K * channels} numbers, "
+                                     f"given {kept}")
+        if next(results, ended) is not ended:
+            raise AssertionError(f"{case}: expected {length} results, given more")
+    return f"{len(sizes)} texts"
 
 
 def _expect_number(case: str, given: object, expected: int) -> None:

@@ -2,6 +2,7 @@
 
 import math
 
+import fixed_state_answers
 import numpy as np
 import torch
 from exercise_answers import Answers
@@ -146,6 +147,7 @@ RIGHT = {
                          lambda j, i: np.int64(by_bits(j, i))],
     check.speculative: [minimum, token_by_token, lambda p, q: list(minimum(p, q))],
     check.semi_relaxed: [one_product, direct],
+    check.fixed_state: fixed_state_answers.RIGHT,
 }
 WRONG = {
     check.cache_bytes: {
@@ -199,6 +201,7 @@ WRONG = {
             rfft(v[-(len(v) & -len(v)):], n=2 * (len(v) & -len(v))) * rfft(g[:2 * (len(v) & -len(v))])),
         "float32": lambda v, g: one_product(v, g).float(),
     },
+    check.fixed_state: fixed_state_answers.WRONG,
 }
 REASONS = [
     (check.cache_bytes, "a fixed state", "pre_conv=True, 100 tokens of 2 bytes: expected 6464, given"),
@@ -209,6 +212,7 @@ REASONS = [
     (check.speculative, "not a number where none is refused", "so none refused: distribution after a refusal"),
     (check.speculative, "only the first", "expected two tensors, given a Tensor"),
     (check.semi_relaxed, "the first blocks as in the chapter", "after n=1 contents (m=1)"),
+    *((check.fixed_state, *reason) for reason in fixed_state_answers.REASONS),
 ]
 
 

@@ -1,7 +1,6 @@
 """The checkers of chapter 9: the answers that they accept, and those that they reject with what they say."""
 
 import statistics
-from collections import deque
 
 import numpy as np
 import torch
@@ -135,130 +134,35 @@ def best_above_zero(runs):
     return best
 
 
-def state_by_deque(stream, K):
-    contents, gates = deque(maxlen=K), []
-    for v, g in stream:
-        contents.appendleft(v)
-        if len(gates) < K:
-            gates.append(g)
-        yield sum(gate * content for gate, content in zip(gates, contents, strict=True))
+def by_shares(pairs, distances):
+    right = []
+    for q in range(pairs):
+        compared = sum(2 * (pairs - pair) + q in distances for pair in range(pairs))
+        right.append(min(1.0, (compared + 1) / pairs))
+    return right
 
 
-def state_by_lists(stream, K):
-    contents, gates = [], []
-    for t, pair in enumerate(stream):
-        contents.append(pair[0])
-        gates = (gates + [pair[1]])[:K]
-        r = torch.zeros_like(pair[0])
-        for k in range(min(t + 1, K)):
-            r += gates[k] * contents[-1 - k]
-        yield r
-        contents = contents[-K:]
+def by_expectation(pairs, distances):
+    """The formula of the chapter, with tensors."""
+    lags = 2 * pairs + torch.arange(pairs)[:, None] - 2 * torch.arange(pairs)
+    share = torch.isin(lags, torch.tensor(sorted(distances), dtype=torch.long)).double().mean(1)
+    return share + (1 - share) / (pairs * (1 - share)).clamp(min=1)
 
 
-def state_by_ring(stream, K):
-    contents = gates = None
-    for t, (v, g) in enumerate(stream):
-        if contents is None:
-            contents, gates = v.new_zeros(2, K, len(v))
-        contents[t % K] = v
-        if t < K:
-            gates[t] = g
-        lags = (t - torch.arange(K)) % K
-        yield (gates * contents[lags]).sum(0)
+def shares_with(place=lambda pairs, q: 2 * pairs + q, key=lambda pair: 2 * pair,
+                right=lambda compared, pairs: min(1, (compared + 1) / pairs)):
+    """The right answer with something else than asked."""
+    def right_by_distance(pairs, distances):
+        return [right(sum(place(pairs, q) - key(pair) in distances for pair in range(pairs)), pairs)
+                for q in range(pairs)]
 
-
-def state_by_rolled_stack(stream, K):
-    contents = gates = None
-    for v, g in stream:
-        contents = v[None] if contents is None else torch.cat([v[None], contents])[:K]
-        gates = g[None] if gates is None else torch.cat([gates, g[None]])[:K]
-        yield torch.einsum("kd,kd->d", gates, contents)
-
-
-class StateAsAClass:
-    def __init__(self, stream, K):
-        self.stream, self.K, self.contents, self.gates = iter(stream), K, [], []
-
-    def __iter__(self):
-        return self
-
-    def __next__(self):
-        v, g = next(self.stream)
-        self.contents = [v, *self.contents[:self.K - 1]]
-        self.gates = [*self.gates, g][:self.K]
-        return (torch.stack(self.contents) * torch.stack(self.gates)).sum(0)
-
-
-def state_with(gates=lambda gates, K: gates[:K], contents=lambda contents, K: contents[-K:], lags=lambda K: K):
-    """A state that keeps something else than asked, or sums over other lags."""
-    def fixed_state(stream, K):
-        kept_v, kept_g = [], []
-        for v, g in stream:
-            kept_v, kept_g = contents([*kept_v, v], K), gates([*kept_g, g], K)
-            yield sum((a * b for a, b in list(zip(kept_g, reversed(kept_v), strict=False))[:lags(K)]), 0 * v)
-
-    return fixed_state
-
-
-def keeps_copies_of_all_contents(stream, K):
-    gates, contents = [], torch.empty(0)
-    for v, g in stream:
-        contents = torch.cat([contents, v[None]]) if len(contents) else v[None].clone()
-        gates = [*gates, g][:K]
-        yield (torch.stack(gates) * contents[-K:].flip(0)).sum(0)
-
-
-def keeps_all_as_lists(stream, K):
-    past = []
-    for v, g in stream:
-        past.append((v.tolist(), g.tolist()))
-        lags = range(min(K, len(past)))
-        yield sum(torch.tensor(past[k][1], dtype=v.dtype) * torch.tensor(past[-1 - k][0], dtype=v.dtype) for k in lags)
-
-
-def keeps_its_results(stream, K):
-    results = []
-    for r in state_by_deque(stream, K):
-        results.append(r)
-        yield r
-
-
-def reads_the_whole_text(stream, K):
-    yield from state_by_deque(iter(list(stream)), K)
-
-
-def reads_one_ahead(stream, K):
-    before = None
-    for r in state_by_deque(stream, K):
-        if before is not None:
-            yield before
-        before = r
-    yield before
-
-
-def returns_a_list(stream, K):
-    return list(state_by_deque(stream, K))
-
-
-def stops_after(results):
-    def fixed_state(stream, K):
-        for _, r in zip(range(results), state_by_deque(stream, K), strict=False):
-            yield r
-
-    return fixed_state
-
-
-def never_stops(stream, K):
-    yield from state_by_deque(stream, K)
-    yield torch.zeros(4, dtype=torch.float64)
+    return right_by_distance
 
 
 RIGHT = {
     check.mirrored_pairs: [mirrored_by_fft, mirrored_by_direct_sums, mirrored_by_lists],
     check.best_rate: [best_by_dictionary, best_by_numpy, best_by_tensors, best_by()],
-    check.fixed_state: [state_by_deque, state_by_lists, state_by_ring, state_by_rolled_stack, StateAsAClass,
-                        state_with()],
+    check.right_by_distance: [by_shares, by_expectation, shares_with()],
 }
 WRONG = {
     check.mirrored_pairs: {
@@ -293,29 +197,20 @@ WRONG = {
         "the rate and the mean": lambda runs: best_by_dictionary(runs)[:2],
         "rate as a word": lambda runs: (str(best_by_dictionary(runs)[0]), *best_by_dictionary(runs)[1:]),
     },
-    check.fixed_state: {
-        "the last K gates": state_with(gates=lambda gates, K: gates[-K:]),
-        "the first K contents": state_with(contents=lambda contents, K: contents[:K]),
-        "contents and gates exchanged": state_with(gates=lambda gates, K: gates[-K:],
-                                                   contents=lambda contents, K: contents[:K]),
-        "one lag less": state_with(lags=lambda K: K - 1),
-        "one lag more": state_with(gates=lambda gates, K: gates[:K + 1], contents=lambda contents, K: contents[-K - 1:],
-                                   lags=lambda K: K + 1),
-        "all lags": state_with(gates=lambda gates, K: gates, contents=lambda contents, K: contents,
-                               lags=lambda K: None),
-        "keeps everything": state_with(gates=lambda gates, K: gates, contents=lambda contents, K: contents),
-        "keeps all gates": state_with(gates=lambda gates, K: gates),
-        "keeps all contents": state_with(contents=lambda contents, K: contents),
-        "keeps copies of all contents": keeps_copies_of_all_contents,
-        "keeps all as lists": keeps_all_as_lists,
-        "keeps its results": keeps_its_results,
-        "reads the whole text": reads_the_whole_text,
-        "reads one ahead": reads_one_ahead,
-        "returns a list": returns_a_list,
-        "ends early": stops_after(5),
-        "does not end": never_stops,
-        "yields nothing": lambda stream, K: (None for _ in stream),
-        "single precision": lambda stream, K: (r.float() for r in state_by_deque(stream, K)),
+    check.right_by_distance: {
+        "the first question for all": shares_with(place=lambda pairs, q: 2 * pairs),
+        "distance to the value": shares_with(key=lambda pair: 2 * pair + 1),
+        "questions are pairs": shares_with(place=lambda pairs, q: 2 * pairs + 2 * q),
+        "one place late": shares_with(place=lambda pairs, q: 2 * pairs + q + 1),
+        "sure or nothing": shares_with(right=lambda compared, pairs: compared / pairs),
+        "guesses among all": shares_with(
+            right=lambda compared, pairs: compared / pairs + (1 - compared / pairs) / pairs),
+        "above 1": shares_with(right=lambda compared, pairs: (compared + 1) / pairs),
+        "counts distances": lambda pairs, distances: [min(1, (len(distances) + 1) / pairs)] * pairs,
+        "the mean": lambda pairs, distances: sum(by_shares(pairs, distances)) / pairs,
+        "one number": lambda pairs, distances: [sum(by_shares(pairs, distances)) / pairs],
+        "a guess": lambda pairs, distances: [1 / pairs] * pairs,
+        "nothing": lambda pairs, distances: None,
     },
 }
 REASONS = [
@@ -338,22 +233,14 @@ REASONS = [
     (check.best_rate, "the rate alone", "expected (rate, mean, low, high), given a float"),
     (check.best_rate, "the rate and the mean", "expected 4 numbers (rate, mean, low, high), given 2"),
     (check.best_rate, "rate as a word", "rate expected as a number, given a str"),
-    (check.fixed_state, "the last K gates", "fixed_state with K=1, length 2: r_1: entry [0] should be"),
-    (check.fixed_state, "one lag less", "fixed_state with K=1, length 1: r_0: entry [0] should be"),
-    (check.fixed_state, "one lag more", "fixed_state with K=1, length 2: r_1: entry [0] should be"),
-    (check.fixed_state, "keeps all gates", "with K=1, length 150: after token 3 expected only the last 1 of v and the "
-     "first 1 of g to stay, given g_1"),
-    (check.fixed_state, "keeps all contents", "to stay, given v_0"),
-    (check.fixed_state, "keeps copies of all contents", "expected a state of about 8 numbers, given"),
-    (check.fixed_state, "keeps all as lists", "expected a state of about 8 numbers, given"),
-    (check.fixed_state, "keeps its results", "expected a state of about 8 numbers, given"),
-    (check.fixed_state, "reads the whole text", "fixed_state with K=1, length 2: expected result 0 between the draws "
-     "of pairs 0 and 1, given it with 2 drawn"),
-    (check.fixed_state, "reads one ahead", "between the draws of pairs 0 and 1, given it with 2 drawn"),
-    (check.fixed_state, "returns a list", "expected a generator, given a list; is a yield missing?"),
-    (check.fixed_state, "ends early", "fixed_state with K=1, length 150: expected 150 results, given 5"),
-    (check.fixed_state, "does not end", "fixed_state with K=1, length 1: expected 1 results, given more"),
-    (check.fixed_state, "yields nothing", "expected a tensor, given a NoneType"),
+    (check.right_by_distance, "sure or nothing", "right_by_distance(1, set()): question 0 expected 1, given 0"),
+    (check.right_by_distance, "the first question for all",
+     "right_by_distance(2, {2}): question 1 expected 0.5, given 1"),
+    (check.right_by_distance, "above 1", "right_by_distance(1, {2}): question 0 expected 1, given 2"),
+    (check.right_by_distance, "guesses among all", "right_by_distance(2, {2}): question 0 expected 1, given 0.75"),
+    (check.right_by_distance, "the mean", "expected (question 0), given a float"),
+    (check.right_by_distance, "one number", "expected 2 numbers (question 0, question 1), given 1"),
+    (check.right_by_distance, "nothing", "given a NoneType"),
 ]
 
 
