@@ -20,7 +20,7 @@ from ..training.settings import require_kinds, require_range
 from .mixers import make_mixer
 from .task import IGNORED, Batch, Task
 
-__all__ = ["CONTENDERS", "Learner", "Lesson", "learn", "make_contender"]
+__all__ = ["CONTENDERS", "Learner", "Lesson", "answers", "learn", "make_contender", "measure"]
 
 CONTENDERS: dict[str, tuple[tuple[str, str], int]] = {
     "fourier": (("fourier", "fourier"), 0),
@@ -146,6 +146,10 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
         loss, accuracy]; `parameters`; `seconds`; `operated`, the accuracy under each operation.  A run ends
         early when it makes no mistake on the held-out texts, and when it diverges, with a loss of None.
 
+        Where the task has distances (`Task.distances`), `by_distance` too: `distances`, in tokens, `answers`, how
+        many there are at each, and the accuracy at each, `curve` for every point of the curve and `operated`
+        under each operation.
+
     Raises:
         ValueError: there is no such contender, in one line.
     """
@@ -155,6 +159,7 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     texts = Generator().manual_seed(1_000_003 * seed + 1)
     held_out, curve = task.draw(lesson.texts, Generator().manual_seed(0)), []
+    far, near = task.distances(held_out), []
     rise, fall = math.ceil(0.05 * lesson.steps), math.ceil(0.2 * lesson.steps)
     measured = {math.ceil(lesson.steps * (i + 1) / lesson.points) for i in range(lesson.points)}
     for step in range(1, lesson.steps + 1):
@@ -165,29 +170,51 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
         norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if not torch.isfinite(norm):
             curve.append([step, None, 0.0])
+            near.append([] if far is None else [0.0] * len(far.unique()))
             break
         optimizer.step()
         if step in measured:
-            curve.append([step, *measure(model, held_out, lesson.batch_size)])
+            losses, right = answers(model, held_out, lesson.batch_size)
+            curve.append([step, *_means(losses, right)])
+            near.append(_by_distance(right, far))
             if curve[-1][2] == 1.0:
                 break
     _, loss, accuracy = curve[-1]
-    parameters = sum(p.numel() for p in model.parameters())
-    operated = {}
+    operated, operated_near = {}, {}
     for name, operation in (operations or {}).items():
         with operation(model):
-            operated[name] = measure(model, held_out, lesson.texts)[1]
-    return {"accuracy": accuracy, "loss": loss, "curve": curve, "parameters": parameters,
-            "operated": operated, "seconds": time.perf_counter() - started}
+            losses, right = answers(model, held_out, lesson.texts)
+        operated[name], operated_near[name] = _means(losses, right)[1], _by_distance(right, far)
+    run = {"accuracy": accuracy, "loss": loss, "curve": curve, "operated": operated,
+           "parameters": sum(p.numel() for p in model.parameters())}
+    if far is not None:
+        distances, counts = far.unique(return_counts=True)
+        run["by_distance"] = {"distances": distances.tolist(), "answers": counts.tolist(),
+                              "curve": near, "operated": operated_near}
+    return run | {"seconds": time.perf_counter() - started}
 
 
 @torch.inference_mode()
-def measure(model: Learner, texts: Batch, batch_size: int = 64) -> tuple[float | None, float]:
-    """Return loss, in nats per answer (None: not finite), and accuracy on some texts, rounded to five places."""
-    loss = right = count = 0
+def answers(model: Learner, texts: Batch, batch_size: int = 64) -> tuple[Tensor, Tensor]:
+    """Return the loss of each answer, in nats, and whether it is right, bool: `[n]` each, in the order of the texts."""
+    losses, right = [], []
     for ids, targets in zip(texts.ids.split(batch_size), texts.targets.split(batch_size), strict=True):
         logits, asked = model(Batch(ids, targets))
-        loss += F.cross_entropy(logits, asked, reduction="sum").item()
-        right += (logits.argmax(-1) == asked).sum().item()
-        count += len(asked)
-    return round(loss / count, 5) if math.isfinite(loss) else None, round(right / count, 5)
+        losses.append(F.cross_entropy(logits, asked, reduction="none"))
+        right.append(logits.argmax(-1) == asked)
+    return torch.cat(losses), torch.cat(right)
+
+
+def measure(model: Learner, texts: Batch, batch_size: int = 64) -> tuple[float | None, float]:
+    """Return loss, in nats per answer (None: not finite), and accuracy on some texts, rounded to five places."""
+    return _means(*answers(model, texts, batch_size))
+
+
+def _means(losses: Tensor, right: Tensor) -> tuple[float | None, float]:
+    loss = losses.double().mean().item()
+    return round(loss, 5) if math.isfinite(loss) else None, round(right.double().mean().item(), 5)
+
+
+def _by_distance(right: Tensor, far: Tensor | None) -> list[float]:
+    """Return the share of right answers at each distance that occurs, from the smallest on, to four places."""
+    return [] if far is None else [round(right[far == d].double().mean().item(), 4) for d in far.unique()]

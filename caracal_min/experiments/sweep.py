@@ -23,7 +23,7 @@ from ..training.folder import RunFolder
 from ..training.settings import require_kinds, require_range
 from .learner import CONTENDERS, Lesson, learn
 from .pool import each
-from .surgery import gate_of_another
+from .surgery import gate_of_another, windows_of
 from .tasks import TASKS, make_task
 
 __all__ = ["LearnConfig", "comparison", "learning_curves", "run_learn", "runs_of"]
@@ -220,7 +220,11 @@ def _cell(run: dict) -> tuple[str, str, float, int]:
 def _run(config: LearnConfig, cell: tuple[str, str, float, int]) -> dict:
     task, contender, learning_rate, seed = cell
     lesson = Lesson(**config.decisive)
-    swaps = lesson.texts > 1 and any(mixer.startswith("fourier") for mixer in CONTENDERS[contender][0])
-    operations = {"gate of another text": gate_of_another} if swaps else {}
+    mixers = CONTENDERS[contender][0]
+    operations = {}
+    if lesson.texts > 1 and any(mixer.startswith("fourier") for mixer in mixers):
+        operations["gate of another text"] = gate_of_another
+    if "window" in mixers:
+        operations["window of one key"] = windows_of
     return {"task": task, "contender": contender, "learning_rate": learning_rate, "seed": seed,
             **learn(contender, make_task(task), learning_rate, seed, lesson, operations)}

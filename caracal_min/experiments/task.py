@@ -51,6 +51,13 @@ class Task:
         """Return `batch` fresh texts and their targets; the generator alone decides which."""
         raise NotImplementedError
 
+    def distances(self, texts: Batch) -> Tensor | None:
+        """Return how many tokens before each question its answer stands: int64 `[n]`, in the order of the questions.
+
+        None: the answers of this task stand in no one place.
+        """
+        return None
+
 
 def distinct(batch: int, of: int, count: int, generator: Generator) -> Tensor:
     """Draw `count` different numbers below `of` for each row, in any order: int64 `[batch, count]`."""

@@ -16,7 +16,7 @@ stay open to somebody who cannot do what is asked, and `draw`.  Targets are -100
 from dataclasses import dataclass
 
 import torch
-from torch import Generator
+from torch import Generator, Tensor
 
 from .mad import Compression, Memorise, SelectiveCopy
 from .task import IGNORED, Batch, Task, distinct, require
@@ -70,6 +70,12 @@ class Recall(Task):
         answers = torch.full_like(rest, IGNORED).scatter(1, places, values)
         return Batch(torch.cat([shown, rest.scatter(1, places, keys)], dim=1),
                      torch.cat([torch.full_like(shown, IGNORED), answers], dim=1))
+
+    def distances(self, texts: Batch) -> Tensor:
+        """Return how many tokens before each question its value is shown."""
+        text, place = (texts.targets != IGNORED).nonzero(as_tuple=True)
+        shown = texts.ids[text, 1:2 * self.pairs:2] == texts.targets[text, place, None]
+        return place - 1 - 2 * shown.int().argmax(1)
 
 
 @dataclass(frozen=True)
@@ -165,6 +171,7 @@ TASKS = {
     "selective-copy": SelectiveCopy(14, 4, 32),
     "compression": Compression(15, 16),
     "memorise": Memorise(63, 16),
+    "recall-far": Recall(tokens=32),
     "recall-zoology": Recall(4, 128, 128, tokens=64),
 }
 """The tasks by name, at sizes for a CPU.  As published, selective-copy copies 16 in 256 tokens, compression and

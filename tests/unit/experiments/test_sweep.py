@@ -16,7 +16,7 @@ from caracal_min.experiments.mad import Memorise
 from caracal_min.experiments.surgery import gate_of_another, gate_up_to
 from caracal_min.experiments.sweep import LearnConfig, comparison, learning_curves, run_learn, runs_of
 from caracal_min.experiments.task import IGNORED
-from caracal_min.experiments.tasks import TASKS, make_task
+from caracal_min.experiments.tasks import TASKS, Recall, make_task
 from caracal_min.recorded import describe
 from caracal_min.recorded.record import read_record
 
@@ -76,7 +76,39 @@ def test_operations_are_measured_on_the_trained_model(tmp_path):
     assert run["operated"]["none"] == run["accuracy"] == 1.0 > run["operated"]["lag 0"]
     record = run_learn(small(tmp_path, contenders=("fourier-window", "static")), lambda line: None)
     assert {run["contender"]: list(run["operated"]) for run in record["results"]["runs"]} == {
-        "fourier-window": ["gate of another text"], "static": []}
+        "fourier-window": ["gate of another text", "window of one key"], "static": []}
+
+
+def test_answers_are_counted_by_their_distance():
+    task, lesson = Recall(2, 4, 4, tokens=12), replace(SMALL, steps=6, points=3, texts=200)
+    run = learn("fourier-short-window", task, 1e-2, 0, lesson, {"none": lambda model: nullcontext(),
+                                                               "another's": gate_of_another})
+    found = run["by_distance"]
+    assert found["distances"] == [1, 3, 5, 7, 9] and sum(found["answers"]) == 400
+    assert len(found["curve"]) == len(run["curve"]) == 3
+    for right, (_, _, accuracy) in zip(found["curve"], run["curve"], strict=True):
+        mean = sum(share * count for share, count in zip(right, found["answers"], strict=True)) / 400
+        assert mean == pytest.approx(accuracy, abs=1e-3)
+    assert found["operated"]["none"] == found["curve"][-1] != found["operated"]["another's"]
+    assert "by_distance" not in learn("static", Memorise(4, 4), 1e-2, 0, SMALL)
+
+
+def test_a_window_that_ends_before_a_pair_does_not_reach_it():
+    """With g_0 alone a Fourier block brings a value two taps further, and a window of 4 another three tokens."""
+    task = Recall(1, 2, 8, tokens=12)
+    texts = task.draw(400, torch.Generator().manual_seed(0))
+    far = task.distances(texts)
+    model = make_contender("fourier-short-window", task, SMALL)
+
+    def answered(ids):
+        return model(texts._replace(ids=ids))[0]
+
+    other = texts.ids.clone()
+    other[:, 1] = 2 + (other[:, 1] - 1) % 8                        # another value of the only pair
+    with gate_up_to(model, 0):                                     # so that the window alone mixes
+        moved = (answered(texts.ids) - answered(other)).abs().amax(1) > 1e-5
+    assert set(far.tolist()) == {1, 3, 5, 7, 9}
+    assert moved[far <= 5].all() and not moved[far > 5].any()
 
 
 def test_a_run_that_diverges_ends_and_says_so():

@@ -106,6 +106,16 @@ def test_zoology_asks_early_more_often_than_late_and_never_twice():
     assert all(len(set(row.tolist())) == 4 for row in targets[asked].view(-1, 4))
 
 
+@pytest.mark.parametrize("task", [Recall(4, 20, 20), Recall(4, 20, 20, tokens=40)])
+def test_the_distance_of_an_answer_leads_to_it(task):
+    texts = drawn(task, 500)
+    text, place = (texts.targets != IGNORED).nonzero(as_tuple=True)
+    far = task.distances(texts)
+    assert far.dtype == torch.int64 and (texts.ids[text, place - far] == texts.targets[text, place]).all()
+    assert (texts.ids[text, place - far - 1] == texts.ids[text, place]).all() and (place - far < 8).all()
+    assert Mirror().distances(drawn(Mirror())) is None
+
+
 def statistic(ids, half, kernel):
     """Sum of kernel[k] e(x_k) over the text, one entry per symbol, in absolute value."""
     onehot = torch.nn.functional.one_hot(ids[:, :2 * half], 12).double()
