@@ -220,11 +220,11 @@ def _cell(run: dict) -> tuple[str, str, float, int]:
 def _run(config: LearnConfig, cell: tuple[str, str, float, int]) -> dict:
     task, contender, learning_rate, seed = cell
     lesson = Lesson(**config.decisive)
-    mixers = CONTENDERS[contender][0]
+    mixers, window = CONTENDERS[contender]
     operations = {}
     if lesson.texts > 1 and any(mixer.startswith("fourier") for mixer in mixers):
         operations["gate of another text"] = gate_of_another
-    if "window" in mixers:
-        operations["window of one key"] = windows_of
+    if window:
+        operations["half the window"] = partial(windows_of, keys=window // 2)
     return {"task": task, "contender": contender, "learning_rate": learning_rate, "seed": seed,
             **learn(contender, make_task(task), learning_rate, seed, lesson, operations)}
