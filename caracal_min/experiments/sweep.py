@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import product
@@ -21,10 +22,11 @@ import torch
 from ..recorded.record import code, machine, write_record
 from ..training.folder import RunFolder
 from ..training.settings import require_kinds, require_range
-from .learner import CONTENDERS, Lesson, learn
+from .learner import CONTENDERS, Learner, Lesson, learn
 from .pool import each
-from .surgery import gate_of_another, windows_of
-from .tasks import TASKS, make_task
+from .surgery import gate_of_another, gate_up_to, windows_of
+from .task import Task
+from .tasks import TASKS, Recall, make_task
 
 __all__ = ["LearnConfig", "comparison", "learning_curves", "run_learn", "runs_of"]
 
@@ -220,11 +222,31 @@ def _cell(run: dict) -> tuple[str, str, float, int]:
 def _run(config: LearnConfig, cell: tuple[str, str, float, int]) -> dict:
     task, contender, learning_rate, seed = cell
     lesson = Lesson(**config.decisive)
-    mixers, window = CONTENDERS[contender]
-    operations = {}
-    if lesson.texts > 1 and any(mixer.startswith("fourier") for mixer in mixers):
-        operations["gate of another text"] = gate_of_another
-    if window:
-        operations["half the window"] = partial(windows_of, keys=window // 2)
+    operations = _operations(contender, make_task(task), lesson.texts)
     return {"task": task, "contender": contender, "learning_rate": learning_rate, "seed": seed,
             **learn(contender, make_task(task), learning_rate, seed, lesson, operations)}
+
+
+def _operations(contender: str, task: Task, texts: int) -> dict[str, Callable[[Learner], AbstractContextManager]]:
+    """Return what is tried on a trained model, by name; cuts of the gate where answers are told apart by distance."""
+    mixers, window = CONTENDERS[contender]
+    fourier, found = any(mixer.startswith("fourier") for mixer in mixers), {}
+    if fourier and texts > 1:
+        found["gate of another text"] = gate_of_another
+    windows = {"": None} | ({"half the window": window // 2} if window else {})
+    lags = range(0, task.length, 4) if fourier and isinstance(task, Recall) and task.tokens else ()
+    for (name, keys), lag in product(windows.items(), (None, *lags)):
+        parts = [name] * (keys is not None) + [f"gates up to lag {lag}"] * (lag is not None)
+        if parts:
+            found[", ".join(parts)] = partial(_cut, keys=keys, lag=lag)
+    return found
+
+
+@contextmanager
+def _cut(model: Learner, keys: int | None, lag: int | None) -> Iterator[None]:
+    with ExitStack() as both:
+        if keys is not None:
+            both.enter_context(windows_of(model, keys))
+        if lag is not None:
+            both.enter_context(gate_up_to(model, lag))
+        yield

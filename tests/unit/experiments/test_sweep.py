@@ -13,7 +13,7 @@ from caracal_min.commands.learn import run_learn_command
 from caracal_min.experiments import sweep
 from caracal_min.experiments.learner import CONTENDERS, Lesson, learn, make_contender
 from caracal_min.experiments.mad import Memorise
-from caracal_min.experiments.surgery import gate_of_another, gate_up_to
+from caracal_min.experiments.surgery import gate_of_another, gate_up_to, windows_of
 from caracal_min.experiments.sweep import LearnConfig, comparison, learning_curves, run_learn, runs_of
 from caracal_min.experiments.task import IGNORED
 from caracal_min.experiments.tasks import TASKS, Recall, make_task
@@ -77,6 +77,24 @@ def test_operations_are_measured_on_the_trained_model(tmp_path):
     record = run_learn(small(tmp_path, contenders=("fourier-window", "static")), lambda line: None)
     assert {run["contender"]: list(run["operated"]) for run in record["results"]["runs"]} == {
         "fourier-window": ["gate of another text", "half the window"], "static": []}
+
+
+def test_gate_and_window_are_cut_where_answers_have_distances(tmp_path):
+    record = run_learn(small(tmp_path, tasks=("recall-far",), contenders=("fourier-window", "fourier", "attention"),
+                             learning_rates=(1e-2,), seeds=1), lambda line: None)
+    operated = {run["contender"]: run["operated"] for run in record["results"]["runs"]}
+    cuts = [f"gates up to lag {lag}" for lag in range(0, 32, 4)]
+    assert list(operated["fourier"]) == ["gate of another text", *cuts] and operated["attention"] == {}
+    assert list(operated["fourier-window"]) == [*operated["fourier"], "half the window",
+                                                *(f"half the window, {cut}" for cut in cuts)]
+    task, model = make_task("recall-far"), make_contender("fourier-window", make_task("recall-far"), SMALL)
+    texts = task.draw(50, torch.Generator().manual_seed(0))
+    found = sweep._operations("fourier-window", task, 10)
+    with found["half the window, gates up to lag 8"](model):
+        both = model(texts)[0]
+    with windows_of(model, 6), gate_up_to(model, 8):
+        assert torch.equal(both, model(texts)[0])
+    assert not torch.equal(both, model(texts)[0])
 
 
 def test_answers_are_counted_by_their_distance():
