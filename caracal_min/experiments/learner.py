@@ -26,6 +26,7 @@ CONTENDERS: dict[str, tuple[tuple[str, str], int]] = {
     "fourier": (("fourier", "fourier"), 0),
     "fourier-window": (("fourier", "window"), 12),
     "fourier-short-window": (("fourier", "window"), 4),
+    "static-window": (("static", "window"), 12),
     "window": (("window", "window"), 12),
     "attention": (("attention", "attention"), 0),
     "attention-no-positions": (("attention-no-positions", "attention-no-positions"), 0),
