@@ -26,7 +26,7 @@ from .learner import CONTENDERS, Learner, Lesson, learn
 from .pool import each
 from .surgery import gate_of_another, gate_up_to, windows_of
 from .task import Task
-from .tasks import TASKS, Recall, make_task
+from .tasks import TASKS, make_task
 
 __all__ = ["LearnConfig", "comparison", "learning_curves", "run_learn", "runs_of"]
 
@@ -228,13 +228,13 @@ def _run(config: LearnConfig, cell: tuple[str, str, float, int]) -> dict:
 
 
 def _operations(contender: str, task: Task, texts: int) -> dict[str, Callable[[Learner], AbstractContextManager]]:
-    """Return what is tried on a trained model, by name; cuts of the gate where answers are told apart by distance."""
+    """Return what is tried on a trained model, by name: gates exchanged, gates and window cut alone and together."""
     mixers, window = CONTENDERS[contender]
     fourier, found = any(mixer.startswith("fourier") for mixer in mixers), {}
     if fourier and texts > 1:
         found["gate of another text"] = gate_of_another
     windows = {"": None} | ({"half the window": window // 2} if window else {})
-    lags = range(0, task.length, 4) if fourier and isinstance(task, Recall) and task.tokens else ()
+    lags = range(0, task.length, 4) if fourier else ()
     for (name, keys), lag in product(windows.items(), (None, *lags)):
         parts = [name] * (keys is not None) + [f"gates up to lag {lag}"] * (lag is not None)
         if parts:

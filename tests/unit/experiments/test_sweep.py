@@ -76,10 +76,12 @@ def test_operations_are_measured_on_the_trained_model(tmp_path):
     assert run["operated"]["none"] == run["accuracy"] == 1.0 > run["operated"]["lag 0"]
     record = run_learn(small(tmp_path, contenders=("fourier-window", "static")), lambda line: None)
     assert {run["contender"]: list(run["operated"]) for run in record["results"]["runs"]} == {
-        "fourier-window": ["gate of another text", "half the window"], "static": []}
+        "fourier-window": ["gate of another text", *(f"gates up to lag {lag}" for lag in (0, 4, 8)),
+                           "half the window", *(f"half the window, gates up to lag {lag}" for lag in (0, 4, 8))],
+        "static": []}
 
 
-def test_gate_and_window_are_cut_where_answers_have_distances(tmp_path):
+def test_gate_and_window_of_trained_models_are_cut(tmp_path):
     record = run_learn(small(tmp_path, tasks=("recall-far",), contenders=("fourier-window", "fourier", "attention"),
                              learning_rates=(1e-2,), seeds=1), lambda line: None)
     operated = {run["contender"]: run["operated"] for run in record["results"]["runs"]}
