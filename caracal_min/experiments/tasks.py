@@ -90,24 +90,27 @@ class Mirror(Task):
     must be (-1)^k, and with that the swap gives 0 too.  With one wrong symbol in place of the swap it does not.
 
     Args:
-        symbols: ids 0 to symbols - 1; then no, yes, the question mark and the padding.
+        symbols: ids 0 to symbols - 1; then no, yes, the question mark, the padding and the mark of `before`.
         shortest, longest: half-lengths, drawn evenly.
         wrong: "swap", or "symbol": one symbol of w is replaced, which a static kernel finds.
+        before: 0: u begins at place 0.  Otherwise 0 to `before` random symbols stand in front, and then a mark.
     """
 
     symbols: int = 8
     shortest: int = 4
     longest: int = 16
     wrong: str = "swap"
+    before: int = 0
 
     def __post_init__(self):
         require(self.symbols >= 2 and 3 <= self.shortest <= self.longest,
                 f"symbols={self.symbols}, half-lengths {self.shortest} to {self.longest}; give at least 2 symbols, "
                 "and 3 <= shortest <= longest")
         require(self.wrong in ("swap", "symbol"), f"wrong={self.wrong!r}; accepted: swap, symbol")
+        require(self.before >= 0, f"before={self.before}; give a number >= 0")
 
-    vocab_size = property(lambda self: self.symbols + 4)
-    length = property(lambda self: 2 * self.longest + 1)
+    vocab_size = property(lambda self: self.symbols + 4 + (self.before > 0))
+    length = property(lambda self: 2 * self.longest + 1 + (self.before > 0) * (self.before + 1))
     chance = property(lambda self: 0.5)
 
     def draw(self, batch: int, generator: Generator) -> Batch:
@@ -124,11 +127,24 @@ class Mirror(Task):
             spoiled = u.scatter(1, i, u.gather(1, j)).scatter(1, j, u.gather(1, i))
         else:
             spoiled = u.scatter(1, i, (u.gather(1, i) + other) % self.symbols)
-        place = torch.arange(self.length).expand(batch, -1)
+        place = torch.arange(2 * self.longest + 1).expand(batch, -1)
         ids = torch.where(place < half, u.gather(1, place.clamp(max=self.longest - 1)),
                           torch.where(right, u, spoiled).gather(1, (2 * half - 1 - place).clamp(0, self.longest - 1)))
         ids = torch.where(place < 2 * half, ids, torch.where(place == 2 * half, self.symbols + 2, self.symbols + 3))
-        return Batch(ids, torch.where(place == 2 * half, self.symbols + right.long(), IGNORED))
+        texts = Batch(ids, torch.where(place == 2 * half, self.symbols + right.long(), IGNORED))
+        return self._moved(texts, generator) if self.before else texts
+
+    def _moved(self, texts: Batch, generator: Generator) -> Batch:
+        """Return the texts behind 0 to `before` random symbols and the mark."""
+        batch, length = texts.ids.shape
+        mark = torch.randint(self.before + 1, (batch, 1), generator=generator)
+        other = torch.randint(self.symbols, (batch, self.length), generator=generator)
+        place = torch.arange(self.length) - mark - 1  # in the text without them
+        ids = texts.ids.gather(1, place.clamp(0, length - 1))
+        ids = torch.where(place < length, ids, self.symbols + 3)
+        ids = torch.where(place > -1, ids, torch.where(place == -1, self.symbols + 4, other))
+        targets = texts.targets.gather(1, place.clamp(0, length - 1))
+        return Batch(ids, torch.where((place > -1) & (place < length), targets, IGNORED))
 
 
 @dataclass(frozen=True)
@@ -167,6 +183,7 @@ class Induction(Task):
 TASKS = {
     "recall": Recall(),
     "mirror": Mirror(),
+    "mirror-anywhere": Mirror(before=8),
     "induction": Induction(),
     "selective-copy": SelectiveCopy(14, 4, 32),
     "compression": Compression(15, 16),

@@ -7,7 +7,8 @@ from caracal_min.experiments.mad import Compression, Memorise, SelectiveCopy
 from caracal_min.experiments.task import IGNORED
 from caracal_min.experiments.tasks import TASKS, Induction, Mirror, Recall, make_task
 
-SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(), "induction": Induction(),
+SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(),
+         "anywhere": Mirror(before=5), "induction": Induction(),
          "copy": SelectiveCopy(14, 8, 48), "compression": Compression(), "memorise": Memorise(9, 12)}
 
 
@@ -22,6 +23,7 @@ def recall_oracle(task, ids, where):
 
 def mirror_oracle(task, ids, where):
     text = ids[:where[0]].tolist()
+    text = text[text.index(task.symbols + 4) + 1:] if task.before else text
     return [task.symbols + int(text == text[::-1])]
 
 
@@ -38,7 +40,8 @@ def compression_oracle(task, ids, where):
     return [int(ids[t]) for t in where]
 
 
-ORACLES = {"recall": recall_oracle, "zoology": recall_oracle, "mirror": mirror_oracle, "induction": induction_oracle,
+ORACLES = {"recall": recall_oracle, "zoology": recall_oracle, "mirror": mirror_oracle,
+           "anywhere": mirror_oracle, "induction": induction_oracle,
            "copy": copy_oracle, "compression": compression_oracle}
 
 
@@ -114,6 +117,22 @@ def test_the_distance_of_an_answer_leads_to_it(task):
     assert far.dtype == torch.int64 and (texts.ids[text, place - far] == texts.targets[text, place]).all()
     assert (texts.ids[text, place - far - 1] == texts.ids[text, place]).all() and (place - far < 8).all()
     assert Mirror().distances(drawn(Mirror())) is None
+
+
+def test_what_stands_before_a_mirrored_text_is_drawn_evenly_and_changes_nothing_behind_it():
+    """The same texts as without, behind symbols and a mark, so that what differs is the place alone."""
+    task, bare = Mirror(before=5), drawn(Mirror(), 3000)
+    ids, targets = drawn(task, 3000)
+    marks = (ids == task.symbols + 4)
+    assert (marks.sum(1) == 1).all() and not (bare.ids == task.symbols + 4).any()
+    begins = marks.int().argmax(1)
+    assert (begins.bincount() / 3000 - 1 / 6).abs().max() < 0.03
+    for row, begin in enumerate(begins.tolist()):
+        behind = slice(begin + 1, begin + 1 + bare.ids.shape[1])
+        assert torch.equal(ids[row, behind], bare.ids[row]) and torch.equal(targets[row, behind], bare.targets[row])
+        assert (ids[row, :begin] < task.symbols).all() and (targets[row, :begin + 1] == IGNORED).all()
+        assert (ids[row, begin + 1 + bare.ids.shape[1]:] == task.symbols + 3).all()
+    assert len(ids[begins == 5][:, :5].unique(dim=0)) > 400
 
 
 def statistic(ids, half, kernel):
