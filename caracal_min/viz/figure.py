@@ -30,7 +30,7 @@ _FRAME = """\
 {css}</style>
 <img class="caracal-still" src="{still}" alt="{alt}" style="max-width: 100%; height: auto;">
 <div class="caracal-live" role="group" aria-label="{name}" hidden></div>
-<details class="caracal-words"><summary>{name} in words</summary><p>{alt}</p></details>
+<details class="caracal-words"><summary>This figure in words</summary><p>{alt}</p></details>
 <script type="module">
 {source}
 for (const host of document.querySelectorAll("#{id}:not([data-ready])")) {{
