@@ -110,7 +110,7 @@ class Mirror(Task):
         require(self.before >= 0, f"before={self.before}; give a number >= 0")
 
     vocab_size = property(lambda self: self.symbols + 4 + (self.before > 0))
-    length = property(lambda self: 2 * self.longest + 1 + (self.before > 0) * (self.before + 1))
+    length = property(lambda self: 2 * self.longest + 1 + (self.before + 1 if self.before else 0))
     chance = property(lambda self: 0.5)
 
     def draw(self, batch: int, generator: Generator) -> Batch:
@@ -135,7 +135,7 @@ class Mirror(Task):
         return self._moved(texts, generator) if self.before else texts
 
     def _moved(self, texts: Batch, generator: Generator) -> Batch:
-        """Return the texts behind 0 to `before` random symbols and the mark."""
+        """Return texts `[batch, 2 * longest + 1]` behind 0 to `before` random symbols and the mark, `[batch, L]`."""
         batch, length = texts.ids.shape
         mark = torch.randint(self.before + 1, (batch, 1), generator=generator)
         other = torch.randint(self.symbols, (batch, self.length), generator=generator)

@@ -201,6 +201,7 @@ def test_half_lengths_and_places_are_spread():
     (lambda: Recall(4, 32, 32, tokens=15), "tokens=15; give an even number >= 16"),
     (lambda: Mirror(shortest=2), "3 <= shortest"),
     (lambda: Mirror(wrong="no"), "wrong='no'; accepted: swap, symbol"),
+    (lambda: Mirror(before=-1), "before=-1; give a number >= 0"),
     (lambda: Induction(1), "symbols=1"),
     (lambda: SelectiveCopy(14, 8, 16), "tokens=16"),
     (lambda: Compression(tokens=1), "tokens=1"),
