@@ -94,6 +94,7 @@ class Mirror(Task):
         shortest, longest: half-lengths, drawn evenly.
         wrong: "swap", or "symbol": one symbol of w is replaced, which a static kernel finds.
         before: 0: u begins at place 0.  Otherwise 0 to `before` random symbols stand in front, and then a mark.
+        wait: tokens of padding between w and the question mark.
     """
 
     symbols: int = 8
@@ -101,16 +102,17 @@ class Mirror(Task):
     longest: int = 16
     wrong: str = "swap"
     before: int = 0
+    wait: int = 0
 
     def __post_init__(self):
         require(self.symbols >= 2 and 3 <= self.shortest <= self.longest,
                 f"symbols={self.symbols}, half-lengths {self.shortest} to {self.longest}; give at least 2 symbols, "
                 "and 3 <= shortest <= longest")
         require(self.wrong in ("swap", "symbol"), f"wrong={self.wrong!r}; accepted: swap, symbol")
-        require(self.before >= 0, f"before={self.before}; give a number >= 0")
+        require(self.before >= 0 and self.wait >= 0, f"before={self.before}, wait={self.wait}; give numbers >= 0")
 
     vocab_size = property(lambda self: self.symbols + 4 + (self.before > 0))
-    length = property(lambda self: 2 * self.longest + 1 + (self.before + 1 if self.before else 0))
+    length = property(lambda self: 2 * self.longest + 1 + self.wait + (self.before + 1 if self.before else 0))
     chance = property(lambda self: 0.5)
 
     def draw(self, batch: int, generator: Generator) -> Batch:
@@ -127,15 +129,16 @@ class Mirror(Task):
             spoiled = u.scatter(1, i, u.gather(1, j)).scatter(1, j, u.gather(1, i))
         else:
             spoiled = u.scatter(1, i, (u.gather(1, i) + other) % self.symbols)
-        place = torch.arange(2 * self.longest + 1).expand(batch, -1)
+        place = torch.arange(2 * self.longest + 1 + self.wait).expand(batch, -1)
+        asked = place == 2 * half + self.wait
         ids = torch.where(place < half, u.gather(1, place.clamp(max=self.longest - 1)),
                           torch.where(right, u, spoiled).gather(1, (2 * half - 1 - place).clamp(0, self.longest - 1)))
-        ids = torch.where(place < 2 * half, ids, torch.where(place == 2 * half, self.symbols + 2, self.symbols + 3))
-        texts = Batch(ids, torch.where(place == 2 * half, self.symbols + right.long(), IGNORED))
+        ids = torch.where(place < 2 * half, ids, torch.where(asked, self.symbols + 2, self.symbols + 3))
+        texts = Batch(ids, torch.where(asked, self.symbols + right.long(), IGNORED))
         return self._moved(texts, generator) if self.before else texts
 
     def _moved(self, texts: Batch, generator: Generator) -> Batch:
-        """Return texts `[batch, 2 * longest + 1]` behind 0 to `before` random symbols and the mark, `[batch, L]`."""
+        """Return texts, shorter by `before + 1`, behind 0 to `before` random symbols and the mark: `[batch, L]`."""
         batch, length = texts.ids.shape
         mark = torch.randint(self.before + 1, (batch, 1), generator=generator)
         other = torch.randint(self.symbols, (batch, self.length), generator=generator)
@@ -184,6 +187,7 @@ TASKS = {
     "recall": Recall(),
     "mirror": Mirror(),
     "mirror-anywhere": Mirror(before=8),
+    "mirror-anywhere-wait": Mirror(before=8, wait=8),
     "induction": Induction(),
     "selective-copy": SelectiveCopy(14, 4, 32),
     "compression": Compression(15, 16),

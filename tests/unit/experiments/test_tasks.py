@@ -8,7 +8,7 @@ from caracal_min.experiments.task import IGNORED
 from caracal_min.experiments.tasks import TASKS, Induction, Mirror, Recall, make_task
 
 SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(),
-         "anywhere": Mirror(before=5), "induction": Induction(),
+         "anywhere": Mirror(before=5, wait=2), "induction": Induction(),
          "copy": SelectiveCopy(14, 8, 48), "compression": Compression(), "memorise": Memorise(9, 12)}
 
 
@@ -22,7 +22,7 @@ def recall_oracle(task, ids, where):
 
 
 def mirror_oracle(task, ids, where):
-    text = ids[:where[0]].tolist()
+    text = ids[:where[0] - task.wait].tolist()
     text = text[text.index(task.symbols + 4) + 1:] if task.before else text
     return [task.symbols + int(text == text[::-1])]
 
@@ -135,6 +135,21 @@ def test_what_stands_before_a_mirrored_text_is_drawn_evenly_and_changes_nothing_
     assert len(ids[begins == 5][:, :5].unique(dim=0)) > 400
 
 
+@pytest.mark.parametrize("before", [0, 5])
+def test_a_question_that_waits_is_the_same_question_later(before):
+    now, later = drawn(Mirror(before=before), 500), drawn(Mirror(before=before, wait=3), 500)
+    width = now.ids.shape[1]
+    assert later.ids.shape[1] == width + 3 == Mirror(before=before, wait=3).length
+    asked = (now.targets != IGNORED).int().argmax(1)
+    mark = (now.ids == 12).int().argmax(1)  # the symbols in front of it differ
+    for row, place in enumerate(asked.tolist()):
+        assert torch.equal(later.ids[row, mark[row]:place], now.ids[row, mark[row]:place])
+        assert later.ids[row, place:place + 4].tolist() == [11, 11, 11, 10] and (later.ids[row, place + 4:] == 11).all()
+        expected = torch.full((width + 3,), IGNORED)
+        expected[place + 3] = now.targets[row, place]
+        assert torch.equal(later.targets[row], expected)
+
+
 def statistic(ids, half, kernel):
     """Sum of kernel[k] e(x_k) over the text, one entry per symbol, in absolute value."""
     onehot = torch.nn.functional.one_hot(ids[:, :2 * half], 12).double()
@@ -201,7 +216,8 @@ def test_half_lengths_and_places_are_spread():
     (lambda: Recall(4, 32, 32, tokens=15), "tokens=15; give an even number >= 16"),
     (lambda: Mirror(shortest=2), "3 <= shortest"),
     (lambda: Mirror(wrong="no"), "wrong='no'; accepted: swap, symbol"),
-    (lambda: Mirror(before=-1), "before=-1; give a number >= 0"),
+    (lambda: Mirror(before=-1), "before=-1, wait=0; give numbers >= 0"),
+    (lambda: Mirror(wait=-2), "before=0, wait=-2; give numbers >= 0"),
     (lambda: Induction(1), "symbols=1"),
     (lambda: SelectiveCopy(14, 8, 16), "tokens=16"),
     (lambda: Compression(tokens=1), "tokens=1"),
