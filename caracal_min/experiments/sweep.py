@@ -107,6 +107,7 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
                     if ours[name] != theirs[name]:
                         raise ValueError(f"{lines.path} holds runs with {name}={theirs[name]!r}, and this is "
                                          f"{name}={ours[name]!r}; give another folder")
+        wide = [max(map(len, names)) + 2 for names in (config.tasks, config.contenders)]
         cells: set[tuple] = set()
         for stage in config.stages(lambda: lines.of("run")):
             cells.update(stage)
@@ -119,7 +120,7 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
                 show(f"{len(left)} runs, {len(done)} done before")
             for number, run in enumerate(each(partial(_run, config), left, config.processes), 1):
                 lines.add("run", run)
-                show(f"{number:>5} of {len(left)}  {run['task']:<16}{run['contender']:<24}"
+                show(f"{number:>5} of {len(left)}  {run['task']:<{wide[0]}}{run['contender']:<{wide[1]}}"
                      f"{run['learning_rate']:<8g}seed {run['seed']}  accuracy {run['accuracy']:.3f}  "
                      f"{run['seconds']:.0f} s")
         runs = sorted((run for run in lines.of("run") if _cell(run) in cells), key=_cell)
