@@ -1,6 +1,8 @@
 """Controlled comparisons: other mixers in the same model, on tasks that tell them apart; surgery; a race of models.
 
-    mixers              the rivals of the Fourier layer
+    mixer               what a rival of the Fourier layer is
+    mixers              the rivals, by name
+    full_attention      one of them
     linear_recurrences  what two of them compute
     task                what a synthetic task is
     tasks, mad          the tasks

@@ -43,7 +43,7 @@ from ..training.folder import RunFolder
 from ..training.parts import part_from
 from ..training.recipe import TrainConfig
 from ..training.settings import require_kinds, require_range
-from .mixers import require_whole_text
+from .mixer import require_whole_text
 from .pool import each
 from .race_results import standings
 from .race_run import RaceRun, read_result, read_state, require_no_fewer, runs_of

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -20,25 +21,39 @@ from ..training.settings import require_kinds, require_range
 from .mixers import make_mixer
 from .task import IGNORED, Batch, Task
 
-__all__ = ["CONTENDERS", "Learner", "Lesson", "answers", "learn", "make_contender", "measure"]
+__all__ = ["CONTENDERS", "Contender", "Learner", "Lesson", "answers", "learn", "make_contender", "measure"]
 
-CONTENDERS: dict[str, tuple[tuple[str, str], int]] = {
-    "fourier": (("fourier", "fourier"), 0),
-    "fourier-window": (("fourier", "window"), 12),
-    "fourier-short-window": (("fourier", "window"), 4),
-    "static-window": (("static", "window"), 12),
-    "window": (("window", "window"), 12),
-    "attention": (("attention", "attention"), 0),
-    "attention-no-positions": (("attention-no-positions", "attention-no-positions"), 0),
-    "static": (("static", "static"), 0),
-    "gated-static": (("gated-static", "gated-static"), 0),
-    "fourier-no-pc": (("fourier-no-pc", "fourier-no-pc"), 0),
-    "fourier-single-stage": (("fourier-single-stage", "fourier-single-stage"), 0),
-    "fourier-query": (("fourier-query", "fourier-query"), 0),
-    "linear-attention": (("linear-attention", "linear-attention"), 0),
-    "delta-rule": (("delta-rule", "delta-rule"), 0),
+
+class Contender(NamedTuple):
+    """What stands in the two blocks, and what goes into them."""
+
+    mixers: tuple[str, str]
+    """Names of `mixers.MIXERS`, first block first."""
+    window: int = 0
+    """Keys that a window layer sees; 0: there is none."""
+    positions: bool = False
+    """Whether a learned vector for each place is added to the embedding, as in GPT-2 (absolute positions)."""
+
+
+CONTENDERS: dict[str, Contender] = {
+    "fourier": Contender(("fourier", "fourier")),
+    "fourier-window": Contender(("fourier", "window"), 12),
+    "fourier-short-window": Contender(("fourier", "window"), 4),
+    "static-window": Contender(("static", "window"), 12),
+    "window": Contender(("window", "window"), 12),
+    "attention": Contender(("attention", "attention")),
+    "attention-no-positions": Contender(("attention-no-positions", "attention-no-positions")),
+    "attention-absolute": Contender(("attention-no-positions", "attention-no-positions"), positions=True),
+    "attention-taps": Contender(("attention-taps", "attention-taps")),
+    "static": Contender(("static", "static")),
+    "gated-static": Contender(("gated-static", "gated-static")),
+    "fourier-no-pc": Contender(("fourier-no-pc", "fourier-no-pc")),
+    "fourier-single-stage": Contender(("fourier-single-stage", "fourier-single-stage")),
+    "fourier-query": Contender(("fourier-query", "fourier-query")),
+    "linear-attention": Contender(("linear-attention", "linear-attention")),
+    "delta-rule": Contender(("delta-rule", "delta-rule")),
 }
-"""Contenders by name, with the mixers of the two blocks (`mixers.MIXERS`), and the keys that a window layer sees."""
+"""Contenders by name."""
 
 
 @dataclass(frozen=True)
@@ -83,12 +98,15 @@ class Learner(nn.Module):
         mixers: one for each block, e.g. from `mixers.make_mixer`; all of one width.
         hidden: channels of the SwiGLU.
         init_std: of the initial embedding and linear maps.
+        positions: whether a learned vector for each place of a text is added to the embedding.
     """
 
-    def __init__(self, task: Task, mixers: list[nn.Module], hidden: int, init_std: float = 0.1):
+    def __init__(self, task: Task, mixers: list[nn.Module], hidden: int, init_std: float = 0.1,
+                 positions: bool = False):
         super().__init__()
         width = mixers[0].d_model
         self.embedding = nn.Embedding(task.vocab_size, width)
+        self.positions = nn.Embedding(task.length, width) if positions else None
         self.blocks = nn.ModuleList(Block(mixer, hidden) for mixer in mixers)
         self.norm = nn.LayerNorm(width)
         # MAD's reader: an MLP of the last state and of the place whose symbol is to be read.
@@ -105,6 +123,8 @@ class Learner(nn.Module):
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return the logits `[n, vocab_size]` of the n positions that are asked, and their targets, `[n]`."""
         x = self.embedding(batch.ids)
+        if self.positions is not None:
+            x = x + self.positions.weight[:x.shape[1]]
         for block in self.blocks:
             x = block(x)
         x = self.norm(x)
@@ -123,11 +143,12 @@ def make_contender(name: str, task: Task, lesson: Lesson, seed: int = 0) -> Lear
     """
     if name not in CONTENDERS:
         raise ValueError(f"unknown contender {name!r}; accepted: {', '.join(CONTENDERS)}")
-    mixers, window = CONTENDERS[name]
+    chosen = CONTENDERS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        built = [make_mixer(mixer, lesson.d_model, lesson.n_heads, task.length, window or 1) for mixer in mixers]
-        return Learner(task, built, lesson.hidden, lesson.init_std)
+        built = [make_mixer(mixer, lesson.d_model, lesson.n_heads, task.length, chosen.window or 1)
+                 for mixer in chosen.mixers]
+        return Learner(task, built, lesson.hidden, lesson.init_std, chosen.positions)
 
 
 def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: Lesson | None = None,

@@ -7,7 +7,7 @@ over time.  Compare what they learn, not how fast they are.  With x the input, t
     GatedConvolution    y_t = q_t sum_j h_{t-j} (k_j v_j)             Hyena of order 2
     LinearAttention     y_t = sum_j (a_t ... a_{j+1}) (q_t . k_j) v_j RetNet; gated, as in GLA and Mamba-2
     DeltaRule           S_t = a_t (I - b_t k_t k_t^T) S_{t-1} + b_t k_t v_t^T,  y_t = S_t^T q_t       Gated DeltaNet
-    Attention           y_t = sum_j softmax_j(q_t . k_j) v_j          with rotary positions or without
+    Attention           y_t = sum_j softmax_j(q_t . k_j) v_j          see `full_attention`
     QueriedFourier      y_t = q_t sum_j g_{t-j} v_j                   the Fourier layer, read by a query
 
 `MIXERS` names them beside the layers of `modules` and their ablations, and `make_mixer` builds one by name.
@@ -20,47 +20,12 @@ from torch import Tensor, nn
 from ..convolution import causal_conv_fft
 from ..modules import MultiHeadFourier, SlidingWindowAttention
 from ..projections import ShortConv
+from .full_attention import Attention
 from .linear_recurrences import gated_delta_rule, linear_attention
+from .mixer import Mixer, require_whole_text, short_conv
 
-__all__ = ["MIXERS", "Attention", "DeltaRule", "GatedConvolution", "LinearAttention", "Mixer", "QueriedFourier",
-           "StaticConvolution", "make_mixer", "require_whole_text"]
-
-
-class Mixer(nn.Module):
-    """What the mixers here share: `mix` is applied to the whole text at once, and there is no decoding.
-
-    Args:
-        d_model: width D.
-        n_heads: heads H; D % H must be 0.
-
-    Shape: `[B, L, D]` to `[B, L, D]`, floating dtype.
-
-    Raises:
-        ValueError: widths that do not fit, an input that is not [B, L, d_model], or a cache.
-    """
-
-    def __init__(self, d_model: int, n_heads: int):
-        super().__init__()
-        if n_heads < 1 or d_model < 1 or d_model % n_heads:
-            raise ValueError(f"d_model={d_model} does not split into n_heads={n_heads} equal heads; "
-                             "give positive numbers with d_model % n_heads == 0")
-        self.d_model, self.n_heads = d_model, n_heads
-
-    def mix(self, x: Tensor) -> Tensor:
-        """Mix `[B, L, D]`."""
-        raise NotImplementedError
-
-    def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
-        """Mix `[B, L, D]`; `modules.Block` passes a cache along, and there is none for this mixer."""
-        require_whole_text(self, cache, lengths)
-        if x.ndim != 3 or x.shape[1] == 0 or x.shape[-1] != self.d_model:
-            raise ValueError(f"the mixer got shape {tuple(x.shape)}; it takes [batch, length, {self.d_model}], "
-                             "length >= 1")
-        return self.mix(x)
-
-    def heads(self, x: Tensor) -> Tensor:
-        """Split channels into heads: `[B, L, D]` to `[B, H, L, d]`."""
-        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+__all__ = ["MIXERS", "DeltaRule", "GatedConvolution", "LinearAttention", "QueriedFourier", "StaticConvolution",
+           "make_mixer"]
 
 
 class StaticConvolution(Mixer):
@@ -178,31 +143,6 @@ class DeltaRule(Mixer):
         return self.to_out(self.norm(o).transpose(1, 2).flatten(2) * F.silu(self.to_swish(x)))
 
 
-class Attention(Mixer):
-    """Full causal attention, without biases: softmax(q . k / sqrt(d)) over all tokens up to the own.
-
-    Args:
-        rotary: rotate q and k by angles in proportion to the position, base 10,000 (as in Llama); False: no positions.
-
-    Source: Vaswani et al. 2017; rotary positions: Su et al. 2021.
-    """
-
-    def __init__(self, d_model: int, n_heads: int, rotary: bool = True):
-        super().__init__(d_model, n_heads)
-        if rotary and d_model // n_heads % 2:
-            raise ValueError(f"heads of {d_model // n_heads} channels cannot be rotated in pairs; give an even number")
-        self.rotary = rotary
-        self.to_qkv = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.to_out = nn.Linear(d_model, d_model, bias=False)
-
-    def mix(self, x: Tensor) -> Tensor:
-        """Mix `[B, L, D]`."""
-        q, k, v = map(self.heads, self.to_qkv(x).chunk(3, dim=-1))
-        if self.rotary:
-            q, k = rotated(q), rotated(k)
-        return self.to_out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
-
-
 class QueriedFourier(MultiHeadFourier):
     """A Fourier layer whose result is read by a query: y = to_out(q * r).
 
@@ -228,6 +168,7 @@ MIXERS = {
     "window": lambda d, h, length, window: SlidingWindowAttention(d, h, window),
     "attention": lambda d, h, length, window: Attention(d, h),
     "attention-no-positions": lambda d, h, length, window: Attention(d, h, rotary=False),
+    "attention-taps": lambda d, h, length, window: Attention(d, h, pre_conv=True),
     "static": lambda d, h, length, window: StaticConvolution(d, h, length),
     "gated-static": lambda d, h, length, window: GatedConvolution(d, h, length),
     "linear-attention": lambda d, h, length, window: LinearAttention(d, h),
@@ -256,22 +197,6 @@ def make_mixer(name: str, d_model: int, n_heads: int, length: int, window: int =
     return MIXERS[name](d_model, n_heads, length, window)
 
 
-def require_whole_text(layer: nn.Module, cache: object, lengths: object) -> None:
-    """Raise ValueError if a layer that does not decode is given a cache, or lengths of what to append to one."""
-    if cache is not None or lengths is not None:
-        raise ValueError(f"{type(layer).__name__} keeps nothing between tokens; give the whole text at once")
-
-
-def rotated(x: Tensor) -> Tensor:
-    """Rotate pairs of channels of `[..., L, d]` by position / 10,000^(2i / d)."""
-    half = x.shape[-1] // 2
-    rate = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
-    angle = torch.arange(x.shape[-2], device=x.device, dtype=torch.float32)[:, None] * rate
-    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
-    a, b = x[..., :half], x[..., half:]
-    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
-
-
 def decaying_kernel(channels: int, length: int) -> Tensor:
     """Draw kernels `[channels, length]` that reach from one tap to all: normal, times exp(-i / c), energy about 1.
 
@@ -287,8 +212,3 @@ def static_conv(v: Tensor, kernel: Tensor) -> Tensor:
     length = v.shape[1]
     kernel = F.pad(kernel[:, :length], (0, max(0, length - kernel.shape[1])))
     return causal_conv_fft(v.transpose(1, 2), kernel.to(v.dtype)).transpose(1, 2)
-
-
-def short_conv(conv: ShortConv, x: Tensor) -> Tensor:
-    """Apply a short causal convolution to `[B, L, D]`, with zeros before the first token."""
-    return conv(F.pad(x, (0, 0, conv.kernel_size[0] - 1, 0)))

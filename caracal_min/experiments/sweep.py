@@ -230,7 +230,7 @@ def _run(config: LearnConfig, cell: tuple[str, str, float, int]) -> dict:
 
 def _operations(contender: str, task: Task, texts: int) -> dict[str, Callable[[Learner], AbstractContextManager]]:
     """Return what is tried on a trained model, by name: gates exchanged, gates and window cut alone and together."""
-    mixers, window = CONTENDERS[contender]
+    mixers, window, _ = CONTENDERS[contender]
     fourier, found = any(mixer.startswith("fourier") for mixer in mixers), {}
     if fourier and texts > 1:
         found["gate of another text"] = gate_of_another

@@ -6,16 +6,15 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from caracal_min.experiments.full_attention import Attention, rotated
 from caracal_min.experiments.linear_recurrences import gated_delta_rule, linear_attention
 from caracal_min.experiments.mixers import (
     MIXERS,
-    Attention,
     GatedConvolution,
     LinearAttention,
     StaticConvolution,
     decaying_kernel,
     make_mixer,
-    rotated,
 )
 from caracal_min.modules import Block, MultiHeadFourier
 
@@ -107,6 +106,18 @@ def test_attention_without_positions_sees_a_bag():
     bag, ordered = Attention(8, 2, rotary=False).double(), Attention(8, 2).double()
     assert torch.allclose(bag(x)[:, -1], bag(x[:, order])[:, -1], atol=1e-12)
     assert not torch.allclose(ordered(x)[:, -1], ordered(x[:, order])[:, -1], atol=1e-3)
+
+
+def test_taps_bring_attention_the_two_tokens_before_each():
+    torch.manual_seed(0)
+    plain, tapped, x = Attention(8, 2).double(), Attention(8, 2, pre_conv=True).double(), drawn(1, 6, 8)
+    tapped.load_state_dict(plain.state_dict() | {"pre_conv.weight": tapped.pre_conv.weight})
+    w = tapped.pre_conv.weight[:, 0]  # (D, 3), the own token last
+    before = F.pad(x, (0, 0, 2, 0))
+    assert torch.allclose(tapped(x), plain(sum(before[:, i:i + 6] * w[:, i] for i in range(3))), atol=1e-12)
+    with torch.no_grad():
+        tapped.pre_conv.weight.copy_(torch.tensor([0.0, 0.0, 1.0]).expand_as(tapped.pre_conv.weight))
+    assert torch.allclose(tapped(x), plain(x), atol=1e-12)
 
 
 def test_kernels_begin_with_reaches_from_one_tap_to_all():

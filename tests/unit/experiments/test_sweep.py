@@ -47,11 +47,24 @@ def test_every_contender_answers_what_is_asked_in_every_task(name):
         assert torch.equal(asked, batch.targets[batch.targets != IGNORED])
 
 
-def test_contenders_differ_in_their_mixers_alone():
+def test_contenders_differ_in_their_mixers_alone_and_in_positions():
     models = {name: make_contender(name, make_task("recall"), SMALL) for name in CONTENDERS}
-    outside = {name: sorted((k, v.shape) for k, v in model.named_parameters() if ".mixer." not in k)
+    outside = {name: {(k, v.shape) for k, v in model.named_parameters() if ".mixer." not in k}
                for name, model in models.items()}
-    assert all(shapes == outside["fourier"] for shapes in outside.values())
+    at_places = {("positions.weight", (make_task("recall").length, SMALL.d_model))}
+    assert all(shapes == outside["fourier"] | (at_places if CONTENDERS[name].positions else set())
+               for name, shapes in outside.items())
+    assert [name for name in CONTENDERS if CONTENDERS[name].positions] == ["attention-absolute"]
+
+
+def test_absolute_positions_tell_two_places_apart_that_are_alike():
+    task = make_task("recall")
+    batch = task.draw(1, torch.Generator().manual_seed(0))
+    ids = batch.ids[:, :1].expand_as(batch.ids)  # one token everywhere: without positions every state is the same
+    asked = batch._replace(ids=ids)
+    bag, placed = (make_contender(name, task, SMALL)(asked)[0] for name in ("attention-no-positions",
+                                                                          "attention-absolute"))
+    assert torch.allclose(bag[0], bag[1], atol=1e-6) and not torch.allclose(placed[0], placed[1], atol=1e-3)
 
 
 def test_a_run_is_repeatable_and_the_seed_changes_it():
