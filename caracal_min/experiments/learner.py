@@ -168,6 +168,8 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
         loss, accuracy]; `parameters`; `seconds`; `operated`, the accuracy under each operation.  A run ends
         early when it makes no mistake on the held-out texts, and when it diverges, with a loss of None.
 
+        Where the task has probes (`Task.probes`), `probes`: the accuracy on each.
+
         Where the task has distances (`Task.distances`), `by_distance` too: `distances`, in tokens, `answers`, how
         many there are at each, and the accuracy at each, `curve` for every point of the curve and `operated`
         under each operation.
@@ -209,6 +211,8 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
         operated[name], operated_near[name] = _means(losses, right)[1], _by_distance(right, far)
     run = {"accuracy": accuracy, "loss": loss, "curve": curve, "operated": operated,
            "parameters": sum(p.numel() for p in model.parameters())}
+    if probes := task.probes():
+        run["probes"] = {name: measure(model, probe, lesson.batch_size)[1] for name, probe in probes.items()}
     if far is not None:
         distances, counts = far.unique(return_counts=True)
         run["by_distance"] = {"distances": distances.tolist(), "answers": counts.tolist(),

@@ -58,6 +58,13 @@ class Task:
         """
         return None
 
+    def probes(self) -> dict[str, Batch]:
+        """Return texts of the task, sorted by what they ask of a model, by name; the same at every call.
+
+        Empty: this task has but one kind of text.
+        """
+        return {}
+
 
 def distinct(batch: int, of: int, count: int, generator: Generator) -> Tensor:
     """Draw `count` different numbers below `of` for each row, in any order: int64 `[batch, count]`."""

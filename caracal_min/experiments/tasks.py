@@ -14,6 +14,7 @@ stay open to somebody who cannot do what is asked, and `draw`.  Targets are -100
 """
 
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import Generator, Tensor
@@ -21,7 +22,7 @@ from torch import Generator, Tensor
 from .mad import Compression, Memorise, SelectiveCopy
 from .task import IGNORED, Batch, Task, distinct, require
 
-__all__ = ["TASKS", "Induction", "Mirror", "Recall", "make_task"]
+__all__ = ["TASKS", "Induction", "Mirror", "Recall", "make_task", "pieces_return"]
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,17 @@ class Mirror(Task):
         texts = Batch(ids, torch.where(asked, self.symbols + right.long(), IGNORED))
         return self._moved(texts, generator) if self.before else texts
 
+    def probes(self) -> dict[str, Batch]:
+        """Return palindromes, and wrong texts by the pieces that return: 256 of each kind, or as many as turn up.
+
+        A piece of k symbols returns if it stands somewhere in u w backwards.  In a palindrome all pieces do.  In the
+        wrong texts of "pieces of 1" they do only if they are single symbols, in those of "pieces of 2" pairs return as
+        well, and in those of "pieces of 3" triples, too: who looks pieces up takes these for palindromes.
+
+        Empty where other symbols stand before the mark, or a symbol is replaced in place of a swap.
+        """
+        return {} if self.before or self.wrong != "swap" else _probes(self)
+
     def _moved(self, texts: Batch, generator: Generator) -> Batch:
         """Return texts, shorter by `before + 1`, behind 0 to `before` random symbols and the mark: `[batch, L]`."""
         batch, length = texts.ids.shape
@@ -148,6 +160,38 @@ class Mirror(Task):
         ids = torch.where(place > -1, ids, torch.where(place == -1, self.symbols + 4, other))
         targets = texts.targets.gather(1, place.clamp(0, length - 1))
         return Batch(ids, torch.where((place > -1) & (place < length), targets, IGNORED))
+
+
+def pieces_return(texts: Tensor, symbols: int, size: int) -> Tensor:
+    """Return whether each piece of a text stands somewhere in it backwards: bool `[B]`.
+
+    Args:
+        texts: ids `[B, L]`; only those below `symbols` count, which stand in front.
+        size: symbols of a piece.
+    """
+    pieces = texts.unfold(1, size, 1)
+    whole = (pieces < symbols).all(-1)
+    powers = symbols ** torch.arange(size)
+    forwards, backwards = (pieces * powers).sum(-1), (pieces.flip(-1) * powers).sum(-1)
+    found = ((forwards[:, :, None] == backwards[:, None]) & whole[:, None]).any(-1)
+    return (found | ~whole).all(-1)
+
+
+@cache
+def _probes(task: Mirror, texts: int = 256, draws: int = 64) -> dict[str, Batch]:
+    generator, kinds = Generator().manual_seed(0), {}
+    for _ in range(draws):
+        batch = task.draw(4096, generator)
+        right = (batch.targets == task.symbols + 1).any(1)
+        pairs, triples = (pieces_return(batch.ids, task.symbols, size) for size in (2, 3))
+        for name, of_kind in (("palindromes", right), ("pieces of 1", ~right & ~pairs),
+                              ("pieces of 2", ~right & pairs & ~triples), ("pieces of 3", ~right & triples)):
+            kinds.setdefault(name, []).append(Batch(batch.ids[of_kind], batch.targets[of_kind]))
+        if min(sum(len(part.ids) for part in parts) for parts in kinds.values()) >= texts:
+            break
+    found = {name: Batch(*(torch.cat(part)[:texts] for part in zip(*parts, strict=True)))
+             for name, parts in kinds.items()}
+    return {name: batch for name, batch in found.items() if len(batch.ids)}
 
 
 @dataclass(frozen=True)

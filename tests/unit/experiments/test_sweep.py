@@ -1,7 +1,7 @@
 """Learning and the sweep: repeatable, resumed without loss, recorded, and read with its spread."""
 
 import json
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 
 from caracal_min.commands.learn import run_learn_command
 from caracal_min.experiments import sweep
-from caracal_min.experiments.learner import CONTENDERS, Lesson, learn, make_contender
+from caracal_min.experiments.learner import CONTENDERS, Lesson, learn, make_contender, measure
 from caracal_min.experiments.mad import Memorise
 from caracal_min.experiments.surgery import gate_of_another, gate_up_to, windows_of
 from caracal_min.experiments.sweep import LearnConfig, comparison, learning_curves, run_learn, runs_of
@@ -73,6 +73,21 @@ def test_a_run_is_repeatable_and_the_seed_changes_it():
     assert without_time([first]) == without_time([again]) != without_time([other])
     assert [point[0] for point in first["curve"]] == [2, 4] and first["curve"][-1][1:] == [first["loss"],
                                                                                            first["accuracy"]]
+
+
+def test_a_run_says_how_it_does_on_the_probes_of_its_task():
+    trained = []
+
+    @contextmanager
+    def as_it_is(model):
+        trained.append(model)
+        yield
+
+    task = make_task("mirror")
+    run = learn("static", task, 1e-3, 0, SMALL, {"as it is": as_it_is})
+    assert len(set(run["probes"].values())) > 1
+    assert run["probes"] == {name: measure(trained[0], probe)[1] for name, probe in task.probes().items()}
+    assert "probes" not in learn("static", make_task("recall"), 1e-3, 0, SMALL)
 
 
 def test_a_contender_learns():

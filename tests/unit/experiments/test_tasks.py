@@ -5,7 +5,7 @@ import torch
 
 from caracal_min.experiments.mad import Compression, Memorise, SelectiveCopy
 from caracal_min.experiments.task import IGNORED
-from caracal_min.experiments.tasks import TASKS, Induction, Mirror, Recall, make_task
+from caracal_min.experiments.tasks import TASKS, Induction, Mirror, Recall, make_task, pieces_return
 
 SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(),
          "anywhere": Mirror(before=5, wait=2), "induction": Induction(),
@@ -183,6 +183,45 @@ def test_one_static_kernel_solves_one_length_and_not_the_next():
     ids, right = of_half(batch, 9)
     said = statistic(ids, 9, kernel) == 0
     assert (said == right).float().mean() < 0.6
+
+
+def spelled(ids):
+    return "".join("abcdefgh.."[i] for i in ids if i < 8)
+
+
+def returning(text, size):
+    pieces = {text[i:i + size] for i in range(len(text) - size + 1)}
+    return all(piece[::-1] in pieces for piece in pieces)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_pieces_return_says_whether_each_piece_stands_somewhere_backwards(size):
+    batch = drawn(Mirror(), 1000)
+    ours = pieces_return(batch.ids, 8, size)
+    assert ours.tolist() == [returning(spelled(row), size) for row in batch.ids]
+    assert ours[(batch.targets == 9).any(1)].all() and (size == 1 or not ours.all())
+
+
+@pytest.mark.parametrize("task", [Mirror(), Mirror(longest=8, wait=3)])
+def test_probes_of_mirror_are_texts_of_the_task_sorted_by_the_pieces_that_return(task):
+    probes = task.probes()
+    assert {name: len(batch.ids) for name, batch in probes.items()} == {
+        "palindromes": 256, "pieces of 1": 256, "pieces of 2": 256, "pieces of 3": 256}
+    for name, batch in probes.items():
+        asked = batch.targets != IGNORED
+        assert batch.ids.shape[1] == task.length and (asked.sum(1) == 1).all()
+        for row, target in zip(batch.ids, batch.targets[asked], strict=True):
+            text = spelled(row)
+            assert (text == text[::-1]) == (name == "palindromes") == (target == 9)
+            longest = max(size for size in (1, 2, 3) if returning(text, size))
+            assert name in ("palindromes", f"pieces of {longest}")
+    assert all(torch.equal(probes[name].ids, batch.ids) for name, batch in task.probes().items())
+
+
+def test_where_a_probe_has_no_text_or_a_task_no_probes_there_are_none():
+    assert Recall().probes() == Mirror(before=2).probes() == Mirror(wrong="symbol").probes() == {}
+    few = Mirror(symbols=2, shortest=16, longest=16).probes()  # of two symbols all pairs return
+    assert "pieces of 1" not in few and min(len(batch.ids) for batch in few.values()) > 0
 
 
 def test_right_and_wrong_mirrors_have_the_same_symbols_at_each_place():
