@@ -45,6 +45,7 @@ CONTENDERS: dict[str, Contender] = {
     "attention-no-positions": Contender(("attention-no-positions", "attention-no-positions")),
     "attention-absolute": Contender(("attention-no-positions", "attention-no-positions"), positions=True),
     "attention-taps": Contender(("attention-taps", "attention-taps")),
+    "attention-taps-absolute": Contender(("attention-taps-no-positions", "attention-taps-no-positions"), positions=True),
     "static": Contender(("static", "static")),
     "gated-static": Contender(("gated-static", "gated-static")),
     "fourier-no-pc": Contender(("fourier-no-pc", "fourier-no-pc")),

@@ -169,6 +169,7 @@ MIXERS = {
     "attention": lambda d, h, length, window: Attention(d, h),
     "attention-no-positions": lambda d, h, length, window: Attention(d, h, rotary=False),
     "attention-taps": lambda d, h, length, window: Attention(d, h, pre_conv=True),
+    "attention-taps-no-positions": lambda d, h, length, window: Attention(d, h, rotary=False, pre_conv=True),
     "static": lambda d, h, length, window: StaticConvolution(d, h, length),
     "gated-static": lambda d, h, length, window: GatedConvolution(d, h, length),
     "linear-attention": lambda d, h, length, window: LinearAttention(d, h),
