@@ -5,7 +5,7 @@
     full_attention      one of them
     linear_recurrences  what two of them compute
     task                what a synthetic task is
-    tasks, mad          the tasks
+    tasks, mirror, mad  the tasks
     learner             a small model around any mixers, and how it learns a task
     sweep               all contenders on all tasks, rates and seeds: run, resumed, recorded, read
     pool                runs at a time

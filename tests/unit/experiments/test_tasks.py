@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from caracal_min.experiments.mad import Compression, Memorise, SelectiveCopy
+from caracal_min.experiments.mirror import Mirror, pieces_return
 from caracal_min.experiments.task import IGNORED
-from caracal_min.experiments.tasks import TASKS, Induction, Mirror, Recall, make_task, pieces_return
+from caracal_min.experiments.tasks import TASKS, Induction, Recall, make_task
 
 SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(),
          "anywhere": Mirror(before=5, wait=2), "induction": Induction(),
@@ -207,6 +208,7 @@ def test_probes_of_mirror_are_texts_of_the_task_sorted_by_the_pieces_that_return
     probes = task.probes()
     assert {name: len(batch.ids) for name, batch in probes.items()} == {
         "palindromes": 256, "pieces of 1": 256, "pieces of 2": 256, "pieces of 3": 256}
+    alike = {name: [] for name in probes}
     for name, batch in probes.items():
         asked = batch.targets != IGNORED
         assert batch.ids.shape[1] == task.length and (asked.sum(1) == 1).all()
@@ -215,6 +217,11 @@ def test_probes_of_mirror_are_texts_of_the_task_sorted_by_the_pieces_that_return
             assert (text == text[::-1]) == (name == "palindromes") == (target == 9)
             longest = max(size for size in (1, 2, 3) if returning(text, size))
             assert name in ("palindromes", f"pieces of {longest}")
+            swapped = [i for i in range(len(text) // 2) if text[i] != text[-1 - i]]
+            alike[name].append((len(text), swapped[1] - swapped[0] if swapped else None))
+    lengths = [length for length, _ in alike["pieces of 3"]]
+    assert alike["pieces of 1"] == alike["pieces of 2"] == alike["pieces of 3"]
+    assert [length for length, _ in alike["palindromes"]] == lengths
     assert all(torch.equal(probes[name].ids, batch.ids) for name, batch in task.probes().items())
 
 
