@@ -28,7 +28,7 @@ from .surgery import gate_of_another, gate_up_to, windows_of
 from .task import Task
 from .tasks import TASKS, make_task
 
-__all__ = ["LearnConfig", "comparison", "learning_curves", "run_learn", "runs_of"]
+__all__ = ["LearnConfig", "at_best_rate", "comparison", "learning_curves", "run_learn", "runs_of"]
 
 
 @dataclass(frozen=True)
@@ -166,6 +166,19 @@ def comparison(runs: Iterable[dict]) -> list[dict]:
     return rows
 
 
+def at_best_rate(runs: Iterable[dict], task: str, contender: str) -> list[dict]:
+    """Return the runs of a contender on a task at its best rate, as `comparison` has it, by seed.
+
+    Raises:
+        ValueError: there is no such run.
+    """
+    own = sorted((run for run in runs if (run["task"], run["contender"]) == (task, contender)), key=_cell)
+    if not own:
+        raise ValueError(f"no run of {contender} on {task}; look at task and contender of the runs")
+    best = comparison(own)[0]["learning_rate"]
+    return [run for run in own if run["learning_rate"] == best]
+
+
 def learning_curves(runs: Sequence[dict], task: str, contender: str, learning_rate: float | None = None) -> list[list]:
     """Return the curves of a contender on a task, one for each seed: lists of [step, loss, accuracy].
 
@@ -175,10 +188,10 @@ def learning_curves(runs: Sequence[dict], task: str, contender: str, learning_ra
     Raises:
         ValueError: there is no such run.
     """
-    own = [run for run in runs if (run["task"], run["contender"]) == (task, contender)]
-    if learning_rate is None and own:
-        learning_rate = comparison(own)[0]["learning_rate"]
-    curves = [run["curve"] for run in sorted(own, key=_cell) if run["learning_rate"] == learning_rate]
+    if learning_rate is None:
+        return [run["curve"] for run in at_best_rate(runs, task, contender)]
+    own = [run for run in runs if _cell(run)[:3] == (task, contender, learning_rate)]
+    curves = [run["curve"] for run in sorted(own, key=_cell)]
     if not curves:
         raise ValueError(f"no run of {contender} on {task} at {learning_rate}; look at task, contender and "
                          "learning_rate of the runs")

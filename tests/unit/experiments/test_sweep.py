@@ -14,7 +14,7 @@ from caracal_min.experiments import sweep
 from caracal_min.experiments.learner import CONTENDERS, Lesson, learn, make_contender, measure
 from caracal_min.experiments.mad import Memorise
 from caracal_min.experiments.surgery import gate_of_another, gate_up_to, windows_of
-from caracal_min.experiments.sweep import LearnConfig, comparison, learning_curves, run_learn, runs_of
+from caracal_min.experiments.sweep import LearnConfig, at_best_rate, comparison, learning_curves, run_learn, runs_of
 from caracal_min.experiments.task import IGNORED
 from caracal_min.experiments.tasks import TASKS, Recall, make_task
 from caracal_min.recorded import describe
@@ -186,8 +186,13 @@ def test_later_seeds_at_the_best_rate_alone_also_after_a_kill(tmp_path):
 def test_a_rate_of_one_lucky_seed_does_not_stand_for_a_contender():
     def run(rate, seed, accuracy):
         return {"task": "recall", "contender": "static", "learning_rate": rate, "seed": seed, "accuracy": accuracy}
-    rows = comparison([run(1e-3, 0, 0.9), run(1e-2, 0, 0.8), run(1e-2, 1, 0.6)])
+    runs = [run(1e-3, 0, 0.9), run(1e-2, 1, 0.6), run(1e-2, 0, 0.8)]
+    rows = comparison(runs)
     assert [(row["learning_rate"], row["mean"], row["low"]) for row in rows] == [(1e-2, 0.7, 0.6)]
+    other = run(1e-3, 0, 1.0) | {"task": "mirror"}
+    assert at_best_rate([*runs, other], "recall", "static") == [runs[2], runs[1]]
+    with pytest.raises(ValueError, match="no run of fourier on recall"):
+        at_best_rate(runs, "recall", "fourier")
 
 
 def test_a_sweep_is_recorded(tmp_path, capsys):
