@@ -47,6 +47,7 @@ CONTENDERS: dict[str, Contender] = {
     "attention-taps": Contender(("attention-taps", "attention-taps")),
     "attention-taps-absolute": Contender(("attention-taps-no-positions", "attention-taps-no-positions"),
                                          positions=True),
+    "attention-taps-places": Contender(("attention-taps", "attention-taps"), positions=True),
     "static": Contender(("static", "static")),
     "gated-static": Contender(("gated-static", "gated-static")),
     "fourier-no-pc": Contender(("fourier-no-pc", "fourier-no-pc")),

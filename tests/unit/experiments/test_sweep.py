@@ -55,7 +55,8 @@ def test_contenders_differ_in_their_mixers_alone_and_in_positions():
     assert all(shapes == outside["fourier"] | (at_places if CONTENDERS[name].positions else set())
                for name, shapes in outside.items())
     placed = {name for name in CONTENDERS if CONTENDERS[name].positions}
-    assert placed == {"attention-absolute", "attention-taps-absolute"}
+    assert placed == {"attention-absolute", "attention-taps-absolute", "attention-taps-places"}
+    assert CONTENDERS["attention-taps-places"] == CONTENDERS["attention-taps"]._replace(positions=True)
 
 
 def test_absolute_positions_tell_two_places_apart_that_are_alike():
