@@ -146,24 +146,30 @@ def runs_of(source: dict | Path) -> list[dict]:
 def comparison(runs: Iterable[dict]) -> list[dict]:
     """Return, for every contender on every task, the accuracy at its best learning rate.
 
-    The best rate is that of the highest mean over seeds, among those that were run with the most seeds.
+    The best rate is that of the highest mean over seeds, among those that were run with the most seeds.  Of equal ones
+    it is that of the fewest steps (a run ends as soon as it makes no mistake), then the smallest.
 
     Returns:
         rows with task, contender, learning_rate, mean, low and high (over seeds), seeds, and `edge`: the best rate is
         the smallest or the largest that was tried, so a better one may lie beyond.
     """
-    by_cell: dict[tuple[str, str], dict[float, list[float]]] = {}
+    by_cell: dict[tuple[str, str], dict[float, list[dict]]] = {}
     for run in runs:
         rates = by_cell.setdefault((run["task"], run["contender"]), {})
-        rates.setdefault(run["learning_rate"], []).append(run["accuracy"])
+        rates.setdefault(run["learning_rate"], []).append(run)
     rows = []
     for (task, contender), rates in by_cell.items():
-        best = max(sorted(rates), key=lambda rate: (len(rates[rate]), sum(rates[rate]) / len(rates[rate])))
-        found = rates[best]
+        best = max(sorted(rates), key=lambda rate: _merit(rates[rate]))
+        found = [run["accuracy"] for run in rates[best]]
         rows.append({"task": task, "contender": contender, "learning_rate": best, "mean": sum(found) / len(found),
                      "low": min(found), "high": max(found), "seeds": len(found),
                      "edge": len(rates) > 1 and best in (min(rates), max(rates))})
     return rows
+
+
+def _merit(runs: list[dict]) -> tuple[int, float, int]:
+    """Return what ranks a rate: how many seeds it was run with, their mean accuracy, and their steps, negative."""
+    return len(runs), sum(run["accuracy"] for run in runs) / len(runs), -sum(run["curve"][-1][0] for run in runs)
 
 
 def at_best_rate(runs: Iterable[dict], task: str, contender: str) -> list[dict]:

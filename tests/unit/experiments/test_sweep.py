@@ -287,6 +287,15 @@ def test_a_comparison_takes_the_best_rate_by_its_mean_and_shows_the_spread():
         learning_curves(runs, "mirror", "fourier")
 
 
+def test_of_equal_rates_the_one_of_the_fewest_steps_is_the_best_and_then_the_smallest():
+    slow, quick, also = (made("static", rate, [1.0, 1.0]) for rate in (1e-3, 3e-3, 1e-2))
+    for run in quick + also:
+        run["curve"] = run["curve"][:1]
+    assert comparison(slow + also + quick)[0]["learning_rate"] == 3e-3
+    fewer = made("static", 3e-4, [1.0])
+    assert comparison(slow + fewer)[0]["learning_rate"] == 1e-3  # the number of seeds comes first
+
+
 @pytest.mark.parametrize("changes, what", [
     (dict(contenders=("mamba",)), "unknown contender 'mamba'; accepted: fourier,"),
     (dict(tasks=("sorting",)), "unknown task 'sorting'"),
