@@ -186,7 +186,8 @@ def test_later_seeds_at_the_best_rate_alone_also_after_a_kill(tmp_path):
 
 def test_a_rate_of_one_lucky_seed_does_not_stand_for_a_contender():
     def run(rate, seed, accuracy):
-        return {"task": "recall", "contender": "static", "learning_rate": rate, "seed": seed, "accuracy": accuracy}
+        return {"task": "recall", "contender": "static", "learning_rate": rate, "seed": seed, "accuracy": accuracy,
+                "curve": [[1, 1.0, accuracy]]}
     runs = [run(1e-3, 0, 0.9), run(1e-2, 1, 0.6), run(1e-2, 0, 0.8)]
     rows = comparison(runs)
     assert [(row["learning_rate"], row["mean"], row["low"]) for row in rows] == [(1e-2, 0.7, 0.6)]
