@@ -30,6 +30,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     caches          what the layers keep between tokens
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
     precision       the device of a name, and which precision it computes in
+    record          records of runs: what was run, where, on what, and what came out
     config          the shape of a model, and the presets of the paper
     loss            cross-entropy over a large vocabulary, without holding the logits
     language_model  how a model is called
@@ -40,14 +41,10 @@ Flat is the model; a folder is something done with it.  In the order of reading:
 
     zoo             all models by name: variants of Caracal, and Llama, Mamba, Mamba-2, Jamba
     data            text to tokens to batches
-    recorded        what was run, where, on what, and what came out
     evaluation      losses on held-out text, and the tasks of the paper's Table 2
     benchmark       speed and memory as ratios
     training        a run, from its settings to a record of it
-    experiments     controlled comparisons: what it can learn, and what it uses
     commands        what the command line can do
-    viz             the figures of the book
-    exercises       the checkers of its exercises
 
 `files` writes files whole or not at all, `allocator` keeps freed memory, `extras` says what to install for more,
 `version` is the version.  Imports run down these lists, never up.

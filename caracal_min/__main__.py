@@ -1,6 +1,6 @@
 """The command line: `python -m caracal_min COMMAND ...`.
 
-The commands are tokenize, train, sample, evaluate, count, benchmark, learn, surgery, forms, race, export and info.
+The commands are tokenize, train, sample, evaluate, benchmark, export and info.
 
 Here a command line is read and an error becomes an exit status; what there is to do stands in `commands`.  Options are
 generated from the dataclass of each command; `--help` after a command lists them.
@@ -17,7 +17,7 @@ from contextlib import redirect_stderr
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_type_hints
 
-from .commands import COMMANDS
+from .commands import COMMANDS, Command
 from .extras import missing
 from .training.distributed import LostProcessError
 from .training.folder import RunInUseError
@@ -32,12 +32,11 @@ _REFUSED_NUMBERS = {errno.ENAMETOOLONG, errno.ELOOP, errno.EROFS, errno.EINVAL}
 _NO_MEMORY = re.compile(r"can't allocate memory|out of memory|not enough memory|storage size calculation overflow",
                         re.IGNORECASE)
 _RULE = re.compile(r"╰|[─-]{3,}$")
-_PATHS = {f"--{field.replace('_', join)}" for command in COMMANDS
-          for field, hint in get_type_hints(command.config).items() if Path in (hint, *get_args(hint)) for join in "_-"}
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the command line, run the command and return the exit status; an error is one line on stderr.
+def main(arguments: Sequence[str] | None = None, commands: Sequence[Command] = COMMANDS, package: str = "caracal_min",
+         description: str = "Make, use and measure Caracal models.") -> int:
+    """Parse a command line of `commands`, run the command and return the exit status; an error is one line on stderr.
 
     0     done
     1     it failed, and another command line would not have helped: the disk is full, the loss diverged, another
@@ -50,10 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal may lack some of the characters that a model draws
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        config = _parse(sys.argv[1:] if arguments is None else list(arguments))
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        config = _parse(given, commands, f"python -m {package}", description)
         if config is not None:
             require_kinds(config)
-            command = next(command for command in COMMANDS if command.config is type(config))
+            command = next(command for command in commands if command.config is type(config))
             command.run(command.prepared(config))
         sys.stdout.flush()
     except BrokenPipeError:  # who reads the output has had enough: `sample ... | head -1`
@@ -87,7 +87,7 @@ def _status(error: BaseException | None) -> int:
     return 1
 
 
-def _parse(arguments: list[str]) -> Any:
+def _parse(arguments: list[str], commands: Sequence[Command], program: str, description: str) -> Any:
     """Return the configuration that a command line describes; None if it asked for help, which is then printed."""
     if arguments == ["--version"]:
         return print(f"caracal-min {__version__}")
@@ -95,25 +95,28 @@ def _parse(arguments: list[str]) -> Any:
         import tyro
     except ImportError:
         raise missing("the command line", "tyro", "train") from None
+    paths = {f"--{field.replace('_', join)}" for command in commands
+             for field, hint in get_type_hints(command.config).items() if Path in (hint, *get_args(hint))
+             for join in "_-"}
     given = list(zip(arguments, [*arguments[1:], None], strict=False))
     for option, value in given:
-        if option in {f"{name}=" for name in _PATHS} or option in _PATHS and value == "":
+        if option in {f"{name}=" for name in paths} or option in paths and value == "":
             raise ValueError(f"{option.removesuffix('=')} is empty; give a path")
     # What `train` and others do unless told depends on the preset, so it is read first: --help then shows the truth.
     presets = [value for option, value in given if option == "--preset"]
     presets += [option.removeprefix("--preset=") for option in arguments if option.startswith("--preset=")]
     preset = presets[-1] if presets and presets[-1] is not None else "nano"
     kinds = tuple(Annotated[command.config, tyro.conf.subcommand(command.name, **(
-        {"default": command.for_preset(preset)} if command.for_preset else {}))] for command in COMMANDS)
+        {"default": command.for_preset(preset)} if command.for_preset else {}))] for command in commands)
     said = io.StringIO()
     try:
         with redirect_stderr(said):
-            return tyro.cli(Union[kinds], prog="python -m caracal_min", args=arguments,  # noqa: UP007
-                            description="Make, use and measure Caracal models.", config=(tyro.conf.OmitArgPrefixes,))
+            return tyro.cli(Union[kinds], prog=program, args=arguments,  # noqa: UP007
+                            description=description, config=(tyro.conf.OmitArgPrefixes,))
     except SystemExit as ended:
         if not ended.code:
             return None
-        raise ValueError(_first_words(said.getvalue())) from None
+        raise ValueError(f"{_first_words(said.getvalue())}; see {program} --help") from None
 
 
 def _first_words(box: str) -> str:
@@ -124,8 +127,7 @@ def _first_words(box: str) -> str:
     lines = [line.strip("│ \n") for line in box.splitlines()[1:]]
     said = itertools.dropwhile(_RULE.match, lines)
     words = " ".join(itertools.takewhile(lambda line: not _RULE.match(line), said))
-    words = re.sub(r"^Error parsing \w+: ", "", words)
-    return f"{words}; see python -m caracal_min --help"
+    return re.sub(r"^Error parsing \w+: ", "", words)
 
 
 if __name__ == "__main__":

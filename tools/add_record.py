@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from caracal_min.files import writing
-from caracal_min.recorded.record import RecordError, code_sha256, files_of, read_record, seal
+from caracal_min.record import RecordError, code_sha256, files_of, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -57,7 +57,7 @@ def main() -> int:
     """Check the record and write it into the package."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path)
-    parser.add_argument("name", help="of the file in caracal_min/recorded, without .json")
+    parser.add_argument("name", help="of the file in book/caracal_book/runs, without .json")
     arguments = parser.parse_args()
     out = ROOT / "caracal_min" / "recorded" / f"{arguments.name}.json"
     try:

@@ -11,7 +11,7 @@ falls into r_t below it.
 import argparse
 from pathlib import Path
 
-from caracal_min.viz.style import dark, palette
+from caracal_book.viz.style import dark, palette
 
 LENGTH = 6
 HALF = 31  # half the diagonal of one product's diamond, and the width of one coefficient below

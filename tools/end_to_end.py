@@ -20,9 +20,9 @@ import sys
 import time
 from pathlib import Path
 
-from caracal_min import recorded
+from caracal_book import runs
 from caracal_min.evaluation.table2 import COLUMNS
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 
 _BPE = {"vocab.bpe": "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
         "encoder.json": "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6"}  # the names that tiktoken caches them under
@@ -103,7 +103,7 @@ def main() -> None:
     assert set(evaluated["results"]["table2"]["tasks"]) == {task for task, _ in COLUMNS.values()}, "not all tasks"
     measured = [entry["validation_loss"] for entry in curve if "validation_loss" in entry]
     assert measured[-1] < curve[0]["loss"] - 1.5, "it did not learn"
-    print(f"\n{recorded.describe(trained)}\nkilled after step {seen}, resumed, finished at step {curve[-1]['step']}")
+    print(f"\n{runs.describe(trained)}\nkilled after step {seen}, resumed, finished at step {curve[-1]['step']}")
     print(f"training loss {curve[0]['loss']:.2f} to {curve[-1]['loss']:.2f}, held-out loss {measured[-1]:.3f} nats per "
           f"token; by context length {evaluated['results']['loss_by_context_length']}")
     print(f"records: {out / 'run' / 'record.json'}, {out / 'evaluation.json'}")

@@ -26,7 +26,7 @@ from tqdm import tqdm
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.write_shards import tokenize
 from caracal_min.files import writing
-from caracal_min.recorded.record import code
+from caracal_min.record import code
 from caracal_min.training import TrainConfig, Trainer
 from caracal_min.zoo import load_model
 

@@ -12,7 +12,7 @@ import nbformat
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
 
-from bookext.notebook_rules import SETUP  # noqa: E402
+from caracal_book.rules.notebook_rules import SETUP  # noqa: E402
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import torch
 
-from ..recorded.record import require_new, write_record
+from ..record import require_new, write_record
 from .config import BenchmarkConfig, Row
 from .decoding import generation, mixer
 from .operators import convolution, layer

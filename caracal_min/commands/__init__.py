@@ -8,11 +8,6 @@ command has no module here.
     train       a run, stopped cleanly by signals
     sample      a trained model continues a prompt
     evaluate    losses of a trained model, and the tasks of the paper's Table 2
-    count       tables of tokens in a row, which a model has to beat
-    learn       small models on tasks that tell mixers apart
-    surgery     a trained model with a part taken out
-    forms       the Fourier layer changed in one thing, trained so, then under surgery
-    race        whole models against each other
     export      a trained model as a file for other runtimes
     info        what a preset or a trained model is made of
     table       all of them
@@ -20,6 +15,7 @@ command has no module here.
 `__main__` reads the command line and turns errors into exit statuses.
 """
 
+from .command import Command
 from .table import COMMANDS
 
-__all__ = ["COMMANDS"]
+__all__ = ["COMMANDS", "Command"]

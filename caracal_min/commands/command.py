@@ -7,7 +7,7 @@ from typing import Any
 
 from ..model import Caracal
 from ..precision import find_device
-from ..recorded.record import require_recordable
+from ..record import require_recordable
 from ..training.trained import load_trained
 
 __all__ = ["Command", "load_caracal", "on_device_with_record", "say"]
@@ -34,7 +34,7 @@ def on_device_with_record(config: Any) -> Any:
 
     Raises:
         ValueError: no such device here.
-        ImportError, OSError: as `recorded.record.require_recordable`.
+        ImportError, OSError: as `caracal_min.record.require_recordable`.
     """
     config = replace(config, device=str(find_device(config.device)))
     if config.out is not None:

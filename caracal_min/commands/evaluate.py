@@ -17,7 +17,7 @@ from ..evaluation.ngrams import ngram_losses
 from ..evaluation.table2 import format_table
 from ..language_model import LanguageModel
 from ..precision import Precision, autocast, find_device, resolve_precision
-from ..recorded.record import require_new, write_record
+from ..record import require_new, write_record
 from ..training.settings import require_kinds, require_range, require_text
 from ..training.trained import load_trained
 from .command import say

@@ -7,7 +7,7 @@ import torch
 
 from ..export import export_onnx, export_program
 from ..files import writing
-from ..recorded.record import require_writable
+from ..record import require_writable
 from ..training.settings import require_kinds, require_range, require_text
 from .command import load_caracal
 

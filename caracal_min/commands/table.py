@@ -4,15 +4,10 @@ from ..benchmark import BenchmarkConfig, run_benchmark
 from ..data.write_shards import TokenizeConfig
 from ..training.recipe import TrainConfig
 from .command import Command, on_device_with_record
-from .count import CountConfig, prepare_count, run_count
 from .evaluate import EvaluateConfig, run_evaluate
 from .export import ExportConfig, prepare_export, run_export
-from .forms import FormsConfig, run_forms_command
 from .info import InfoConfig, run_info
-from .learn import LearnConfig, run_learn_command
-from .race import RaceConfig, prepare_race, run_race
 from .sample import SampleConfig, run_sample
-from .surgery import SurgeryConfig, run_surgery
 from .tokenize import prepare_tokenize, run_tokenize
 from .train import recipe_of, run_train
 
@@ -23,12 +18,7 @@ COMMANDS = (
     Command("train", TrainConfig, run_train, for_preset=recipe_of),
     Command("sample", SampleConfig, run_sample),
     Command("evaluate", EvaluateConfig, run_evaluate, on_device_with_record),
-    Command("count", CountConfig, run_count, prepare_count),
     Command("benchmark", BenchmarkConfig, run_benchmark, on_device_with_record),
-    Command("learn", LearnConfig, run_learn_command),
-    Command("surgery", SurgeryConfig, run_surgery, on_device_with_record),
-    Command("forms", FormsConfig, run_forms_command),
-    Command("race", RaceConfig, run_race, prepare_race),
     Command("export", ExportConfig, run_export, prepare_export),
     Command("info", InfoConfig, run_info, for_preset=InfoConfig),
 )

@@ -2,7 +2,7 @@
 
 from ..data.shards import MANIFEST
 from ..data.write_shards import TokenizeConfig, tokenize
-from ..recorded.record import require_writable
+from ..record import require_writable
 
 __all__ = ["prepare_tokenize", "run_tokenize"]
 

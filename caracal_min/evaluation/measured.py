@@ -9,7 +9,7 @@ from ..data.corpus import require_rule, tokens_of
 from ..data.split import ALL, RULE, TRAIN
 from ..data.tokenizers import Tokenizer
 from ..data.write_shards import fingerprint
-from ..recorded.record import read_record
+from ..record import read_record
 
 __all__ = ["rule_of_training", "sha256_of_tokens", "text_to_count", "text_to_measure"]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import IO
 from weakref import WeakValueDictionary
 
-from ..recorded.record import require_recordable
+from ..record import require_recordable
 from .checkpoint import Checkpoints
 
 __all__ = ["RunFolder", "RunInUseError"]

@@ -2,7 +2,7 @@
 
 import time
 
-from ..recorded.record import code, machine
+from ..record import code, machine
 from .distributed import Group
 
 __all__ = ["part_from"]

@@ -28,7 +28,7 @@ from ..evaluation.losses import held_out_loss
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..precision import autocast, resolve_precision
-from ..recorded.record import write_record
+from ..record import write_record
 from ..zoo.registry import make_model
 from .checkpoint import not_finite
 from .distributed import Group

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from figure_pages import PAGE, luminance, write_page
 
-from caracal_min.viz import Figure
+from caracal_book.viz import Figure
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MAC_BROWSER = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from figure_pages import contrast, data, drag_up, focused, page_width
 
-from caracal_min import viz
+from caracal_book import viz
 from caracal_min.convolution import linear_conv
 
 L = 6

@@ -7,7 +7,7 @@ import torch
 from figure_pages import contrast, data, drag_up, focused, page_width, scale_of, tensor
 from torch.fft import fft, ifft
 
-from caracal_min import viz
+from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct, causal_conv_right_angle, circular_conv, linear_conv
 
 L = 5

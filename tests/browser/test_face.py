@@ -8,7 +8,7 @@ from figure_pages import contrast
 from page_checks import DESK, PHONE, Visit, unfold
 from test_pages import CLAIMS, PAGES
 
-from caracal_min.viz.style import dark, palette
+from caracal_book.viz.style import dark, palette
 
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
 MEASURE = 42 * 16  # pixels of the longest line of prose

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from figure_pages import contrast, data, focused, page_width, tensor
 
-from caracal_min import viz
+from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct
 from caracal_min.modules import MultiHeadFourier
 

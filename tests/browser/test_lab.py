@@ -10,7 +10,7 @@ from figure_pages import luminance
 from lab_server import PATIENCE, LabServer, value_of
 from playwright.sync_api import TimeoutError
 
-from caracal_min import viz
+from caracal_book import viz
 
 CELLS = (
     "import torch\nfrom caracal_min import viz\nv, g = torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5])",

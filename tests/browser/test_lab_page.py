@@ -8,7 +8,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 SOURCE = """\
-from caracal_min import viz
+from caracal_book import viz
 def word(n=2, own="abc"):
     return own * n, {"length": len(own * n)}
 viz.live(word, "a word and its length", n=range(1, 4), own=viz.Texts("abc", "de"))"""

@@ -6,9 +6,9 @@ import pytest
 import torch
 from figure_pages import write_page
 
-from caracal_min import viz
+from caracal_book import viz
+from caracal_book.viz.figure import _css
 from caracal_min.modules import MultiHeadFourier
-from caracal_min.viz.figure import _css
 
 V = torch.tensor([1.0, 0.5, 1.5, 0.8])
 WORDS = "the cat sat on".split()
@@ -151,7 +151,7 @@ def test_every_module_is_tried():
 def viz_modules():
     from importlib import resources
 
-    return [path for path in resources.files("caracal_min.viz").iterdir() if path.name.endswith(".js")]
+    return [path for path in resources.files("caracal_book.viz").iterdir() if path.name.endswith(".js")]
 
 
 @pytest.mark.parametrize("kind, dark", [("vscode-dark", True), ("vscode-high-contrast", True), ("vscode-light", False),

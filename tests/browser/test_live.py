@@ -9,8 +9,8 @@ from figure_pages import data
 from matplotlib import pyplot as plt
 from PIL import Image
 
-from caracal_min import viz
-from caracal_min.viz.style import dark
+from caracal_book import viz
+from caracal_book.viz.style import dark
 
 
 def powers(base=2, shown="bars"):

@@ -3,7 +3,7 @@
 import pytest
 from figure_pages import contrast, data, focused, page_width, tensor
 
-from caracal_min import viz
+from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct
 
 TEXT = "abcdeedcba"

@@ -4,9 +4,9 @@ import pytest
 import torch
 from figure_pages import contrast, data, luminance, page_width
 
-from caracal_min import viz
+from caracal_book import viz
+from caracal_book.viz.style import dark, palette
 from caracal_min.convolution import toeplitz
-from caracal_min.viz.style import dark, palette
 
 TEXT = "The $list$ of <names>"
 L = len(TEXT)

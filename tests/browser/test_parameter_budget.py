@@ -6,9 +6,10 @@ import pytest
 import torch
 from figure_pages import contrast, data, page_width
 
-from caracal_min import Caracal, CaracalConfig, viz
+from caracal_book import viz
+from caracal_book.viz.parameter_budget import _parts
+from caracal_min import Caracal, CaracalConfig
 from caracal_min.config import PRESETS
-from caracal_min.viz.parameter_budget import _parts
 
 FIGURE = viz.parameter_budget("tiny")
 NAMES = ("width D", "layers", "heads", "vocabulary", "Fourier to attention")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from figure_pages import contrast, data, page_width
 
-from caracal_min import viz
+from caracal_book import viz
 
 COEFFICIENTS = [1.0, 2.0, 1.5, -1.0]
 FIGURE = viz.roots(8, COEFFICIENTS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from figure_pages import contrast, data, page_width
 
-from caracal_min import viz
+from caracal_book import viz
 from caracal_min.relaxed import RelaxedConvolution
 
 L = 32

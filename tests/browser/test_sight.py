@@ -5,7 +5,7 @@ import torch
 from figure_pages import contrast, data, focused, page_width
 from torch import nn
 
-from caracal_min import viz
+from caracal_book import viz
 from caracal_min.modules import Block, MultiHeadFourier, SlidingWindowAttention
 
 L, LAYERS, D = 20, 6, 8

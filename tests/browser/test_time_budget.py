@@ -5,9 +5,9 @@ import itertools
 import pytest
 from figure_pages import contrast, data, page_width
 
-from caracal_min import viz
+from caracal_book import viz
+from caracal_book.viz.time_budget import _costs, _times
 from caracal_min.benchmark.cost import DEVICES
-from caracal_min.viz.time_budget import _costs, _times
 
 FIGURE = viz.time_budget("pure", 512, "A100")
 NAMES = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}

@@ -4,7 +4,7 @@ import pytest
 import torch
 from figure_pages import contrast, data, drag_up, page_width, tensor
 
-from caracal_min import viz
+from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct, toeplitz
 
 V = torch.tensor([0.8, -0.6, 1.2, 0.4, -1.0, 0.9, 0.5, -0.7, 1.1], dtype=torch.float64)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from figure_pages import data, page_width, write_page
 
-from caracal_min import viz
+from caracal_book import viz
 
 MOVES = 20
 PHONE = {"viewport": {"width": 390, "height": 780}, "has_touch": True, "is_mobile": True}

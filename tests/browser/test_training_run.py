@@ -7,7 +7,7 @@ import re
 import pytest
 from figure_pages import contrast, data, page_width
 
-from caracal_min import viz
+from caracal_book import viz
 
 DRAW = random.Random(4)
 LOG = [{"step": step, "loss": 1.9 + 3.6 * math.exp(-step / 120) + DRAW.gauss(0, 0.05)} for step in range(1, 801)]

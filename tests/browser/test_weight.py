@@ -15,7 +15,7 @@ from figure_pages import data, write_page
 from page_checks import PHONE, Visit
 from test_pages import PAGES
 
-from caracal_min import viz
+from caracal_book import viz
 
 BLOCKING = 1_000           # bytes of script files that hold up a page
 LARGEST = {"index": 1_000_000, "01": 1_150_000, "05": 1_450_000, "08": 1_350_000}

@@ -6,7 +6,7 @@ import pytest
 import torch
 from figure_pages import contrast, data, drag_up, focused, page_width, scale_of, tensor
 
-from caracal_min import viz
+from caracal_book import viz
 
 WORDS = ["the", "cat", "sat", "on", "the", "mat"]
 X = [0.6, 1.4, -1.1, -0.4, 0.6, 1.0]

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from bookext.notebook_rules import SETUP
 from nbformat import NotebookNode
+
+from caracal_book.rules.notebook_rules import SETUP
 
 
 @pytest.fixture(scope="session")

@@ -6,8 +6,17 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from bookext.ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, parse_ledger, read_ledger, untested
 
+from caracal_book.rules.ledger import (
+    VERDICTS,
+    Claim,
+    check_boxes,
+    check_claims,
+    claim_tags,
+    parse_ledger,
+    read_ledger,
+    untested,
+)
 from caracal_min.config import PRESETS
 
 ENTRY = {"id": 1, "paper": "Section 1", "says": "It is fast.", "verdict": "holds", "found": "It is.",

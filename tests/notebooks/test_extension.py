@@ -101,20 +101,20 @@ def test_the_hash_follows_every_file_and_version(tmp_path):
     package = tmp_path / "package"
     (package / "__pycache__").mkdir(parents=True)
     (package / "a.py").write_text("x = 1\n")
-    seen = [site.package_hash(package, ("torch 2",))]
+    seen = [site.package_hash(package, versions=("torch 2",))]
     (package / "__pycache__" / "a.pyc").write_text("compiled")
-    assert site.package_hash(package, ("torch 2",)) == seen[0]
+    assert site.package_hash(package, versions=("torch 2",)) == seen[0]
     for change in (lambda: (package / "a.py").write_text("x = 2\n"), lambda: (package / "f.js").write_text("draw()"),
                    lambda: (package / "a.py").rename(package / "b.py")):
         change()
-        seen.append(site.package_hash(package, ("torch 2",)))
-    seen.append(site.package_hash(package, ("torch 3",)))
+        seen.append(site.package_hash(package, versions=("torch 2",)))
+    seen.append(site.package_hash(package, versions=("torch 3",)))
     assert len(set(seen)) == len(seen)
 
 
 def test_only_the_cache_in_use_is_kept(tmp_path):
-    package, caches = tmp_path / site.PACKAGE, tmp_path / "_build" / ".jupyter_cache"
-    package.mkdir()
+    package, caches = tmp_path / site.PACKAGES[-1], tmp_path / "_build" / ".jupyter_cache"
+    package.mkdir(parents=True)
     app, config = SimpleNamespace(srcdir=tmp_path, outdir=tmp_path / "_build" / "html"), SimpleNamespace()
     used = []
     for text in ("x = 1\n", "x = 2\n", "x = 2\n"):

@@ -1,8 +1,9 @@
 """Loose numbers beside comparisons: found where no assert holds what is printed, and left alone elsewhere."""
 
 import pytest
-from bookext.loose_numbers import sentences
-from bookext.notebook_rules import comparisons_are_asserted
+
+from caracal_book.rules.loose_numbers import sentences
+from caracal_book.rules.notebook_rules import comparisons_are_asserted
 
 FASTER = "The FFT is 3<!-- ~ ratio --> times as fast."
 RATIO = 'ratio = slow / fast\nprint(f"ratio = {ratio:.1f} times")\n'

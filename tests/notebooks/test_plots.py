@@ -15,9 +15,9 @@ from PIL import Image
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
-from caracal_min import viz
-from caracal_min.viz import svg as stills
-from caracal_min.viz.style import dark, palette
+from caracal_book import viz
+from caracal_book.viz import svg as stills
+from caracal_book.viz.style import dark, palette
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 THEMES = pytest.mark.parametrize("theme", [palette, dark], ids=["light", "dark"])

@@ -1,8 +1,9 @@
 """The comparison of the numbers in the text with the numbers that cells print."""
 
 import pytest
-from bookext.printed_values import parse_line, printed_values
-from bookext.prose_numbers import check_notebook, quotes
+
+from caracal_book.rules.printed_values import parse_line, printed_values
+from caracal_book.rules.prose_numbers import check_notebook, quotes
 
 
 @pytest.mark.parametrize("line, name, number, percent, unit", [

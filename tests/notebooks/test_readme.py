@@ -5,6 +5,7 @@ import tomllib
 
 import torch
 
+import caracal_book
 import caracal_min
 
 
@@ -46,7 +47,7 @@ def rooms_of_the_api(root) -> dict[str, list[str]]:
     assert "automodule" not in opening
     pages = re.findall(r"^\| \[`\w+`\]\(api/(\w+)\.md\) \|", opening, re.MULTILINE)
     assert sorted(pages) == sorted(path.stem for path in (root / "book" / "api").glob("*.md"))
-    return {page: re.findall(r"automodule:: caracal_min\.([\w.]+)$",
+    return {page: re.findall(r"automodule:: caracal_(?:min|book)\.([\w.]+)$",
                              (root / "book" / "api" / f"{page}.md").read_text(encoding="utf-8"), re.MULTILINE)
             for page in pages}
 
@@ -55,24 +56,24 @@ def test_the_api_has_a_page_for_each_room_in_the_order_of_reading(root):
     pages = rooms_of_the_api(root)
     assert all(module.split(".")[0] == page for page, modules in pages.items() for module in modules)
     assert all(modules and modules[0] == page for page, modules in pages.items())
-    order = re.findall(r"^    (\w+)  ", caracal_min.__doc__, re.MULTILINE)
+    order = re.findall(r"^    (\w+)  ", f"{caracal_min.__doc__}\n{caracal_book.__doc__}", re.MULTILINE)
     assert list(pages) == [room for room in order if room in pages]
     contents = (root / "_toc.yml").read_text(encoding="utf-8")
     assert re.findall(r"- file: book/api/(\w+)$", contents, re.MULTILINE) == list(pages)
 
 
 def test_every_module_that_a_caller_names_is_on_a_page_of_the_api(root):
-    package = root / "caracal_min"
     # Parts of a run, of a file or of a command, which no caller of the package names.
     internal = {"allocator", "extras", "files", "projections", "weights", "data.local_files", "data.manifest_form",
                 "evaluation.harness", "evaluation.measured",
                 "training.checkpoint", "training.distributed", "training.folder", "training.optimizer",
                 "training.parts", "training.run_log", "training.settings"}
     modules = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
+               for package in (root / "caracal_min", root / "book" / "caracal_book")
                for path in package.rglob("*.py")} - {"__init__", "__main__", "version"}
     shown = [module for modules in rooms_of_the_api(root).values() for module in modules]
     inner = {name for name in modules if name.startswith(("viz.", "benchmark."))} - {*shown}  # called through the room
-    internal |= {name for name in modules if name.split(".")[0] == "commands"}
+    internal |= {name for name in modules if name.split(".")[0] in ("commands", "exercises", "rules")}
     assert internal <= modules
     assert sorted(shown) == sorted(modules - inner - internal)
 

@@ -4,13 +4,14 @@ import json
 import shutil
 from pathlib import Path
 
-import check_notebooks
 import nbformat
 import pytest
 import strip_notebooks
-from bookext import figure_rules
-from bookext import notebook_rules as rules
-from bookext.figure_rules import GOALS, OPENING
+
+from caracal_book.rules import __main__ as check_notebooks
+from caracal_book.rules import figure_rules
+from caracal_book.rules import notebook_rules as rules
+from caracal_book.rules.figure_rules import GOALS, OPENING
 
 ASSERT = "assert 1 + 1 == 2"
 FIGURE, CAPTION = ("viz.roots(8)", {"tags": [OPENING, "remove-input"]}), f"**Figure 1.1.** It turns.\n\n{GOALS}"

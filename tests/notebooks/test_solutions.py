@@ -5,7 +5,8 @@ import re
 from pathlib import Path
 
 import pytest
-from bookext.notebook_rules import exercise_names
+
+from caracal_book.rules.notebook_rules import exercise_names
 
 ROOT = Path(__file__).resolve().parents[2]
 _BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -33,7 +34,7 @@ def test_there_are_solutions():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_solutions_pass_their_checkers(page, notebooks, capsys):
-    checkers = importlib.import_module(f"caracal_min.exercises.{page.stem.partition('_')[2]}")
+    checkers = importlib.import_module(f"caracal_book.exercises.{page.stem.partition('_')[2]}")
     names = exercise_names(notebooks[page.stem])
     solutions = {}
     for source in blocks(page.read_text(encoding="utf-8")):

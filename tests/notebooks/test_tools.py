@@ -12,8 +12,9 @@ import nbformat
 import pytest
 import set_source
 import strip_notebooks
-from bookext.notebook_rules import SETUP
 from bookext.site import stamp_downloads
+
+from caracal_book.rules.notebook_rules import SETUP
 
 
 @pytest.mark.parametrize("source", [

@@ -25,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # What Colab sets in the kernel's environment, as far as libraries look at it.
 COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERED": "1",
          "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+PACKAGES = ("caracal_min", "book/caracal_book")
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # A run of some minutes, cut to 20 steps.  What it learns by its end is asserted where the book is built.
 SHORTENED = {"12_training": ('TrainConfig.for_preset("nano")', 'TrainConfig.for_preset("nano", tokens=20 * 4 * 256)')}
@@ -34,7 +35,8 @@ SHORTENED = {"12_training": ('TrainConfig.for_preset("nano")', 'TrainConfig.for_
 def wheel(tmp_path_factory) -> Path:
     """The wheel, built from a copy that holds only what a wheel is made of."""
     copy = tmp_path_factory.mktemp("source")
-    shutil.copytree(ROOT / "caracal_min", copy / "caracal_min", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, copy / package, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
@@ -50,7 +52,7 @@ def bare_python(tmp_path) -> Path:
     packages = folder / "packages"
     packages.mkdir(parents=True)
     for entry in Path(sysconfig.get_path("purelib")).iterdir():
-        hidden = entry.name.startswith(("caracal_min", "__editable__")) or entry.suffix == ".pth"
+        hidden = entry.name.startswith(("caracal_", "__editable__")) or entry.suffix == ".pth"
         if not hidden:
             (packages / entry.name).symlink_to(entry)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
@@ -79,12 +81,14 @@ def test_the_source_archive_is_enough_to_build_that_wheel(wheel):
     with tarfile.open(archive) as packed:
         names = {name.partition("/")[2] for name in packed.getnames() if packed.getmember(name).isfile()}
     names = {name for name in names if ".egg-info/" not in name}
-    assert names == shipped() | {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    packed_too = {"LICENSE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg"}
+    assert {name.removeprefix("book/") for name in names} == shipped() | packed_too
 
 
 def shipped() -> set[str]:
-    """The files of the package, as the checkout has them."""
-    return {path.relative_to(ROOT).as_posix() for path in (ROOT / "caracal_min").rglob("*")
+    """The files of both packages, as the checkout has them, with the names that they have in a wheel."""
+    return {path.relative_to((ROOT / package).parent).as_posix()
+            for package in PACKAGES for path in (ROOT / package).rglob("*")
             if path.suffix in (".py", ".js", ".css", ".json", ".typed", ".xz", ".LICENSE")}
 
 

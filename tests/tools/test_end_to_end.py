@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 
 
 def test_from_fineweb_to_the_columns_of_table_2(root, shared_data, tmp_path):

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from caracal_min.data.write_shards import tokenize
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 
 
 @pytest.fixture(scope="module")

@@ -3,8 +3,6 @@
 import pytest
 from end_to_end import offline_tokenizer
 
-pytest.register_assert_rewrite("exercise_answers")
-
 
 @pytest.fixture
 def gpt2(shared_data, tmp_path, monkeypatch):

@@ -14,6 +14,7 @@ import torch
 from faults.bad_input import BAD, bad_command_lines, bad_files, make_places, refused
 from small_run import config, corpus
 
+from caracal_book import __main__ as book
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.commands import COMMANDS
@@ -133,8 +134,8 @@ def test_what_the_parser_says_is_one_sentence_in_every_encoding(encoding):
 def test_the_help_says_what_each_option_is_and_names_nothing_internal(capsys, monkeypatch):
     """Every option has words and a default, and none the quotes of code, in which docstrings put names of Python."""
     monkeypatch.setenv("COLUMNS", "200")
-    for command in COMMANDS:
-        assert main([command.name, "--help"]) == 0
+    for command in (*COMMANDS, *book.COMMANDS):
+        assert (book.main if command in book.COMMANDS else main)([command.name, "--help"]) == 0
         said = " ".join(capsys.readouterr().out.replace("│", " ").split())
         assert "`" not in said and "LanguageModel" not in said
         for field in fields(command.config):
@@ -188,7 +189,7 @@ def test_options_out_of_range_are_reported_by_the_parser():
 
 def test_the_bad_options_are_options_of_their_command():
     known = {command.name: {f"--{field.name.replace('_', '-')}" for field in fields(command.config)}
-             for command in COMMANDS}
+             for command in (*COMMANDS, *book.COMMANDS)}
     assert {command[0] for command in BAD} == set(known)
     for command, options in BAD.items():
         assert set(options) <= known[command[0]]
@@ -252,7 +253,7 @@ tops = {top for top, dists in md.packages_distributions().items()
         if not any(re.sub(r"[-_.]+", "-", d).lower() in allowed | {"caracal-min"} for d in dists)}
 sys.modules.update(dict.fromkeys(tops))  # None: importing it fails, asking whether it exists does not
 assert {"matplotlib", "tyro", "anywidget"} <= tops, tops
-import torch, caracal_min, caracal_min.training, caracal_min.viz
+import torch, caracal_min, caracal_min.training, caracal_book.viz
 assert doctest.testmod(caracal_min).attempted > 10
 from caracal_min.__main__ import main
 assert main(["--version"]) == 0 and main(["--help"]) == 2

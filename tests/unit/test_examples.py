@@ -14,10 +14,10 @@ FIRST = ["Caracal.from_preset", "Caracal.generate", "Caracal.stream", "Caracal.s
          "Caracal.from_pretrained", "config.CaracalConfig", "convolution.causal_conv_direct",
          "convolution.causal_conv_fft", "convolution.linear_conv", "convolution.toeplitz",
          "data.tokenizers.tokenizer_for", "evaluation.losses.held_out_loss", "export.export_program",
-         "modules.MultiHeadFourier", "recorded.names", "training", "training.recipe.TrainConfig.for_preset",
+         "modules.MultiHeadFourier", "training", "training.recipe.TrainConfig.for_preset",
          "zoo.listing.from_listing", "zoo.registry.load_model", "zoo.registry.make_model"]
-# Imported for their figures and checks alone, or only with packages of an extra.
-WITHOUT = ("caracal_min.viz", "caracal_min.exercises", "caracal_min.evaluation.harness", "caracal_min.evaluation.tasks",
+# Imported only with packages of an extra.
+WITHOUT = ("caracal_min.evaluation.harness", "caracal_min.evaluation.tasks",
            "caracal_min.__main__")
 
 

@@ -16,6 +16,7 @@ import pyarrow
 import pyarrow.parquet
 import torch
 
+from caracal_book import __main__ as book
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.data.write_shards import tokenize
@@ -30,6 +31,7 @@ _RATE = [*_WORDS, "0", "1e-400", "-1e-9"]
 _FOLDER = ["", "{file}/x", "{file}", "{long}"]
 _FILE = ["", "{file}/x", "{folder}", "{long}"]
 _DEVICE = ["", "foo", "cuda:99", "meta", "cpu:x", "CPU", "\udcff"]
+BOOKS = {command.name for command in book.COMMANDS}
 BAD = {  # command and what it needs: option, values that it cannot have
     ("tokenize", "--source", "{text}", "--out", "{new}", "--tokenizer", "byte", "--no-progress"): {
         "--source": ["", "{missing}", "{file}", "{long}"], "--out": _FOLDER, "--tokenizer": ["", "bert"],
@@ -222,7 +224,7 @@ def said(arguments: Sequence[str]) -> tuple[int, str]:
         try:
             with open(taken.fileno(), "w", closefd=False, errors="backslashreplace") as stream, \
                     contextlib.redirect_stderr(stream), contextlib.redirect_stdout(io.StringIO()):
-                status = main(list(arguments))
+                status = (book.main if arguments[:1] and arguments[0] in BOOKS else main)(list(arguments))
         finally:
             os.dup2(before, 2)
             os.close(before)

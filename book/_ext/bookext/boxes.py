@@ -12,8 +12,9 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
+from caracal_book.rules.ledger import VERDICTS
+
 from .claims import badge, ledger_pages
-from .ledger import VERDICTS
 
 logger = logging.getLogger(__name__)
 

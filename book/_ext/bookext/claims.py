@@ -15,7 +15,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from .ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, read_ledger, untested
+from caracal_book.rules.ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, read_ledger, untested
+
 from .measured import notebook_of, with_output
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,10 @@ import torch
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 
-from caracal_min import viz
+from caracal_book import viz
+from caracal_book.rules.figure_rules import OPENING
+from caracal_book.rules.ledger import VERDICTS, read_ledger
 
-from .figure_rules import OPENING
-from .ledger import VERDICTS, read_ledger
 from .measured import notebook_of
 from .plots import on_dark, without_ground
 

@@ -17,8 +17,8 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from .printed_values import PrintedValue, printed_values
-from .prose_numbers import check_notebook
+from caracal_book.rules.printed_values import PrintedValue, printed_values
+from caracal_book.rules.prose_numbers import check_notebook
 
 logger = logging.getLogger(__name__)
 

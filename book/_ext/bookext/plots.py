@@ -16,7 +16,7 @@ from docutils import nodes
 from PIL import Image
 from sphinx.util import logging
 
-from caracal_min.viz.style import Palette, dark, palette
+from caracal_book.viz.style import Palette, dark, palette
 
 logger = logging.getLogger(__name__)
 

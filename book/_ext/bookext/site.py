@@ -21,7 +21,7 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-PACKAGE = "caracal_min"
+PACKAGES = ("caracal_min", "book/caracal_book")
 CACHED_WITH = ("torch", "numpy", "matplotlib")
 COLAB_BRANCH = "colab"
 
@@ -33,10 +33,10 @@ def setup(app):
     app.connect("build-finished", write_not_found)
 
 
-def package_hash(folder: Path, versions: tuple[str, ...] = ()) -> str:
-    """Hash every file of a package, with its path, and the versions given."""
+def package_hash(*folders: Path, versions: tuple[str, ...] = ()) -> str:
+    """Hash every file of some packages, with its path, and the versions given."""
     digest = hashlib.sha256("\n".join(versions).encode())
-    for path in sorted(folder.rglob("*")):
+    for folder, path in ((top, path) for top in folders for path in sorted(top.rglob("*"))):
         if path.is_file() and "__pycache__" not in path.parts:
             digest.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
             digest.update(path.read_bytes())
@@ -49,7 +49,7 @@ def key_the_cache(app, config):
     jupyter-cache looks at the code cells alone and would serve old outputs after an edit to the package.
     """
     versions = (platform.python_version(), *(f"{name} {version(name)}" for name in CACHED_WITH))
-    key = package_hash(Path(app.srcdir, PACKAGE), versions)
+    key = package_hash(*(Path(app.srcdir, package) for package in PACKAGES), versions=versions)
     caches = Path(app.outdir).parent / ".jupyter_cache"
     config.nb_execution_cache_path = str(caches / key)
     for folder in caches.glob("[0-9a-f]" * len(key)):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from shard_texts import write_jsonl
 
-from caracal_min import recorded
+from caracal_book import runs
 from caracal_min.data import Batches, ByteTokenizer, documents, is_held_out, load_corpus, make_tokenizer, tokens_of
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.write_shards import tokenize
@@ -83,7 +83,7 @@ def test_the_bytes_that_chapter_13_divides_by_are_those_of_the_text(shared_data,
     assert int(stated) == sum(len(document.encode()) for document in text)
     encode = make_tokenizer("gpt2").encode
     tokens = sum(len(encode(document)) + 1 for document in text)  # each ends in the token for the end of a text
-    assert tokens == recorded.load("tiny_fineweb_evaluation")["data"]["tokens"]
+    assert tokens == runs.load("tiny_fineweb_evaluation")["data"]["tokens"]
 
 
 def test_bad_corpora_get_one_clear_line(tmp_path):

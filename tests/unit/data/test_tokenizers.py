@@ -48,7 +48,7 @@ def test_gpt2s_numbers_are_those_of_its_encoding_and_of_the_papers_sizes(gpt2):
 
 
 def test_records_name_the_tokenizers_there_are():
-    schema = json.loads((resources.files("caracal_min.recorded") / "schema.json").read_text())
+    schema = json.loads((resources.files("caracal_book.runs") / "schema.json").read_text())
     _, *kinds = schema["properties"]["data"]["anyOf"]
     for data in kinds:
         names = sorted(data["properties"]["tokenizer"]["enum"])

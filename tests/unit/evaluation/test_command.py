@@ -11,16 +11,16 @@ import numpy as np
 import pytest
 import torch
 
+from caracal_book.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.commands import evaluate as command
 from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
-from caracal_min.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min.data import RULE, load_corpus, sequential_windows, tokenize
 from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
 from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 from caracal_min.training import TrainConfig, Trainer
 
 

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from caracal_min.commands.count import CountConfig, run_count
+from caracal_book.commands.count import CountConfig, run_count
+from caracal_book.runs import describe
 from caracal_min.data import documents, load_corpus, make_tokenizer, sequential_windows
 from caracal_min.evaluation import ngram_losses
 from caracal_min.evaluation.ngrams import KneserNey, Unigram
-from caracal_min.recorded import describe
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 
 TEXT = np.random.default_rng(0).choice(12, size=400, p=np.arange(1, 13) / 78)
 

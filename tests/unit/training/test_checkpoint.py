@@ -12,7 +12,7 @@ from safetensors.torch import save_file
 from small_run import config, corpus, losses, save_as_before
 
 from caracal_min import Caracal
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 from caracal_min.training import DivergedError, Trainer
 
 NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"

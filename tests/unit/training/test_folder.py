@@ -14,9 +14,9 @@ import torch
 from faults.interrupted import files_no_larger_than
 from small_run import config, corpus, files, losses, save_as_before
 
+from caracal_book.runs import record as records
 from caracal_min.files import file_sha256
-from caracal_min.recorded import record as records
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 from caracal_min.training import DivergedError, Trainer
 from caracal_min.training.folder import RunFolder, RunInUseError
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from small_run import config, corpus
 
-from caracal_min.experiments.mixers import make_mixer
+from caracal_book.experiments.mixers import make_mixer
 from caracal_min.training import Trainer
 from caracal_min.training.optimizer import decays
 from caracal_min.zoo.registry import ARCHITECTURES, make_model

@@ -13,7 +13,7 @@ import torch
 from caracal_min.data import RULE, Corpus, documents, tokenize
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.split import EVERY_TENTH, LAST_HUNDREDTH
-from caracal_min.recorded.record import read_record
+from caracal_min.record import read_record
 from caracal_min.training import TrainConfig, Trainer, learning_rate
 from caracal_min.training.run_log import RunLog
 from caracal_min.zoo import VARIANTS, load_model

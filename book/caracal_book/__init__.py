@@ -1,0 +1,12 @@
+"""What the book *Caracal from Scratch* needs and the model does not.
+
+    viz           the figures: what they show, computed; a still; a script that moves it
+    exercises     the checkers of the exercises
+    experiments   controlled comparisons: other mixers in the same model, parts taken out, a race of models
+    numbers       what the paper measured
+    runs          the recorded runs that pages show
+    rules         what checks the notebooks
+    commands      the command line: learn, surgery, forms, race, count
+
+It imports `caracal_min`, and is never imported by it.
+"""

@@ -1,0 +1,96 @@
+"""The command `surgery`: what a trained model owes to its parts."""
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+from caracal_min.commands.command import say
+from caracal_min.data.batches import sequential_windows
+from caracal_min.data.split import ALL
+from caracal_min.data.tokenizers import tokenizer_for
+from caracal_min.evaluation.measured import rule_of_training, text_to_measure
+from caracal_min.precision import find_device
+from caracal_min.record import require_new, write_record
+from caracal_min.training.settings import require_kinds, require_range, require_text
+from caracal_min.training.trained import load_trained
+
+from ..experiments.surgery import loss_by_length, surgery
+
+__all__ = ["SurgeryConfig", "run_surgery"]
+
+_MULTIPLES = (1, 2, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class SurgeryConfig:
+    """Take parts out of a trained Caracal, and see what the loss owes to them; and its growth with the length.
+
+    Raises:
+        ValueError: a field out of range, in one line.
+    """
+
+    model: str
+    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
+    last checkpoint is taken."""
+    data: str = "embedded"
+    """Text to measure on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
+    split: Literal["held_out", "all"] = "held_out"
+    """The documents of the data that train holds out wherever they stand, or all of them, for a text that was never
+    trained on."""
+    context: int = 256
+    """Tokens per window: the length of training."""
+    windows: int = 128
+    """Most windows, spread evenly over the text; and most windows of the longest length."""
+    lags: tuple[int, ...] = (0, 1, 2, 4, 8, 16, 32, 64, 128)
+    """Up to which the gate is kept."""
+    batch_size: int = 16
+    """Windows per forward pass."""
+    out: Path | None = None
+    """Record to write, a JSON file."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, ..."""
+
+    def __post_init__(self):
+        require_kinds(self)
+        require_text(self, ("model", "data"))
+        require_range(self, ("context",), low=1)
+        require_range(self, ("windows", "batch_size"), low=2)
+        if not self.lags or min(self.lags) < 0:
+            raise ValueError(f"lags={self.lags!r}; give at least one, each >= 0")
+
+
+def run_surgery(config: SurgeryConfig) -> dict:
+    """Print the losses under every operation and by length, write a record to `config.out`, and return its results.
+
+    Raises:
+        ValueError, FileNotFoundError, ImportError: as `training.trained.load_trained` and `evaluation.measured`.
+    """
+    device = find_device(config.device)
+    if config.out is not None:
+        require_new(config.out)
+    started = time.monotonic()
+    trained = load_trained(config.model)
+    say(trained.note)
+    model, weights = trained.model.to(device), trained.sha256
+    if config.split != ALL:
+        rule_of_training(config.model, trained.run, weights)
+    tokens, data = text_to_measure(config.data, tokenizer_for(model.config.vocab_size), config.split,
+                                   _MULTIPLES[-1] * config.windows * config.context + 1)
+    windows = sequential_windows(tokens, config.context, config.windows)
+    outcomes = surgery(model, windows, config.lags, batch_size=config.batch_size)
+    for outcome in outcomes:
+        print(f"{outcome.operation:<28}{outcome.loss:>9.4f}{outcome.change:>+10.4f} ± {outcome.error:.4f}")
+    fitting = [m for m in _MULTIPLES if m * config.context < len(tokens)]
+    few = max(1, config.windows // fitting[-1])
+    at_once = config.batch_size * config.context
+    lengths = {name: loss_by_length(model, tokens, config.context, cut, fitting, few, at_once)
+               for name, cut in (("whole", False), ("gate cut at the context", True))}
+    for name, losses in lengths.items():
+        print(f"{name}: " + ", ".join(f"{length}: {loss:.4f}" for length, loss in losses.items()))
+    results = {"model_sha256": weights, "model": asdict(model.config), "loss_by_length": lengths,
+               "rows": [asdict(outcome) for outcome in outcomes]}
+    if config.out is not None:
+        write_record(config.out, "surgery", asdict(config), results, data, time.monotonic() - started, device)
+        print(f"record = {config.out}")
+    return results

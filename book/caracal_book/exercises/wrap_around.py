@@ -1,0 +1,176 @@
+"""Checkers for the exercises of chapter 3, wrap-around.
+
+Sequences are float64 or complex128 and drawn from a fixed seed; whole numbers are compared to the last digit.
+"""
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from caracal_min.convolution import causal_conv_direct, circular_conv, linear_conv
+
+from . import checker, expect_close, expect_equal
+from .counting import CountWork
+
+__all__ = ["causal_triple", "head_and_tail", "multiply_mod", "overheard"]
+
+
+@checker
+def overheard(answer: Callable[[int, int, int, int], list[int]]) -> str:
+    """Check `overheard(length, taps, points, t)`: the later tokens whose content reaches output t."""
+    cases = [(length, taps, points, t) for length in (1, 2, 3, 5, 8) for taps in {1, (length + 1) // 2, length}
+             for points in range(length, 2 * length + 1) for t in range(length)]
+    for case in cases:
+        given = answer(*case)
+        if isinstance(given, range | tuple):
+            given = list(given)
+        expect_equal(f"overheard{case}", given, _tokens_heard(*case))
+    return f"{len(cases)} cases"
+
+
+def _tokens_heard(length: int, taps: int, points: int, t: int) -> list[int]:
+    """Find them by trying: one token at a time speaks, and output t listens."""
+    gate = (torch.arange(length) < taps).double()
+    spoken = circular_conv(torch.eye(length, dtype=torch.float64), gate, points)[:, t]
+    return [j for j in range(t + 1, length) if spoken[j] > 0.5]
+
+
+@checker
+def head_and_tail(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]) -> str:
+    """Check `head_and_tail(first, second, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
+    turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (4.0, 1.0), (0.3, 0.9), (0.3, 0.31))
+    refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2), (1.0, 1 - 4 * math.pi))
+    source = torch.Generator().manual_seed(3)
+    for length in (1, 2, 5, 16):
+        for theta_1, theta_2 in turns:
+            parts = torch.randn(2, length, dtype=torch.complex128, generator=source)
+            parts[1, -1] = 0
+            head, tail = parts
+            first, second = (head + complex(math.cos(a), math.sin(a)) * tail for a in (theta_1, theta_2))
+            case = f"head_and_tail for length {length}, angles {theta_1:.4g} and {theta_2:.4g}"
+            try:
+                given = answer(first, second, theta_1, theta_2)
+            except ValueError as error:
+                raise AssertionError(f"{case}: expected head and tail, given ValueError('{error}')") from error
+            if not isinstance(given, tuple | list) or len(given) != 2:
+                raise AssertionError(f"{case}: expected two tensors, head and tail, given {type(given).__name__}")
+            for name, half, expected in zip(("head", "tail"), given, (head, tail), strict=True):
+                _expect_close_complex(f"{case}: {name}", half, expected)
+    for theta_1, theta_2 in refused:
+        try:
+            answer(first, first, theta_1, theta_2)
+        except ValueError:
+            continue
+        raise AssertionError(f"head_and_tail for the angles {theta_1:.4g} and {theta_2:.4g}: expected a ValueError, "
+                             "since these two will not do, given an answer")
+    return f"4 lengths, {len(turns)} pairs of angles that will do and {len(refused)} that will not"
+
+
+def _expect_close_complex(case: str, given: object, expected: Tensor) -> None:
+    if not isinstance(given, Tensor) or given.dtype != expected.dtype:
+        kind = str(given.dtype).removeprefix("torch.") if isinstance(given, Tensor) else type(given).__name__
+        raise AssertionError(f"{case}: expected a complex128 tensor, given {kind}")
+    for part, of in (("real part", torch.real), ("imaginary part", torch.imag)):
+        expect_close(f"{case}, {part}", of(given), of(expected))
+
+
+@checker
+def causal_triple(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+    """Check `causal_triple(u, v, g)`: the first L coefficients of a product of three, by transforms of length L.
+
+    The three values are multiplied at each point: no transform may be made of what two transforms have returned.  The
+    second result is what a right angle adds to the first.
+    """
+    lengths = (1, 2, 3, 4, 7, 8, 31, 64)
+    source = torch.Generator().manual_seed(3)
+    for length in lengths:
+        u, v, g = torch.randn(3, length, dtype=torch.float64, generator=source)
+        case = f"causal_triple for length {length}"
+        with _Transforms() as made, CountWork() as counted:
+            given = answer(u, v, g)
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise AssertionError(f"{case}: expected two tensors, the coefficients and what a right angle adds, "
+                                 f"given {type(given).__name__}")
+        product = linear_conv(linear_conv(u, v), g)             # (3 L - 2,)
+        added = -torch.nn.functional.pad(product, (0, 2))[2 * length:]
+        expect_close(f"{case}, the coefficients", given[0], causal_conv_direct(causal_conv_direct(u, v), g))
+        expect_close(f"{case}, what a right angle adds", given[1], added)
+        made.expect_at_most(case, length)
+        counted.expect_within_torch(case)
+        if made.rounds > 2:
+            raise AssertionError(f"{case}: the numbers are right; expected the three values multiplied at each point, "
+                                 "given a product of two that was transformed again")
+    return f"{len(lengths)} lengths"
+
+
+@checker
+def multiply_mod(answer: Callable[[int, int, int, int], int]) -> str:
+    """Check `multiply_mod(a, b, limbs, bits)`: a * b modulo 2**(limbs * bits) + 1, by transforms of `limbs` points."""
+    cases = [(limbs, bits) for limbs in (1, 2, 3, 8, 64) for bits in (1, 4, 12)] + [(256, 16)]
+    source = torch.Generator().manual_seed(3)
+    for limbs, bits in cases:
+        n = limbs * bits
+        random = [int("".join(map(str, torch.randint(2, (n,), generator=source).tolist())), 2) for _ in range(2)]
+        for name, a, b in (("random numbers", *random), ("the largest numbers", 2**n - 1, 2**n - 1),
+                           ("0 and a random number", 0, random[0]), ("1 and a random number", 1, random[0])):
+            case = (f"multiply_mod({a}, {b}, {limbs}, {bits})" if n <= 64
+                    else f"multiply_mod of {name}, limbs={limbs}, bits={bits}")
+            with _Transforms() as made:
+                given = answer(a, b, limbs, bits)
+            if n > 64 and type(given) is int and given != a * b % (2**n + 1):
+                off = given - a * b % (2**n + 1)
+                raise AssertionError(f"{case}: expected a * b modulo 2**{n} + 1, given a number that is "
+                                     f"{'larger' if off > 0 else 'smaller'} by about 2**{abs(off).bit_length() - 1}")
+            expect_equal(case, given, a * b % (2**n + 1))
+            made.expect_at_most(case, limbs)
+    return f"{len(cases)} sizes up to {max(limbs * bits for limbs, bits in cases)} bits"
+
+
+class _Transforms(TorchFunctionMode):
+    """Record the points of each transform of torch.fft inside the `with` block, and how many follow on one another."""
+
+    _BACK_TO_REAL = {torch.fft.irfft, torch.fft.hfft}
+    _WATCHED = {torch.fft.fft, torch.fft.ifft, torch.fft.rfft, torch.fft.ihfft} | _BACK_TO_REAL
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points: list[int] = []
+        self._after: dict[int, tuple[Tensor, int]] = {}    # by id: a tensor, kept alive, and the transforms before it
+
+    @property
+    def rounds(self) -> int:
+        """The most transforms in a row, each of something computed from the result of the one before."""
+        return max((count for _, count in self._after.values()), default=0)
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        before = max((self._after[id(x)][1] for x in _tensors((args, kwargs)) if id(x) in self._after), default=0)
+        changed = _tensors(args)[:1] if getattr(func, "__name__", "") in ("__setitem__", "copy_") else []
+        for x in _tensors(result) + changed:
+            self._after[id(x)] = x, before + (func in self._WATCHED)
+        if func in self._WATCHED:
+            dim = (kwargs or {}).get("dim", args[2] if len(args) > 2 else -1)
+            n = (kwargs or {}).get("n", args[1] if len(args) > 1 else None)
+            self.points.append(n or (result if func in self._BACK_TO_REAL else args[0]).shape[dim])
+        elif getattr(func, "__name__", "").startswith("causal_conv"):  # the package's: its FFTs are not seen
+            self.points.append(2 * result.shape[-1] - 1)
+        return result
+
+    def expect_at_most(self, case: str, points: int) -> None:
+        """Raise AssertionError unless there was a transform, and none had more points."""
+        if not self.points:
+            raise AssertionError(f"{case}: the numbers are right; expected a transform of torch.fft, given none")
+        if max(self.points) > points:
+            raise AssertionError(f"{case}: the numbers are right; expected transforms of at most {points} points, "
+                                 f"given one of {max(self.points)}")
+
+
+def _tensors(x: object) -> list[Tensor]:
+    """Return the tensors in tuples, lists and dicts of arguments, in order."""
+    if isinstance(x, Tensor):
+        return [x]
+    parts = x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
+    return [tensor for part in parts for tensor in _tensors(part)]

@@ -1,0 +1,101 @@
+"""What came out of a race: who stands where, the curves, a table; for the command line and for the book."""
+
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from caracal_min.record import RecordError, read_record
+
+__all__ = ["curves", "load_race", "race_table", "standings"]
+
+
+def load_race(path: Path, require_commit: bool = True) -> dict:
+    """Return the record of a race.  The book's own is `runs.load("race")`.
+
+    Raises:
+        FileNotFoundError, RecordError: as `caracal_min.record.read_record`; a record of something else.
+    """
+    record = read_record(path, require_commit)
+    if record["kind"] != "race":
+        raise RecordError(f"{path} is the record of another kind of run ({record['kind']}); give that of a race")
+    return record
+
+
+def standings(runs: Sequence[dict]) -> list[dict]:
+    """Return a row for each contender that ran, the lowest loss first.
+
+    Args:
+        runs: results of runs, as in a record, in the order in which they were run: the first is one of the sweep.
+            Those that are marked as of the sweep decide the rate alone; where none is, all runs with the first seed do.
+
+    Returns:
+        contender; sweep, pairs of learning rate and held-out loss (None: diverged) with the first seed;
+        learning_rate, the best of them (None: all diverged); at_edge, whether it is the lowest or the highest that was
+        tried, so that a better one may lie beyond; losses by seed at that rate, on all tokens; loss, their mean, and
+        spread, the highest less the lowest (None if a seed diverged); parameters; seconds_per_step, the median over
+        these runs.  Losses in nats per token.
+    """
+    rows = []
+    for name in dict.fromkeys(run["contender"] for run in runs):
+        own = [run for run in runs if run["contender"] == name]
+        whole = [run for run in own if not run["sweep"]]
+        tried = [run for run in own if run["sweep"]] or [run for run in own if run["seed"] == own[0]["seed"]]
+        sweep = sorted((run["learning_rate"], run["loss"]) for run in tried)
+        finished = [(loss, rate) for rate, loss in sweep if loss is not None]
+        best = min(finished)[1] if finished else None
+        at_best = [run for run in whole if run["learning_rate"] == best]
+        losses = {str(run["seed"]): run["loss"] for run in at_best}
+        known = bool(losses) and None not in losses.values()
+        rows.append({"contender": name, "parameters": own[0]["parameters"], "sweep": [list(pair) for pair in sweep],
+                     "learning_rate": best, "at_edge": best in (sweep[0][0], sweep[-1][0]), "losses": losses,
+                     "loss": statistics.fmean(losses.values()) if known else None,
+                     "spread": max(losses.values()) - min(losses.values()) if known else None,
+                     "seconds_per_step": statistics.median(run["seconds_per_step"] for run in at_best or own)})
+    return sorted(rows, key=lambda row: float("inf") if row["loss"] is None else row["loss"])
+
+
+def curves(record: dict, against: Literal["tokens", "seconds"] = "tokens") -> dict[str, dict[str, list[float]]]:
+    """Return the held-out loss of each contender at its best rate, over tokens or over time, best contender first.
+
+    Args:
+        against: "tokens" trained on; or "seconds" of training, which are steps times the median seconds of a step:
+            the machine may have had other work at times, and the median forgets that.  The schedule ends with the
+            tokens, so before its end a curve shows no run that was planned to be shorter.
+
+    Returns:
+        by name, lists of one length of x, and of the mean, lowest and highest held-out loss there over the seeds, in
+        nats per token.
+    """
+    drawn: dict[str, dict[str, list[float]]] = {}
+    for row in record["results"]["standings"]:
+        runs = [run for run in record["results"]["runs"] if run["contender"] == row["contender"] and not run["sweep"]
+                and run["learning_rate"] == row["learning_rate"] and run["diverged"] is None]
+        points = list(zip(*(run["curve"] for run in runs), strict=True))
+        if not points:
+            continue
+        unit = row["seconds_per_step"]
+        xs = [point[0]["tokens"] if against == "tokens" else point[0]["step"] * unit for point in points]
+        losses = [[entry["validation_loss"] for entry in point] for point in points]
+        drawn[row["contender"]] = {"x": xs, "mean": [statistics.fmean(at) for at in losses],
+                                   "low": [min(at) for at in losses], "high": [max(at) for at in losses]}
+    return drawn
+
+
+def race_table(record: dict) -> str:
+    """Return the table of a race as text: best rate, loss over the seeds, and time of a step, with who was left out."""
+    results = record["results"]
+    lines = [f"{'contender':<16}{'parameters':>12}{'best rate':>11}{'held-out loss':>15}{'spread':>9}{'s a step':>10}"]
+    for row in results["standings"]:
+        edge = "*" if row["at_edge"] else ""
+        rate = "diverged" if row["learning_rate"] is None else f"{row['learning_rate']:g}{edge}"
+        loss, spread = ("-" if x is None else f"{x:.4f}" for x in (row["loss"], row["spread"]))
+        lines.append(f"{row['contender']:<16}{row['parameters']:>12,}{rate:>11}{loss:>15}{spread:>9}"
+                     f"{row['seconds_per_step']:>10.3f}")
+    if any(row["at_edge"] for row in results["standings"]):
+        lines.append("* at the edge of the rates that were tried: a better one may lie beyond")
+    for row in results["contenders"]:
+        if row["left_out"]:
+            lines.append(f"{row['contender']:<16}{row['parameters']:>12,}  left out: {row['seconds_per_step']:.2f} s "
+                         f"for a batch of {row['sequences']}, {row['times_caracal']:.1f} times a step of Caracal")
+    return "\n".join(lines)

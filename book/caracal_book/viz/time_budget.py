@@ -1,0 +1,122 @@
+"""The figure of chapter 11: what the operators of a training step take, by part, on a device, for three models."""
+
+from dataclasses import replace
+
+from caracal_min.benchmark.cost import DEVICES, PARTS, Cost, Pass, training
+from caracal_min.config import PRESETS, CaracalConfig
+
+from . import svg
+from .figure import Figure
+from .style import palette
+
+__all__ = ["time_budget"]
+
+_MODELS = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}
+_SHOWN = ("T4", "RTX 3090", "RTX 4090", "A100", "H200")  # devices of the figure
+_LENGTHS, _WIDTHS = (64, 131_072), (256, 4096)  # smallest and largest; a length is a power of two
+_COLOURS = {"output": (palette.ink, 1), "mlp": (palette.ink, 0.24), "projections": (palette.ink, 0.55),
+            "gate mix": (palette.gate, 1), "convolution": (palette.result, 1), "attention": (palette.others[1], 1),
+            "small operators": (palette.others[0], 1)}
+_WIDTH, _LEFT, _TOP, _ROW, _PITCH = 440, 128, 53, 30, 21  # of the still, in its own units
+_STRIPES = svg.element("pattern", svg.path("M", 0, 5, "H", 6, stroke=palette.paper, stroke_width=2), id="waits",
+                       width=6, height=6, patternUnits="userSpaceOnUse", patternTransform="rotate(-45)")
+
+
+def time_budget(model: str = "pure", length: int = 512, device: str = "A100", width: int = 512,
+                compiled: bool = False) -> Figure:
+    """Show the time of a training step by part, for a hybrid and a pure Caracal and a Llama of 12 layers.
+
+    Operators run one after the other, at the top speeds of the device.  The reader moves sliders for width and length,
+    takes a device, and may fuse chains of small operators, and, up to 4,096 tokens, the convolution.  The axis fits the
+    longest bar with nothing fused, on this device at this length and width: what fuses moves no other bar.
+
+    Args:
+        model: whose parts are listed at first: hybrid, pure or llama.
+        length: tokens of a sequence, a power of two from 64 to 131,072.
+        device: T4, RTX 3090, RTX 4090, A100 or H200 (`benchmark.cost.DEVICES`).
+        width: a multiple of 64 from 256 to 4,096; heads have 64 channels.
+        compiled: whether chains of small operators are fused at first.
+
+    Raises:
+        ValueError: one of them is none of these.
+    """
+    if model not in _MODELS:
+        raise ValueError(f"unknown model {model!r}; accepted: {', '.join(_MODELS)}")
+    if device not in _SHOWN:
+        raise ValueError(f"unknown device {device!r}; accepted: {', '.join(_SHOWN)}")
+    if not _LENGTHS[0] <= length <= _LENGTHS[1] or length & (length - 1):
+        raise ValueError(f"length={length}; give a power of two from {_LENGTHS[0]} to {_LENGTHS[1]:,}")
+    if not _WIDTHS[0] <= width <= _WIDTHS[1] or width % 64:
+        raise ValueError(f"width={width}; give a multiple of 64 from {_WIDTHS[0]} to {_WIDTHS[1]:,}")
+    devices = [{"name": name, **DEVICES[name]._asdict()} for name in _SHOWN]
+    start = {"model": model, "length": length, "device": device, "width": width, "fused": False,
+             "compiled": compiled}
+    return Figure("time_budget", {"devices": devices, **start}, _still(start), _alt(start), state=tuple(start))
+
+
+def _costs(start: dict) -> dict[str, dict[str, Cost]]:
+    """Return the parts of each model, per token of a training step."""
+    size = _size(start["width"])
+    how = Pass(fused=start["fused"], compiled=start["compiled"])
+    return {"hybrid": training(size, start["length"], how=how),
+            "pure": training(replace(size, fourier_per_attention=None), start["length"], how=how),
+            "llama": training(size, start["length"], "llama", how)}
+
+
+def _size(width: int) -> CaracalConfig:
+    return CaracalConfig(PRESETS["tiny"].vocab_size, width, 12, width // 64)
+
+
+def _times(start: dict) -> dict[str, dict[str, float]]:
+    """Return the microseconds per token, by model and part."""
+    device = DEVICES[start["device"]]
+    return {model: {part: 1e6 * device.seconds(part, cost) for part, cost in parts.items()}
+            for model, parts in _costs(start).items()}
+
+
+def _alt(start: dict) -> str:
+    times, parts = _times(start), _costs(start)[start["model"]]
+    whole, operations = sum(times[start["model"]].values()), sum(cost.operations for cost in parts.values())
+    words = "; ".join(f"{part} {100 * parts[part].operations / operations:.1f}% of the operations, "
+                      f"{100 * times[start['model']][part] / whole:.0f}% of the time, bound by "
+                      f"{DEVICES[start['device']].bound(part, parts[part])}"
+                      for part in PARTS if parts[part].operations)
+    bars = ", ".join(f"{_MODELS[model]} {sum(of.values()):.2f}" for model, of in times.items())
+    small = "fused in chains" if start["compiled"] else "one by one"
+    return (f"Three bars of the time that the operators of a training step take on one {start['device']} at "
+            f"{start['length']:,} tokens, small operators {small}, in microseconds a token: {bars}. "
+            f"Of {_MODELS[start['model']]}: {words}. Sliders for width and length, "
+            "buttons for the device, for chains of small operators and for a fused convolution.")
+
+
+def _still(start: dict) -> str:
+    times, costs = _times(start), _costs(start)
+    parts = {part: cost for part, cost in costs[start["model"]].items() if cost.operations}
+    device = DEVICES[start["device"]]
+    slowest = _times(start | {"fused": False, "compiled": False})  # the axis is the same, whatever is fused
+    longest = max(sum(of.values()) for of in slowest.values())
+    across = (_WIDTH - _LEFT - 84) / longest
+    rows = [_STRIPES, svg.text(12, 20, "µs for each token of a training step", weight=600),
+            svg.text(12, 39, f"{start['length']:,} tokens, one {start['device']}; striped: waits for memory"),
+            svg.text(_WIDTH - 12, 20, "pink: attention", "end")]
+    for k, (model, of) in enumerate(times.items()):
+        y, left = _TOP + k * _ROW, float(_LEFT)
+        rows.append(svg.text(12, y + 15, _MODELS[model], weight=600 if model == start["model"] else None))
+        for part, time in of.items():
+            colour, share = _COLOURS[part]
+            rows.append(svg.rect(left, y, across * time, 22.0, fill=colour, fill_opacity=share))
+            if device.bound(part, costs[model][part]) == "bandwidth":
+                rows.append(svg.rect(left, y, across * time, 22.0, fill="url(#waits)"))
+            left += across * time
+        rows.append(svg.text(left + 6, y + 15, f"{sum(of.values()):.2f}"))
+    top = _TOP + 3 * _ROW + 26
+    whole, operations = sum(times[start["model"]].values()), sum(cost.operations for cost in parts.values())
+    rows += [svg.text(12, top, _MODELS[start["model"]], weight=600), svg.text(250, top, "operations", "end"),
+             svg.text(320, top, "time", "end"), svg.text(_WIDTH - 12, top, "bound by", "end")]
+    for k, (part, cost) in enumerate(parts.items()):
+        y, (colour, share) = top + (k + 1) * _PITCH, _COLOURS[part]
+        rows += [svg.rect(12, y - 11, 12, 12, fill=colour, fill_opacity=share), svg.text(32, y, part),
+                 svg.text(250, y, f"{100 * cost.operations / operations:.1f}%", "end"),
+                 svg.text(320, y, f"{100 * times[start['model']][part] / whole:.1f}%", "end"),
+                 svg.text(_WIDTH - 12, y, device.bound(part, cost), "end")]
+    return svg.frame(_WIDTH, top + len(parts) * _PITCH + 12, *rows)

@@ -1,0 +1,5 @@
+"""What the tests of the book's own package share."""
+
+import pytest
+
+pytest.register_assert_rewrite("exercise_answers")

@@ -1,0 +1,212 @@
+"""Forms of the Fourier layer: what each changes and what not, and runs that are resumed, recorded and read."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from caracal_book.commands.forms import run_forms_command
+from caracal_book.experiments.forms import FORMS, FormsConfig, make_form, run_forms
+from caracal_book.experiments.pool import each
+from caracal_book.runs import describe
+from caracal_min import CaracalConfig
+from caracal_min.modules import MultiHeadFourier
+from caracal_min.record import read_record
+from caracal_min.training.trainer import DivergedError
+
+SIZE = CaracalConfig(256, 16, 3, 2, window_size=4)
+
+
+def form(name):
+    torch.manual_seed(0)
+    return make_form(name, SIZE, context=8).eval()
+
+
+def ids(length):
+    return torch.randint(256, (2, length), generator=torch.Generator().manual_seed(1))
+
+
+def seen(model, length=24):
+    """The lags of the tokens that the state of the last one depends on, by derivative."""
+    x = model.embedding(ids(length)).detach().requires_grad_()
+    y = x
+    for block in model.blocks:
+        y = block(y)
+    gradient, = torch.autograd.grad(y[:, -1].square().sum(), x)
+    size = gradient.abs().sum((0, 2))
+    return {length - 1 - t for t in (size > 1e-9 * size.max()).nonzero().flatten().tolist()}
+
+
+def test_forms_share_the_weights_of_what_they_share():
+    plain = form("plain").state_dict()
+    for name in ("cut", "local", "norm", "faded"):
+        other = form(name).state_dict()
+        assert all(torch.equal(other[key], plain[key]) for key in plain), name
+        more = {key.rsplit("mixer.", 1)[1] for key in other.keys() - plain.keys()}
+        assert more == {"norm": {"norm_result.weight"}, "faded": {"log_reach"}}.get(name, set())
+
+
+def test_a_form_without_a_part_has_the_others():
+    assert form("no-windows").config.attention_layers == () and form("no-windows").blocks[0].mixer.pre_conv is not None
+    assert form("no-taps").config.attention_layers and form("no-taps").blocks[0].mixer.pre_conv is None
+
+
+def test_within_the_length_of_training_a_cut_changes_nothing():
+    plain, cut = form("plain"), form("cut")
+    torch.testing.assert_close(cut(ids(8))[0], plain(ids(8))[0])
+    assert (cut(ids(12))[0] - plain(ids(12))[0]).abs()[:, 8:].max() > 1e-6
+
+
+def test_what_each_form_sees():
+    lags = {name: seen(form(name).double()) for name in FORMS}
+    for name in ("plain", "norm", "faded", "pure", "no-windows", "no-taps"):
+        assert lags[name] == set(range(24)), name
+    # A gate at the first token alone: r_t = g_0 v_t.  So a token sees the first one and itself, and in the hybrid what
+    # the taps of two layers and a window of 4 reach.
+    assert lags["pure-local"] == {0, 23}
+    assert {0, 1, 2, 3, 23} < lags["local"] <= {*range(2 + 2 + 3 + 1), 23}
+
+
+def test_a_faded_gate_is_the_gate_times_an_exponential():
+    layer = form("faded").blocks[0].mixer
+    x = torch.randn(1, 6, 16, generator=torch.Generator().manual_seed(2))
+    v, g = layer.streams(x)
+    window = torch.exp(-torch.arange(6.) / layer.log_reach.exp()[:, None])
+    r = torch.stack([sum((g * window)[..., i] * v[..., t - i] for i in range(t + 1)) for t in range(6)], dim=1)
+    torch.testing.assert_close(layer(x), layer.to_out(r))
+    assert layer.log_reach.exp()[0] == 1 and torch.isclose(layer.log_reach.exp()[-1], torch.tensor(8.))
+
+
+def test_a_normed_result_has_one_size():
+    layer = form("norm").blocks[0].mixer
+    sizes = []
+    layer.norm_result.register_forward_hook(lambda _, given, result: sizes.append(result.square().mean(-1)))
+    layer(100 * torch.randn(1, 6, 16))
+    torch.testing.assert_close(sizes[0], torch.ones(1, 6), atol=1e-3, rtol=0)
+
+
+@pytest.mark.parametrize("name", ["norm", "faded"])
+def test_a_form_that_cannot_decode_says_so(name):
+    model = form(name)
+    with pytest.raises(ValueError, match="give the whole text at once"):
+        model.generate(ids(3), 2)
+
+
+@pytest.mark.parametrize("changes, what", [({"forms": ("plane",)}, "unknown form 'plane'; accepted: plain, cut"),
+                                           ({"learning_rates": ()}, "give at least one"),
+                                           ({"seeds": (1, 1)}, "each once"), ({"windows": 1}, "windows=1"),
+                                           ({"sweep_part": 0.0}, "sweep_part"), ({"processes": 0}, "processes")])
+def test_bad_settings_are_refused_in_a_line(changes, what):
+    with pytest.raises(ValueError, match=what) as caught:
+        FormsConfig(**changes)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="unknown form 'x'"):
+        make_form("x", SIZE, 8)
+
+
+def small(out, **changes):
+    given = dict(out=out, forms=("plain", "pure-local"), learning_rates=(1e-3, 3e-3), seeds=(0, 1), tokens=2 * 64,
+                 sweep_part=0.5, context=16, windows=4)
+    return FormsConfig(**(given | changes))
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    pytest.importorskip("jsonschema")
+    return run_forms(small(tmp_path), show=lambda line: None)
+
+
+def test_a_sweep_on_all_tokens_is_the_first_seeds_run(tmp_path):
+    pytest.importorskip("jsonschema")
+    record = run_forms(small(tmp_path, forms=("pure-local",), seeds=(1, 0), sweep_part=1.0), show=lambda line: None)
+    (row,), runs = record["results"]["standings"], record["results"]["runs"]
+    assert [(run["seed"], run["learning_rate"]) for run in runs] == [(1, 1e-3), (1, 3e-3), (0, row["learning_rate"])]
+    assert all(run["steps"] == 2 and run["surgery"] and not run["sweep"] for run in runs)
+    assert [loss for rate, loss in row["sweep"] if rate == row["learning_rate"]] == [row["losses"]["1"]]
+    assert set(row["losses"]) == {"0", "1"}
+
+
+def timeless(runs):
+    return [{k: v for k, v in run.items() if "second" not in k and k not in ("digest", "curve")} for run in runs]
+
+
+def test_runs_are_recorded_and_resumed(recorded, tmp_path, capsys):
+    runs = recorded["results"]["runs"]
+    assert [(run["contender"], run["sweep"]) for run in runs] == [
+        ("plain", True)] * 2 + [("pure-local", True)] * 2 + [("plain", False)] * 2 + [("pure-local", False)] * 2
+    best = {row["contender"]: row["learning_rate"] for row in recorded["results"]["standings"]}
+    for run in runs:
+        assert run["steps"] == (1 if run["sweep"] else 2)
+        if not run["sweep"]:
+            assert run["learning_rate"] == best[run["contender"]]
+            outcomes = {found["operation"]: found for found in run["surgery"]}
+            assert outcomes["whole"]["change"] == 0 and ("windows of one key" in outcomes) == (
+                run["contender"] == "plain")
+            assert [n for n, _ in run["loss_by_length"]["whole"]] == [16, 32, 64, 128, 256]
+    # A gate at the first token alone has no other lag: what is cut has no effect.
+    local = next(run for run in runs if run["contender"] == "pure-local" and not run["sweep"])
+    assert all(found["change"] == 0 for found in local["surgery"] if found["operation"].startswith("gate up to"))
+    (tmp_path / "runs" / "plain_0.001_1" / "result.json").unlink(missing_ok=True)
+    (tmp_path / "runs" / "plain_0.003_1" / "result.json").unlink(missing_ok=True)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.glob("*/*/result.json")}
+    run_forms_command(small(tmp_path))
+    again = read_record(tmp_path / "record.json", require_commit=False)
+    assert timeless(again["results"]["runs"]) == timeless(runs) and len(again["parts"]) == 2
+    assert all(path.stat().st_mtime_ns == when for path, when in before.items())
+    said = capsys.readouterr().out
+    assert "form " in said and "pure-local" in said and "8 runs of forms" in describe(again)
+
+
+def test_runs_of_other_settings_are_not_taken(recorded, tmp_path):
+    with pytest.raises(ValueError, match="holds runs with tokens=128, now 256; go on with the same, or give another"):
+        run_forms(replace(small(tmp_path), tokens=256))
+    (tmp_path / "forms.json").write_text("{")
+    with pytest.raises(ValueError, match="forms.json is damaged"):
+        run_forms(small(tmp_path))
+
+
+def test_a_process_that_runs_nothing_takes_no_part(recorded, tmp_path):
+    before = (tmp_path / "record.json").read_bytes()
+    again = run_forms(small(tmp_path), show=lambda line: None)
+    assert again == recorded and (tmp_path / "record.json").read_bytes() == before
+    (tmp_path / "forms.json").unlink()
+    assert len(run_forms(small(tmp_path), show=lambda line: None)["parts"]) == 1
+
+
+@pytest.mark.parametrize("less, lost", [({"forms": ("plain",)}, "forms pure-local"), ({"seeds": (0,)}, "seeds 1"),
+                                        ({"learning_rates": (1e-3,)}, "learning_rates 0.003")])
+def test_a_record_loses_no_run(less, lost, recorded, tmp_path):
+    with pytest.raises(ValueError, match=f"record.json holds runs with {lost}, which are left out here; name them too"):
+        run_forms(small(tmp_path, **less), show=lambda line: None)
+    assert json.loads((tmp_path / "record.json").read_text()) == recorded
+
+
+def test_one_rate_needs_no_sweep_and_two_processes_do_the_same(recorded, tmp_path):
+    best = {row["contender"]: row["learning_rate"] for row in recorded["results"]["standings"]}
+    rate = best["plain"]
+    again = run_forms(small(tmp_path / "other", forms=("plain",), learning_rates=(rate,), processes=2),
+                      show=lambda line: None)
+    before = [run for run in recorded["results"]["runs"] if run["contender"] == "plain" and not run["sweep"]]
+    assert [run["seed"] for run in again["results"]["runs"]] == [0, 1] and not any(
+        run["sweep"] for run in again["results"]["runs"])
+    for run, twin in zip(again["results"]["runs"], before, strict=True):  # threads add up in another order
+        assert run["loss"] == pytest.approx(twin["loss"], abs=1e-4)
+
+
+def fails(item):
+    if item == 2:
+        raise DivergedError("two")
+    return item
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_each_hands_out_all_and_passes_errors_on(processes):
+    assert sorted(each(fails, [1, 3, 4], processes)) == [1, 3, 4]
+    with pytest.raises(DivergedError):
+        list(each(fails, [1, 2, 3], processes))
+
+
+def test_kinds_are_fourier_layers():
+    for name in FORMS:
+        assert any(isinstance(block.mixer, MultiHeadFourier) for block in form(name).blocks)

@@ -1,0 +1,171 @@
+"""The rivals: each against its recurrence or another implementation, causal, and drop-in."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from caracal_book.experiments.full_attention import Attention, rotated
+from caracal_book.experiments.linear_recurrences import gated_delta_rule, linear_attention
+from caracal_book.experiments.mixers import (
+    MIXERS,
+    GatedConvolution,
+    LinearAttention,
+    StaticConvolution,
+    decaying_kernel,
+    make_mixer,
+)
+from caracal_min.modules import Block, MultiHeadFourier
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def streams(length=9, heads=2, channels=4):
+    q, k, v = drawn(3, 2, heads, length, channels).unbind(0)
+    beta, log_decay = drawn(2, heads, length, seed=1).sigmoid(), F.logsigmoid(drawn(2, heads, length, seed=2))
+    return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta, log_decay
+
+
+def recurrence(q, k, v, log_decay, beta=None):
+    """The states one after the other; without beta nothing is taken back before a write."""
+    state, outputs = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1]), []
+    for t in range(q.shape[2]):
+        state = state * log_decay[:, :, t].exp()[..., None, None]
+        held = 0 if beta is None else torch.einsum("bhk,bhkv->bhv", k[:, :, t], state)
+        rate = 1 if beta is None else beta[:, :, t, None]
+        state = state + torch.einsum("bhk,bhv->bhkv", k[:, :, t], rate * (v[:, :, t] - held))
+        outputs.append(torch.einsum("bhk,bhkv->bhv", q[:, :, t], state) / math.sqrt(q.shape[-1]))
+    return torch.stack(outputs, dim=2)
+
+
+@pytest.mark.parametrize("length", [1, 2, 9, 70])
+def test_parallel_forms_are_their_recurrences(length):
+    q, k, v, beta, log_decay = streams(length)
+    assert torch.allclose(linear_attention(q, k, v, log_decay), recurrence(q, k, v, log_decay), atol=1e-12)
+    assert torch.allclose(gated_delta_rule(q, k, v, beta, log_decay), recurrence(q, k, v, log_decay, beta), atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["torch_recurrent_gated_delta_rule", "torch_chunk_gated_delta_rule"])
+def test_the_delta_rule_is_that_of_transformers(name):
+    library = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
+    q, k, v, beta, log_decay = (x.float() for x in streams(70))
+    theirs, _ = getattr(library, name)(*(x.transpose(1, 2) for x in (q, k, v, log_decay, beta)))
+    assert torch.allclose(gated_delta_rule(q, k, v, beta, log_decay), theirs.transpose(1, 2), atol=1e-5)
+
+
+def test_a_delta_rule_overwrites_what_linear_attention_adds_up():
+    k = F.normalize(torch.ones(1, 1, 2, 4, dtype=torch.float64), dim=-1)  # the same key twice
+    v = drawn(1, 1, 2, 4)
+    never, always = torch.zeros(1, 1, 2, dtype=torch.float64), torch.ones(1, 1, 2, dtype=torch.float64)
+    assert torch.allclose(2 * gated_delta_rule(k, k, v, always, never)[0, 0, 1], v[0, 0, 1])
+    assert torch.allclose(2 * linear_attention(k, k, v, never)[0, 0, 1], v[0, 0].sum(0))
+
+
+def test_the_decay_of_retnet_is_constant_and_the_other_one_is_not():
+    retention = LinearAttention(8, 2, decay="head").double()
+    assert torch.allclose(retention.fixed.exp(), torch.tensor([1 - 1 / 32, 1 - 1 / 64]).double())
+    assert LinearAttention(8, 2).to_decay is not None and retention.to_decay is None
+
+
+def test_static_convolution_is_the_fourier_layer_with_a_kernel_for_a_gate():
+    torch.manual_seed(0)
+    fourier, static = MultiHeadFourier(8, 2).double(), StaticConvolution(8, 2, length=12).double()
+    shared = {name: value for name, value in fourier.state_dict().items() if not name.startswith(("to_gate", "gate"))}
+    static.load_state_dict(shared | {"kernel": static.kernel})
+    with torch.no_grad():  # a gate that is no function of the text: only biases are left
+        fourier.to_gate.weight.zero_(), fourier.to_gate.bias.zero_()
+        static.kernel.copy_(fourier.gate_mix.bias[:, None].expand(8, 12))
+    x = drawn(2, 12, 8)
+    assert torch.allclose(static(x), fourier(x), atol=1e-12)
+
+
+def test_gated_convolution_formula():
+    torch.manual_seed(0)
+    mixer, x = GatedConvolution(4, 2, length=5).double(), drawn(1, 7, 4)
+    before = F.pad(mixer.to_qkv(x), (0, 0, 2, 0))
+    q, k, v = sum(before[:, i:i + 7] * mixer.short.weight[:, 0, i] for i in range(3)).chunk(3, dim=-1)
+    r = torch.stack([sum(mixer.kernel[:, t - j] * (k * v)[:, j] for j in range(t + 1) if t - j < 5)
+                     for t in range(7)], dim=1)
+    assert torch.allclose(mixer(x), mixer.to_out(q * r), atol=1e-12)
+
+
+def test_rotation_leaves_scores_that_depend_on_the_distance_alone():
+    q, k = drawn(2, 1, 1, 1, 6).expand(2, 1, 1, 8, 6).unbind(0)
+    scores = (rotated(q) @ rotated(k).mT)[0, 0]
+    for lag in range(8):
+        assert torch.allclose(scores.diagonal(-lag), scores[lag, 0], atol=1e-6)
+    assert (scores[:, 0] - scores[0, 0]).abs()[1:].min() > 1e-3
+
+
+def test_attention_without_positions_sees_a_bag():
+    torch.manual_seed(0)
+    x, order = drawn(1, 6, 8), [3, 1, 4, 0, 2, 5]
+    bag, ordered = Attention(8, 2, rotary=False).double(), Attention(8, 2).double()
+    assert torch.allclose(bag(x)[:, -1], bag(x[:, order])[:, -1], atol=1e-12)
+    assert not torch.allclose(ordered(x)[:, -1], ordered(x[:, order])[:, -1], atol=1e-3)
+
+
+def test_taps_bring_attention_the_two_tokens_before_each():
+    torch.manual_seed(0)
+    plain, tapped, x = Attention(8, 2).double(), Attention(8, 2, pre_conv=True).double(), drawn(1, 6, 8)
+    tapped.load_state_dict(plain.state_dict() | {"pre_conv.weight": tapped.pre_conv.weight})
+    w = tapped.pre_conv.weight[:, 0]  # (D, 3), the own token last
+    before = F.pad(x, (0, 0, 2, 0))
+    assert torch.allclose(tapped(x), plain(sum(before[:, i:i + 6] * w[:, i] for i in range(3))), atol=1e-12)
+    with torch.no_grad():
+        tapped.pre_conv.weight.copy_(torch.tensor([0.0, 0.0, 1.0]).expand_as(tapped.pre_conv.weight))
+    assert torch.allclose(tapped(x), plain(x), atol=1e-12)
+
+
+def test_kernels_begin_with_reaches_from_one_tap_to_all():
+    torch.manual_seed(0)
+    kernel = torch.stack([decaying_kernel(16, 64) for _ in range(200)]).square().mean(0)
+    assert torch.allclose(kernel.sum(1), torch.ones(16), atol=0.3)
+    assert kernel[0, :4].sum() > 0.9 * kernel[0].sum() and kernel[-1, 32:].sum() > 0.1
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_every_mixer_is_causal_learns_and_drops_into_a_block(name):
+    torch.manual_seed(0)
+    block = Block(make_mixer(name, 16, 4, length=20, window=5), 32).double()
+    x = drawn(2, 20, 16).requires_grad_()
+    y = block(x)
+    assert y.shape == x.shape
+    y[:, 7].sum().backward()
+    assert x.grad[:, 8:].abs().max() < 1e-12 and x.grad[:, 3:8].abs().amax((0, 2)).min() > 1e-9
+    assert all(p.grad is not None for p in block.parameters())
+
+
+@pytest.mark.parametrize("name", [name for name in MIXERS if name != "window"])
+def test_every_mixer_but_the_window_sees_the_first_token(name):
+    torch.manual_seed(0)
+    mixer, x = make_mixer(name, 16, 4, length=20).double(), drawn(1, 20, 16)
+    changed = x.clone()
+    changed[:, 0] += drawn(16, seed=3)
+    assert (mixer(changed) - mixer(x))[:, -1].abs().max() > 1e-9
+
+
+@pytest.mark.parametrize("name", ["static", "gated-static"])
+@pytest.mark.parametrize("length", [3, 50])
+def test_a_kernel_serves_texts_shorter_and_longer_than_it(name, length):
+    mixer = make_mixer(name, 16, 4, length=20).double()
+    assert mixer(drawn(1, length, 16)).shape == (1, length, 16)
+
+
+def test_errors_are_one_line():
+    for call, what in [
+        (lambda: make_mixer("mamba", 8, 2, 4), "unknown mixer 'mamba'; accepted: fourier,"),
+        (lambda: make_mixer("static", 8, 2, 0), "length=0"),
+        (lambda: make_mixer("static", 8, 3, 4), "does not split into n_heads=3"),
+        (lambda: make_mixer("attention", 6, 2, 4), "heads of 3 channels cannot be rotated"),
+        (lambda: LinearAttention(8, 2, decay="yes"), "unknown decay 'yes'; accepted: token, head"),
+        (lambda: make_mixer("static", 8, 2, 4)(torch.zeros(2, 8)), "takes \\[batch, length, 8\\]"),
+        (lambda: make_mixer("static", 8, 2, 4)(torch.zeros(1, 2, 8), "cache"), "give the whole text at once"),
+        (lambda: make_mixer("fourier-query", 8, 2, 4)(torch.zeros(1, 2, 8), "cache"), "give the whole text at once"),
+    ]:
+        with pytest.raises(ValueError, match=what) as caught:
+            call()
+        assert "\n" not in str(caught.value)

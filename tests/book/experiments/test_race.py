@@ -1,0 +1,313 @@
+"""The race: equal budgets, a kill that costs nothing, who is left out, and what a best rate at the edge says."""
+
+import json
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from caracal_book.__main__ import main
+from caracal_book.experiments.race import run_race
+from caracal_book.experiments.race_config import RaceConfig
+from caracal_book.experiments.race_contenders import CONTENDERS, TOLERANCE, Contender, fitted
+from caracal_book.experiments.race_results import curves, load_race, race_table, standings
+from caracal_book.experiments.race_run import RaceRun, read_result
+from caracal_book.runs import describe
+from caracal_min import Caracal
+from caracal_min.data import Corpus
+from caracal_min.record import RecordError
+
+STEPS = 6
+
+
+def corpus(seed=0):
+    draw = np.random.default_rng(seed)
+    words = [b"causal ", b"fourier ", b"window ", b"gate ", b"token "]
+    ids = np.frombuffer(b"".join(words[i] for i in draw.integers(0, 5, 1000)), dtype=np.uint8).astype(np.uint16)
+    return Corpus("test", "byte", ids[:-800], ids[-800:])
+
+
+def config(out, **changes):
+    """A race of two, in steps of 2 x 16 tokens, without the timing deciding anything."""
+    small = dict(contenders=("caracal", "static"), learning_rates=(1e-3, 3e-3), seeds=(0, 1), tokens=STEPS * 2 * 16,
+                 width=32, layers=3, heads=2, context=16, window=8, batch_size=2, measurements=3, eval_windows=4,
+                 checkpoint_every=2, sweep_part=1.0, slowest=1e9, device="cpu", precision="float32", progress=False,
+                 out=out)
+    return RaceConfig(**{**small, **changes})
+
+
+def quiet(line):
+    pass
+
+
+def timeless(value):
+    """A record without clock times and what follows from them, and without who wrote it when and where."""
+    if isinstance(value, dict):
+        return {key: timeless(item) for key, item in value.items()
+                if "second" not in key and key not in {"times_caracal", "sequences", "digest", "finished", "parts",
+                                                       "out"}}
+    return [timeless(item) for item in value] if isinstance(value, list) else value
+
+
+def run_of(name, loss, rate=1e-3, seed=0, **more):
+    return {"contender": name, "learning_rate": rate, "seed": seed, "parameters": 1000, "loss": loss,
+            "sweep": False, "seconds_per_step": 0.5, "diverged": None if loss is not None else "loss nan at step 3",
+            **more}
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_every_contender_is_within_the_budget_at_the_real_size(name):
+    race = RaceConfig()
+    number, parameters = fitted(name, race.size, race.context)
+    budget = fitted("caracal", race.size, race.context)[1]
+    assert abs(parameters - budget) <= 0.03 * budget and TOLERANCE == 0.03
+    with torch.device("meta"):
+        model = CONTENDERS[name].build(race.size, race.context, number)
+    assert sum(p.numel() for p in model.parameters()) == parameters
+    if name == "caracal":
+        with torch.device("meta"):
+            assert Caracal(race.size).num_parameters() == budget
+
+
+def test_a_contender_that_no_number_fits_is_refused():
+    with pytest.raises(ValueError, match="static has .* within 3%; give a larger width"):
+        fitted("static", RaceConfig(width=8, heads=2).size, 8192)
+
+
+@pytest.mark.parametrize("name", [name for name in CONTENDERS if name != "caracal"])
+def test_contenders_differ_and_learn(name):
+    """Each has a gradient for every parameter it has, and none looks ahead."""
+    size, context = config(Path("x")).size, 16
+    torch.manual_seed(0)
+    model = CONTENDERS[name].build(size, context, fitted(name, RaceConfig().size, 512)[0] // 24 * 4)
+    tokens = torch.randint(1, 256, (2, context))
+    model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
+    idle = [key for key, p in model.named_parameters() if p.grad is None]
+    assert idle == []
+    changed = tokens.clone()
+    changed[:, 9:] = 7
+    with torch.no_grad():
+        before, after = model.logits(tokens), model.logits(changed)
+    assert torch.allclose(before[:, :9], after[:, :9], atol=1e-4)
+    assert not torch.allclose(before[:, 9:], after[:, 9:], atol=1e-4)
+
+
+def test_a_race_killed_and_resumed_gives_the_same_record(tmp_path, monkeypatch):
+    text = corpus()
+    whole = run_race(config(tmp_path / "whole"), text, quiet)
+    train_step, done = RaceRun._train_step, []
+
+    def killed_sometimes(self):
+        done.append(self.step)
+        if len(done) in (5, 16, 30):  # within a run, between two checkpoints
+            raise KeyboardInterrupt
+        return train_step(self)
+
+    monkeypatch.setattr(RaceRun, "_train_step", killed_sometimes)
+    kills = 0
+    while True:
+        try:
+            parts = run_race(config(tmp_path / "parts"), text, quiet)
+            break
+        except KeyboardInterrupt:
+            kills += 1
+            assert not (tmp_path / "parts" / "record.json").exists()
+    assert kills == 3 and len(done) < len(whole["results"]["runs"]) * STEPS + 3 * 2 + 3
+    assert timeless(parts) == timeless(whole)
+    assert len(parts["parts"]) == 4 and [p["from_step"] for p in parts["parts"]] == [0, 0, 12, 24]
+    assert not list((tmp_path / "parts").rglob("*.safetensors"))
+
+
+def test_the_record_holds_the_race(tmp_path):
+    record = run_race(config(tmp_path), corpus(), quiet)
+    assert load_race(tmp_path / "record.json", require_commit=False) == record
+    results = record["results"]
+    assert record["kind"] == "race" and record["data"]["sha256"] == corpus().digest
+    assert [(r["contender"], r["learning_rate"], r["seed"]) for r in results["runs"]][:4] == [
+        ("caracal", 1e-3, 0), ("static", 1e-3, 0), ("caracal", 3e-3, 0), ("static", 3e-3, 0)]
+    assert len(results["runs"]) == 6
+    for row in results["standings"]:
+        assert set(row["losses"]) == {"0", "1"} and row["spread"] == abs(row["losses"]["0"] - row["losses"]["1"])
+        assert row["loss"] == pytest.approx(sum(row["losses"].values()) / 2)
+        again = next(r for r in results["runs"] if r["seed"] == 1 and r["contender"] == row["contender"])
+        assert again["learning_rate"] == row["learning_rate"]
+    for run in results["runs"]:
+        assert [entry["step"] for entry in run["curve"]] == [2, 4, 6]
+        assert run["loss"] == run["curve"][-1]["validation_loss"] and run["tokens"] == STEPS * 32
+        assert run["curve"][-1]["seconds"] == pytest.approx(run["seconds"])
+    drawn = curves(record)
+    assert list(drawn) == [row["contender"] for row in results["standings"]]
+    for row in results["standings"]:
+        curve, by_time = drawn[row["contender"]], curves(record, "seconds")[row["contender"]]
+        assert curve["x"] == [64, 128, 192] and curve["mean"][-1] == pytest.approx(row["loss"])
+        assert curve["high"][-1] - curve["low"][-1] == pytest.approx(row["spread"])
+        assert by_time["mean"] == curve["mean"]
+        assert by_time["x"] == pytest.approx([n * row["seconds_per_step"] for n in (2, 4, 6)])
+    assert f"{results['standings'][0]['loss']:.4f}" in race_table(record)
+    assert "6 runs of a race" in describe(record | {"code": record["code"] | {"commit": "0" * 40}})
+
+
+def test_a_sweep_of_shorter_runs_decides_the_rate_alone(tmp_path):
+    record = run_race(config(tmp_path, sweep_part=0.5), corpus(), quiet)
+    assert load_race(tmp_path / "record.json", require_commit=False) == record
+    runs = record["results"]["runs"]
+    tried, whole = ([run for run in runs if run["sweep"] is part] for part in (True, False))
+    assert [(run["contender"], run["learning_rate"], run["seed"]) for run in tried] == [
+        ("caracal", 1e-3, 0), ("static", 1e-3, 0), ("caracal", 3e-3, 0), ("static", 3e-3, 0)]
+    assert {run["steps"] for run in tried} == {3} and {run["steps"] for run in whole} == {STEPS}
+    for row in record["results"]["standings"]:
+        own = [run for run in tried if run["contender"] == row["contender"]]
+        assert row["sweep"] == [[run["learning_rate"], run["loss"]] for run in own]
+        assert row["learning_rate"] == min(own, key=lambda run: run["loss"])["learning_rate"]
+        ends = {str(run["seed"]): run["loss"] for run in whole if run["contender"] == row["contender"]}
+        assert set(ends) == {"0", "1"} and row["losses"] == ends
+        assert curves(record)[row["contender"]]["x"] == [64, 128, 192]
+    before = (tmp_path / "record.json").read_bytes()
+    run_race(config(tmp_path, sweep_part=0.5), corpus(), quiet)
+    assert (tmp_path / "record.json").read_bytes() == before
+    with pytest.raises(ValueError, match="sweep_part=0.5, now 1.0"):
+        run_race(config(tmp_path), corpus(), quiet)
+
+
+def test_the_same_seed_gives_all_the_same_batches(tmp_path, monkeypatch):
+    seen = {}
+    train_step = RaceRun._train_step
+
+    def watched(self):
+        seen.setdefault(self.config.out.name, []).append(self.batches[self.step][0])
+        return train_step(self)
+
+    monkeypatch.setattr(RaceRun, "_train_step", watched)
+    run_race(config(tmp_path, learning_rates=(1e-3,)), corpus(), quiet)
+    for seed in (0, 1):
+        ours, theirs = seen[f"caracal_0.001_{seed}"], seen[f"static_0.001_{seed}"]
+        assert len(ours) == STEPS and all(map(torch.equal, ours, theirs))
+    assert not torch.equal(seen["caracal_0.001_0"][0], seen["caracal_0.001_1"][0])
+
+
+def test_a_contender_that_is_too_slow_is_left_out_with_its_time(tmp_path, monkeypatch):
+    def slow(size, context, number):
+        model = CONTENDERS["window"].build(size, context, number)
+        hidden = model.hidden
+        model.hidden = lambda tokens: time.sleep(0.4) or hidden(tokens)
+        return model
+
+    monkeypatch.setitem(CONTENDERS, "sleeper", Contender("one that sleeps", slow))
+    said = []
+    race = config(tmp_path, contenders=("caracal", "sleeper"), learning_rates=(1e-3,), seeds=(0,), slowest=1.2)
+    record = run_race(race, corpus(), said.append)
+    caracal, sleeper = record["results"]["contenders"]
+    assert sleeper["left_out"] and sleeper["seconds_per_step"] > 0.4 and sleeper["times_caracal"] > 1.2
+    assert not caracal["left_out"] and caracal["times_caracal"] < sleeper["times_caracal"]
+    assert [run["contender"] for run in record["results"]["runs"]] == ["caracal"]
+    assert sleeper["sequences"] == 1 and caracal["sequences"] == 2  # one sequence was slow enough
+    assert f"left out: {sleeper['seconds_per_step']:.2f} s for a batch of 1," in said[-2]
+
+
+def test_a_race_without_runners_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="slowest=1e-09 leaves out all contenders; give a larger number"):
+        run_race(config(tmp_path, contenders=("static",), slowest=1e-9), corpus(), quiet)
+
+
+def test_a_best_rate_at_the_edge_is_marked():
+    def row(*losses):
+        runs = [run_of("caracal", loss, rate) for loss, rate in zip(losses, (1e-3, 3e-3, 9e-3), strict=True)]
+        return standings(runs)[0]
+
+    assert (row(2.0, 1.5, 1.8)["learning_rate"], row(2.0, 1.5, 1.8)["at_edge"]) == (3e-3, False)
+    assert (row(1.4, 1.5, 1.8)["learning_rate"], row(1.4, 1.5, 1.8)["at_edge"]) == (1e-3, True)
+    assert (row(2.0, 1.5, 1.2)["learning_rate"], row(2.0, 1.5, 1.2)["at_edge"]) == (9e-3, True)
+    assert (row(2.0, 1.5, None)["learning_rate"], row(2.0, 1.5, None)["at_edge"]) == (3e-3, False)
+    assert row(1.4, 1.5, 1.8)["sweep"] == [[1e-3, 1.4], [3e-3, 1.5], [9e-3, 1.8]]
+    lost = row(None, None, None)
+    assert (lost["learning_rate"], lost["loss"], lost["spread"], lost["at_edge"]) == (None, None, None, False)
+
+
+def test_standings_put_the_best_first_and_the_diverged_last():
+    runs = [run_of("a", None), run_of("b", 2.0), run_of("c", 1.0), run_of("c", 1.5, seed=1), run_of("b", 2.5, seed=1)]
+    rows = standings(runs)
+    assert [row["contender"] for row in rows] == ["c", "b", "a"]
+    assert rows[0]["loss"] == 1.25 and rows[0]["spread"] == 0.5
+
+
+def test_a_run_that_diverges_does_not_end_the_race(tmp_path):
+    race = config(tmp_path, learning_rates=(1e-3, 1e30), seeds=(0,), contenders=("caracal",))
+    record = run_race(race, corpus(), quiet)
+    fine, lost = record["results"]["runs"]
+    assert fine["diverged"] is None and lost["loss"] is None and "at step" in lost["diverged"]
+    assert lost["steps"] < STEPS and record["results"]["standings"][0]["learning_rate"] == 1e-3
+
+
+def test_more_contenders_use_the_runs_that_are_there(tmp_path, monkeypatch):
+    first = run_race(config(tmp_path, contenders=("caracal",)), corpus(), quiet)
+    ran, to_the_end = [], RaceRun.to_the_end
+    monkeypatch.setattr(RaceRun, "to_the_end", lambda self, facts: ran.append(facts) or to_the_end(self, facts))
+    second = run_race(config(tmp_path), corpus(), quiet)
+    assert {facts["contender"] for facts in ran} == {"static"}
+    kept = [run for run in second["results"]["runs"] if run["contender"] == "caracal"]
+    assert kept == first["results"]["runs"]
+    del ran[:]
+    before = (tmp_path / "record.json").read_bytes()
+    run_race(config(tmp_path), corpus(), quiet)
+    assert ran == [] and (tmp_path / "record.json").read_bytes() == before
+
+
+@pytest.mark.parametrize("changes, other, words", [
+    ({"width": 64}, 0, "width=32, now 64"), ({"tokens": 64}, 0, "tokens=192, now 64"), ({}, 1, "other data")])
+def test_another_race_in_the_same_folder_is_refused(tmp_path, changes, other, words):
+    one = dict(contenders=("caracal",), learning_rates=(1e-3,), seeds=(0,))
+    run_race(config(tmp_path, **one), corpus(), quiet)
+    with pytest.raises(ValueError, match=words):
+        run_race(config(tmp_path, **one, **changes), corpus(other), quiet)
+
+
+def test_an_edited_result_and_a_damaged_state_are_refused(tmp_path):
+    race = config(tmp_path, contenders=("caracal",), learning_rates=(1e-3,), seeds=(0,))
+    run_race(race, corpus(), quiet)
+    result = tmp_path / "runs" / "caracal_0.001_0" / "result.json"
+    assert read_result(result.parent)["seed"] == 0
+    result.write_text(result.read_text().replace('"seed": 0', '"seed": 1'))
+    with pytest.raises(ValueError, match="not as it was written"):
+        run_race(race, corpus(), quiet)
+    (tmp_path / "race.json").write_text("{")
+    with pytest.raises(ValueError, match="race.json is damaged"):
+        run_race(race, corpus(), quiet)
+
+
+def test_a_record_of_something_else_is_no_race(tmp_path):
+    run_race(config(tmp_path, contenders=("caracal",), learning_rates=(1e-3,), seeds=(0,)), corpus(), quiet)
+    with pytest.raises(FileNotFoundError, match="no record"):
+        load_race(tmp_path / "nowhere.json")
+    with pytest.raises(RecordError, match="not a record"):
+        load_race(tmp_path / "race.json", require_commit=False)
+
+
+@pytest.mark.parametrize("changes, words", [
+    ({"contenders": ()}, "contenders=none; accepted: caracal, no-swa"),
+    ({"contenders": ("caracal", "gpt")}, "contenders=gpt; accepted"),
+    ({"contenders": ("llama", "llama")}, "name each of them once"),
+    ({"learning_rates": ()}, "learning_rates=none"), ({"learning_rates": (0.0,)}, "learning_rate=0.0; give"),
+    ({"seeds": (1, 1)}, "seeds=1 1; give at least one, and each once"), ({"seeds": (-1,)}, "seed=-1; give"),
+    ({"width": 30, "heads": 4}, "d_model=30 is not divisible"), ({"tokens": 31}, "tokens=31; give a number >= 32"),
+    ({"tokenizer": "bert"}, "tokenizer='bert'; accepted: byte, gpt2"), ({"slowest": 0.0}, "slowest=0.0; give"),
+    ({"sweep_part": 0.0}, "sweep_part=0.0; give"), ({"sweep_part": 1.5}, "sweep_part=1.5; give"),
+])
+def test_bad_settings_get_one_line(changes, words):
+    with pytest.raises(ValueError, match=words) as caught:
+        config(Path("x"), **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command(tmp_path, capsys):
+    lines = "".join(json.dumps({"text": f"text number {i}" * 3}) + "\n" for i in range(60))
+    (tmp_path / "text.jsonl").write_text(lines)
+    command = ["race", "--data", str(tmp_path / "text.jsonl"), "--out", str(tmp_path / "race"), "--contenders",
+               "caracal", "--learning-rates", "0.001", "--seeds", "0", "--tokens", "256", "--width", "16", "--layers",
+               "2", "--heads", "2", "--context", "16", "--window", "8", "--batch-size", "2", "--no-progress",
+               "--device", "cpu"]
+    assert main(command) == 0
+    said = capsys.readouterr().out
+    assert "caracal, rate 0.001, seed 0:" in said and "record = " in said
+    assert load_race(tmp_path / "race" / "record.json", require_commit=False)["command"]

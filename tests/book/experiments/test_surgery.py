@@ -1,0 +1,236 @@
+"""Surgery: each operation is what it says, leaves nothing behind, and is measured on the same tokens."""
+
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+import torch
+
+from caracal_book.commands.surgery import SurgeryConfig, run_surgery
+from caracal_book.experiments.learner import Lesson, make_contender
+from caracal_book.experiments.surgery import (
+    gate_as,
+    gate_of_another,
+    gate_up_to,
+    loss_by_length,
+    mean_gates,
+    pre_conv_of_one_tap,
+    surgery,
+    windows_of,
+)
+from caracal_book.experiments.tasks import make_task
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.evaluation.losses import token_losses
+
+CONFIG = CaracalConfig(23, 16, 3, 2, window_size=5, init_std=0.3, embedding_std=0.5)
+ONE = replace(CONFIG, n_layers=1)
+OPERATIONS = {
+    "lag": lambda model: gate_up_to(model, 2),
+    "mean": lambda model: gate_as(model, mean_gates(model, ids(4, seed=5))),
+    "another": gate_of_another,
+    "windows": windows_of,
+    "tap": pre_conv_of_one_tap,
+}
+
+
+def build(config=CONFIG, seed=0):
+    torch.manual_seed(seed)
+    return Caracal(config).eval()
+
+
+def ids(rows=3, length=12, seed=0):
+    return torch.randint(23, (rows, length), generator=torch.Generator().manual_seed(seed))
+
+
+@torch.no_grad()
+def logits(model, tokens, context=None):
+    with context or ExitStack():
+        return model.logits(tokens)
+
+
+@pytest.mark.parametrize("gate", ["two_stage", "single_stage"])
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_changes_the_model_inside_and_not_afterwards(name, gate):
+    model, x = build(replace(CONFIG, gate=gate)), ids()
+    before, weights = logits(model, x), {k: v.clone() for k, v in model.state_dict().items()}
+    assert (logits(model, x, OPERATIONS[name](model)) - before).abs().max() > 1e-4
+    assert torch.equal(logits(model, x), before)
+    with pytest.raises(KeyError), OPERATIONS[name](model):
+        raise KeyError
+    assert torch.equal(logits(model, x), before)
+    assert all(torch.equal(v, weights[k]) for k, v in model.state_dict().items())
+    assert all(not m._forward_hooks and not m._forward_pre_hooks for m in model.modules())
+    assert [block.mixer.window_size for block in model.blocks if hasattr(block.mixer, "window_size")] == [5]
+
+
+@pytest.mark.parametrize("lag", [0, 1, 5])
+def test_a_gate_up_to_a_lag_is_the_sum_over_these_lags(lag):
+    model, x = build(ONE), ids()
+    layer, h = model.blocks[0].mixer, []
+    layer.register_forward_hook(lambda _, given, out: h.append((given[0], out)))
+    logits(model, x, gate_up_to(model, lag))
+    with torch.no_grad():
+        v, g = layer.streams(h[0][0])
+        r = sum(torch.nn.functional.pad(v, (k, 0))[..., :12] * g[..., k:k + 1] for k in range(lag + 1))
+        assert torch.allclose(h[0][1], layer.to_out(r.transpose(1, 2)), atol=1e-5)
+
+
+def test_a_cut_beyond_the_text_changes_no_bit():
+    model, x = build(), ids()
+    assert torch.equal(logits(model, x, gate_up_to(model, 11)), logits(model, x))
+    assert not torch.equal(logits(model, x, gate_up_to(model, 10)), logits(model, x))
+
+
+def test_mean_gates_are_those_of_the_streams():
+    model, x = build(ONE), ids(5)
+    with torch.no_grad():
+        _, g = model.blocks[0].mixer.streams(model.blocks[0].mixer_norm(model.embedding(x)))
+    mean, = mean_gates(model, x, batch_size=2)
+    assert mean.shape == (16, 12) and torch.allclose(mean, g.mean(0), atol=1e-6)
+
+
+def test_the_mean_over_one_text_is_its_own_gate():
+    model, x = build(), ids(1)
+    assert torch.allclose(logits(model, x, gate_as(model, mean_gates(model, x))), logits(model, x), atol=1e-5)
+
+
+def test_the_gate_of_another_is_that_of_the_next_text():
+    model, x = build(ONE), ids(3)
+    swapped = logits(model, x, gate_of_another(model))
+    for row, other in ((0, 1), (1, 2), (2, 0)):
+        own = x[row:row + 1]
+        with_theirs = logits(model, own, gate_as(model, mean_gates(model, x[other:other + 1])))
+        assert torch.allclose(with_theirs[0], swapped[row], atol=1e-5)
+    same = x[:1].expand(3, -1)
+    assert torch.allclose(logits(model, same, gate_of_another(model)), logits(model, same), atol=1e-5)
+
+
+@pytest.mark.parametrize("keys", [1, 3, 9])
+def test_windows_are_those_of_a_model_built_with_them(keys):
+    model, x = build(), ids()
+    small = build(replace(CONFIG, window_size=min(keys, 5)))
+    small.load_state_dict(model.state_dict())
+    assert torch.allclose(logits(model, x, windows_of(model, keys)), logits(small, x), atol=1e-6)
+
+
+def test_one_tap_is_a_pre_convolution_with_the_others_zero():
+    model, x = build(), ids()
+    cut = logits(model, x, pre_conv_of_one_tap(model))
+    with torch.no_grad():
+        for block in model.blocks[:2]:
+            block.mixer.pre_conv.weight[:, :, :2] = 0
+    assert torch.allclose(cut, logits(model, x), atol=1e-6)
+
+
+def test_operations_can_be_combined():
+    model, x = build(ONE), ids()
+    with gate_up_to(model, 0), pre_conv_of_one_tap(model):
+        alone = logits(model, x)
+    order = torch.tensor([0, 4, 2, 3, 1, *range(5, 12)])  # the first token decides the gate at lag 0 and stays
+    with gate_up_to(model, 0), pre_conv_of_one_tap(model):
+        assert torch.allclose(logits(model, x[:, order]), alone[:, order], atol=1e-5)  # nothing is mixed any more
+
+
+def test_the_table_is_measured_on_the_same_tokens():
+    model, windows = build(), ids(7, 13)
+    outcomes = surgery(model, windows, lags=(0, 11), batch_size=3)
+    assert [o.operation for o in outcomes] == ["whole", "gate up to lag 0", "gate up to lag 11", "mean gate",
+                                               "gate of another text", "windows of one key",
+                                               "pre-convolution of one tap"]
+    whole = token_losses(model, windows).double()
+    assert outcomes[0].loss == pytest.approx(whole.mean().item(), abs=1e-6) and outcomes[0].error == 0
+    assert outcomes[2].change == outcomes[2].error == 0
+    with gate_up_to(model, 0):
+        change = (token_losses(model, windows).double() - whole).mean(1)
+    assert outcomes[1].change == pytest.approx(change.mean().item(), abs=1e-6)
+    assert outcomes[1].error == pytest.approx(change.std().item() / 7 ** 0.5, abs=1e-6)
+    assert all(o.error > 0 and o.loss == pytest.approx(outcomes[0].loss + o.change) for o in outcomes[3:])
+
+
+def test_a_text_does_not_get_its_own_share_of_the_mean():
+    model, windows = build(), ids(2, 13)
+    outcome = next(o for o in surgery(model, windows, lags=(0,)) if o.operation == "mean gate")
+    with gate_as(model, mean_gates(model, windows[1:, :-1])):
+        first = token_losses(model, windows[:1]).mean()
+    with gate_as(model, mean_gates(model, windows[:1, :-1])):
+        second = token_losses(model, windows[1:]).mean()
+    assert outcome.loss == pytest.approx((first + second).item() / 2, abs=1e-5)
+    given = next(o for o in surgery(model, windows, (0,), others=ids(3, 13, seed=9)) if o.operation == "mean gate")
+    assert given.loss != pytest.approx(outcome.loss, abs=1e-6)
+
+
+@pytest.mark.parametrize("rows, batch_size", [(2, 2), (3, 2), (4, 3), (7, 3), (9, 4), (5, 16)])
+def test_no_text_is_left_without_another(rows, batch_size):
+    outcomes = surgery(build(ONE), ids(rows, 5), (0,), batch_size=batch_size)
+    assert next(o for o in outcomes if o.operation == "gate of another text").error >= 0
+
+
+def test_a_model_without_a_part_is_not_cut_there():
+    pure = build(replace(CONFIG, fourier_per_attention=None, pre_conv=False))
+    assert [o.operation for o in surgery(pure, ids(4, 13), (0,))] == ["whole", "gate up to lag 0", "mean gate",
+                                                                      "gate of another text"]
+
+
+def test_the_cut_acts_beyond_the_context_only():
+    model, tokens = build(), ids(1, 65)[0].numpy()
+    whole, cut = (loss_by_length(model, tokens, 8, flag, (1, 2, 8)) for flag in (False, True))
+    assert list(whole) == [8, 16, 64] and whole[8] == cut[8] and whole[16] != cut[16] and whole[64] != cut[64]
+    with gate_up_to(model, 7):
+        assert cut[64] == pytest.approx(token_losses(model, torch.tensor(tokens)[None]).mean().item(), abs=1e-6)
+
+
+def test_what_cannot_be_operated_on_is_refused():
+    model, x = build(), ids()
+    for context, what in [
+        (lambda: gate_up_to(model, -1), "lag=-1"), (lambda: windows_of(model, 0), "keys=0"),
+        (lambda: gate_as(model, [torch.zeros(16, 12)]), "1 gates for 2 Fourier layers"),
+        (lambda: gate_as(model, [torch.zeros(16, 3)] * 2), "gates of 3 tokens for a text of 12"),
+        (lambda: gate_up_to(torch.nn.Linear(2, 2), 0), "surgery is on a Caracal or a Learner, this is a Linear"),
+        (lambda: gate_up_to(build().compile_for("blocks"), 0), "compiled code passes hooks by"),
+    ]:
+        with pytest.raises(ValueError, match=what) as caught:
+            logits(model, x, context())
+        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="no other's gate"):
+        logits(model, x[:1], gate_of_another(model))
+    with pytest.raises(ValueError, match="on the parallel pass"), gate_up_to(model, 0):
+        model.generate(x[:1], 2, seed=0)
+    with pytest.raises(ValueError, match="at least two at a time"):
+        surgery(model, ids(1, 5))
+
+
+def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys):
+    from caracal_min.record import read_record
+
+    pytest.importorskip("jsonschema")
+    model = build(CaracalConfig(256, 16, 3, 2, window_size=5))
+    model.save_pretrained(tmp_path / "run" / "model")
+    text = tmp_path / "text.jsonl"
+    text.write_text("\n".join(json.dumps({"text": f"a line of text, number {n}"}) for n in range(100)))
+    config = SurgeryConfig(str(tmp_path / "run"), data=str(text), split="all", context=16, windows=4, lags=(0, 3),
+                           out=tmp_path / "surgery.json")
+    results = run_surgery(config)
+    record = read_record(tmp_path / "surgery.json", require_commit=False)
+    assert record["kind"] == "surgery" and record["results"]["rows"] == results["rows"]
+    assert list(record["results"]["loss_by_length"]["whole"]) == ["16", "32", "64", "128", "256"]
+    assert "gate of another text" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="lags=\\(\\); give at least one"):
+        replace(config, lags=())
+
+
+def test_a_learner_is_operated_on_as_a_caracal_is():
+    task = make_task("mirror")
+    model = make_contender("fourier", task, Lesson(d_model=16, hidden=32, init_std=0.5)).eval()
+    texts = task.draw(4, torch.Generator().manual_seed(0))
+
+    def answers(context=None):
+        with torch.no_grad(), context or ExitStack():
+            return model(texts)[0]
+
+    whole, short = answers(), answers(gate_up_to(model, 2))
+    assert not torch.allclose(whole, short) and not torch.allclose(whole, answers(gate_of_another(model)))
+    assert torch.equal(whole, answers())
+    for block in model.blocks:
+        block.mixer.gate_length = 3
+    assert torch.allclose(answers(), short, atol=1e-5)

@@ -1,0 +1,322 @@
+"""Learning and the sweep: repeatable, resumed without loss, recorded, and read with its spread."""
+
+import json
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+
+from caracal_book.commands.learn import run_learn_command
+from caracal_book.experiments import sweep
+from caracal_book.experiments.learner import CONTENDERS, Lesson, learn, make_contender, measure
+from caracal_book.experiments.mad import Memorise
+from caracal_book.experiments.surgery import gate_of_another, gate_up_to, windows_of
+from caracal_book.experiments.sweep import LearnConfig, at_best_rate, comparison, learning_curves, run_learn, runs_of
+from caracal_book.experiments.task import IGNORED
+from caracal_book.experiments.tasks import TASKS, Recall, make_task
+from caracal_book.runs import describe
+from caracal_min.record import read_record
+
+SMALL = Lesson(d_model=8, n_heads=2, hidden=8, steps=4, batch_size=4, points=2, texts=10)
+
+
+def small(folder, **changes):
+    given = dict(vars(SMALL), out=folder, contenders=("static", "window"), tasks=("recall",),
+                 learning_rates=(1e-3, 1e-2), seeds=2)
+    return LearnConfig(**(given | changes))
+
+
+def without_time(runs):
+    return [{k: v for k, v in run.items() if k != "seconds"} for run in runs]
+
+
+@pytest.fixture(autouse=True)
+def needs_schema():
+    pytest.importorskip("jsonschema")
+
+
+@pytest.mark.parametrize("name", CONTENDERS)
+def test_every_contender_answers_what_is_asked_in_every_task(name):
+    for task in TASKS.values():
+        batch = task.draw(3, torch.Generator().manual_seed(0))
+        logits, asked = make_contender(name, task, SMALL)(batch)
+        assert logits.shape == ((batch.targets != IGNORED).sum(), task.vocab_size)
+        assert torch.equal(asked, batch.targets[batch.targets != IGNORED])
+
+
+def test_contenders_differ_in_their_mixers_alone_and_in_positions():
+    models = {name: make_contender(name, make_task("recall"), SMALL) for name in CONTENDERS}
+    outside = {name: {(k, v.shape) for k, v in model.named_parameters() if ".mixer." not in k}
+               for name, model in models.items()}
+    at_places = {("positions.weight", (make_task("recall").length, SMALL.d_model))}
+    assert all(shapes == outside["fourier"] | (at_places if CONTENDERS[name].positions else set())
+               for name, shapes in outside.items())
+    placed = {name for name in CONTENDERS if CONTENDERS[name].positions}
+    assert placed == {"attention-absolute", "attention-taps-absolute", "attention-taps-places"}
+    assert CONTENDERS["attention-taps-places"] == CONTENDERS["attention-taps"]._replace(positions=True)
+
+
+def test_absolute_positions_tell_two_places_apart_that_are_alike():
+    task = make_task("recall")
+    batch = task.draw(1, torch.Generator().manual_seed(0))
+    ids = batch.ids[:, :1].expand_as(batch.ids)  # one token everywhere: without positions every state is the same
+    asked = batch._replace(ids=ids)
+    bag, placed = (make_contender(name, task, SMALL)(asked)[0] for name in ("attention-no-positions",
+                                                                          "attention-absolute"))
+    assert torch.allclose(bag[0], bag[1], atol=1e-6) and not torch.allclose(placed[0], placed[1], atol=1e-3)
+
+
+def test_a_run_is_repeatable_and_the_seed_changes_it():
+    task = make_task("recall")
+    first, again, other = (learn("fourier", task, 1e-2, seed, SMALL) for seed in (0, 0, 1))
+    assert without_time([first]) == without_time([again]) != without_time([other])
+    assert [point[0] for point in first["curve"]] == [2, 4] and first["curve"][-1][1:] == [first["loss"],
+                                                                                           first["accuracy"]]
+
+
+def test_a_run_says_how_it_does_on_the_probes_of_its_task():
+    trained = []
+
+    @contextmanager
+    def as_it_is(model):
+        trained.append(model)
+        yield
+
+    task = make_task("mirror")
+    run = learn("static", task, 1e-3, 0, SMALL, {"as it is": as_it_is})
+    assert len(set(run["probes"].values())) > 1
+    assert run["probes"] == {name: measure(trained[0], probe)[1] for name, probe in task.probes().items()}
+    assert "probes" not in learn("static", make_task("recall"), 1e-3, 0, SMALL)
+
+
+def test_a_contender_learns():
+    run = learn("static", Memorise(4, 4), 3e-2, 0, replace(SMALL, steps=400, batch_size=16, points=40))
+    assert run["accuracy"] == 1.0 and run["curve"][0][1] > 2 * run["loss"]
+    assert run["curve"][-1][0] < 400 and [a for _, _, a in run["curve"]].index(1.0) == len(run["curve"]) - 1
+
+
+def test_operations_are_measured_on_the_trained_model(tmp_path):
+    task, lesson = Memorise(4, 4), replace(SMALL, steps=200, batch_size=16, points=20)
+    operations = {"none": lambda model: nullcontext(), "lag 0": partial(gate_up_to, lag=0),
+                  "another's": gate_of_another}
+    run = learn("fourier", task, 3e-2, 0, lesson, operations)
+    assert run["operated"]["none"] == run["accuracy"] == 1.0 > run["operated"]["lag 0"]
+    record = run_learn(small(tmp_path, contenders=("fourier-window", "static")), lambda line: None)
+    assert {run["contender"]: list(run["operated"]) for run in record["results"]["runs"]} == {
+        "fourier-window": ["gate of another text", *(f"gates up to lag {lag}" for lag in (0, 4, 8)),
+                           "half the window", *(f"half the window, gates up to lag {lag}" for lag in (0, 4, 8))],
+        "static": []}
+
+
+def test_gate_and_window_of_trained_models_are_cut(tmp_path):
+    record = run_learn(small(tmp_path, tasks=("recall-far",), contenders=("fourier-window", "fourier", "attention"),
+                             learning_rates=(1e-2,), seeds=1), lambda line: None)
+    operated = {run["contender"]: run["operated"] for run in record["results"]["runs"]}
+    cuts = [f"gates up to lag {lag}" for lag in range(0, 32, 4)]
+    assert list(operated["fourier"]) == ["gate of another text", *cuts] and operated["attention"] == {}
+    assert list(operated["fourier-window"]) == [*operated["fourier"], "half the window",
+                                                *(f"half the window, {cut}" for cut in cuts)]
+    task, model = make_task("recall-far"), make_contender("fourier-window", make_task("recall-far"), SMALL)
+    texts = task.draw(50, torch.Generator().manual_seed(0))
+    found = sweep._operations("fourier-window", task, 10)
+    with found["half the window, gates up to lag 8"](model):
+        both = model(texts)[0]
+    with windows_of(model, 6), gate_up_to(model, 8):
+        assert torch.equal(both, model(texts)[0])
+    assert not torch.equal(both, model(texts)[0])
+
+
+def test_answers_are_counted_by_their_distance():
+    task, lesson = Recall(2, 4, 4, tokens=12), replace(SMALL, steps=6, points=3, texts=200)
+    run = learn("fourier-short-window", task, 1e-2, 0, lesson, {"none": lambda model: nullcontext(),
+                                                               "another's": gate_of_another})
+    found = run["by_distance"]
+    assert found["distances"] == [1, 3, 5, 7, 9] and sum(found["answers"]) == 400
+    assert len(found["curve"]) == len(run["curve"]) == 3
+    for right, (_, _, accuracy) in zip(found["curve"], run["curve"], strict=True):
+        mean = sum(share * count for share, count in zip(right, found["answers"], strict=True)) / 400
+        assert mean == pytest.approx(accuracy, abs=1e-3)
+    assert found["operated"]["none"] == found["curve"][-1] != found["operated"]["another's"]
+    assert "by_distance" not in learn("static", Memorise(4, 4), 1e-2, 0, SMALL)
+
+
+def test_a_window_that_ends_before_a_pair_does_not_reach_it():
+    """With g_0 alone a Fourier block brings a value two taps further, and a window of 4 another three tokens."""
+    task = Recall(1, 2, 8, tokens=12)
+    texts = task.draw(400, torch.Generator().manual_seed(0))
+    far = task.distances(texts)
+    model = make_contender("fourier-short-window", task, SMALL)
+
+    def answered(ids):
+        return model(texts._replace(ids=ids))[0]
+
+    other = texts.ids.clone()
+    other[:, 1] = 2 + (other[:, 1] - 1) % 8                        # another value of the only pair
+    with gate_up_to(model, 0):                                     # so that the window alone mixes
+        moved = (answered(texts.ids) - answered(other)).abs().amax(1) > 1e-5
+    assert set(far.tolist()) == {1, 3, 5, 7, 9}
+    assert moved[far <= 5].all() and not moved[far > 5].any()
+
+
+def test_a_run_that_diverges_ends_and_says_so():
+    run = learn("window", make_task("recall"), 1e30, 0, replace(SMALL, steps=40))
+    assert run["loss"] is None and run["curve"][-1][0] <= 40
+    json.dumps(run, allow_nan=False)
+
+
+def test_later_seeds_at_the_best_rate_alone_also_after_a_kill(tmp_path):
+    config = small(tmp_path, every_rate=False, seeds=3, learning_rates=(1e-3, 1e-2, 1e-1))
+    whole = run_learn(config)["results"]["runs"]
+    first = [run for run in whole if run["seed"] == 0]
+    assert len(whole) == 2 * (3 + 2) and len(first) == 2 * 3
+    for row in comparison(whole):
+        own = [run for run in first if run["contender"] == row["contender"]]
+        assert row["seeds"] == 3 and row["learning_rate"] == max(
+            sorted(own, key=lambda run: run["learning_rate"]), key=lambda run: run["accuracy"])["learning_rate"]
+    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
+    for kept in (3, 7, 9):  # in the first stage, at its end, in the second
+        other = tmp_path / f"{kept}"
+        other.mkdir()
+        (other / "runs.jsonl").write_text("\n".join(lines[:kept]) + "\n" + lines[kept][:20])
+        assert without_time(run_learn(replace(config, out=other))["results"]["runs"]) == without_time(whole)
+
+
+def test_a_rate_of_one_lucky_seed_does_not_stand_for_a_contender():
+    def run(rate, seed, accuracy):
+        return {"task": "recall", "contender": "static", "learning_rate": rate, "seed": seed, "accuracy": accuracy,
+                "curve": [[1, 1.0, accuracy]]}
+    runs = [run(1e-3, 0, 0.9), run(1e-2, 1, 0.6), run(1e-2, 0, 0.8)]
+    rows = comparison(runs)
+    assert [(row["learning_rate"], row["mean"], row["low"]) for row in rows] == [(1e-2, 0.7, 0.6)]
+    other = run(1e-3, 0, 1.0) | {"task": "mirror"}
+    assert at_best_rate([*runs, other], "recall", "static") == [runs[2], runs[1]]
+    with pytest.raises(ValueError, match="no run of fourier on recall"):
+        at_best_rate(runs, "recall", "fourier")
+
+
+def test_a_sweep_is_recorded(tmp_path, capsys):
+    run_learn_command(small(tmp_path))
+    record = read_record(tmp_path / "record.json", require_commit=False)
+    runs = runs_of(record)
+    assert len(runs) == 8 and runs == sorted(runs_of(tmp_path), key=lambda r: (r["task"], r["contender"],
+                                                                               r["learning_rate"], r["seed"]))
+    assert record["results"]["chance"] == {"recall": 0.25} and len(record["parts"]) == 1
+    assert describe(record).startswith("recorded, not rerun: mixers on synthetic tasks")
+    assert "over seeds" in capsys.readouterr().out
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_sweep_goes_on_where_it_was_stopped(tmp_path):
+    shown = []
+
+    def stop_after_three(line):
+        shown.append(line)
+        if len(shown) == 4:  # the first line says how many there are
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        run_learn(small(tmp_path / "a"), stop_after_three)
+    lines = tmp_path / "a" / "runs.jsonl"
+    assert len(runs_of(tmp_path / "a")) == 3 and not (tmp_path / "a" / "record.json").exists()
+    with open(lines, "a") as file:
+        file.write('{"run": {"task": "rec')  # killed while it wrote
+    assert len(runs_of(tmp_path / "a")) == 3
+    shown.clear()
+    record = run_learn(small(tmp_path / "a"), shown.append)
+    assert shown[0] == "5 runs, 3 done before" and len(shown) == 6
+    assert [part["from_step"] for part in record["parts"]] == [0, 3]
+    whole = run_learn(small(tmp_path / "b"), shown.append)
+    assert without_time(runs_of(record)) == without_time(runs_of(whole))
+    assert len(runs_of(tmp_path / "a")) == 8
+
+
+def test_a_finished_sweep_runs_nothing_again_and_grows(tmp_path, monkeypatch):
+    run_learn(small(tmp_path, seeds=1), lambda line: None)
+    larger = run_learn(small(tmp_path, seeds=2), lambda line: None)
+    assert len(runs_of(larger)) == 8
+    monkeypatch.setattr(sweep, "learn", None)
+    assert runs_of(run_learn(small(tmp_path), lambda line: None)) == runs_of(larger)
+    assert len(runs_of(run_learn(small(tmp_path, contenders=("window",)), lambda line: None))) == 4
+
+
+def test_several_processes_find_the_same(tmp_path):
+    config = small(tmp_path / "two", processes=2, learning_rates=(1e-2,))
+    two = run_learn(config, lambda line: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        one = run_learn(replace(config, out=tmp_path / "one", processes=1), lambda line: None)
+    finally:
+        torch.set_num_threads(threads)
+    assert without_time(runs_of(two)) == without_time(runs_of(one))
+
+
+def test_a_folder_of_other_lessons_or_damaged_lines_is_refused(tmp_path):
+    run_learn(small(tmp_path, seeds=1), lambda line: None)
+    with pytest.raises(ValueError, match="holds runs with steps=4, and this is steps=5; give another folder"):
+        run_learn(small(tmp_path, steps=5))
+    lines = tmp_path / "runs.jsonl"
+    lines.write_text(lines.read_text().replace("keys=32", "keys=16"))
+    with pytest.raises(ValueError, match="holds runs with recall='Recall\\(pairs=4, keys=16"):
+        run_learn(small(tmp_path))
+    (tmp_path / "runs.jsonl").write_text('{"run": {"task": "recall"}}\n')
+    with pytest.raises(ValueError, match="is damaged in line 1"):
+        run_learn(small(tmp_path))
+
+
+def made(contender, rate, accuracies, task="recall"):
+    return [{"task": task, "contender": contender, "learning_rate": rate, "seed": seed, "accuracy": a,
+             "curve": [[1, 2.0, 0.0], [2, 1.0, a]]} for seed, a in enumerate(accuracies)]
+
+
+def test_a_comparison_takes_the_best_rate_by_its_mean_and_shows_the_spread():
+    runs = [*made("fourier", 1e-3, [0.2, 0.3]), *made("fourier", 3e-3, [0.5, 0.7]), *made("fourier", 1e-2, [0.9, 0.1]),
+            *made("static", 1e-3, [0.4, 0.4]), *made("static", 3e-3, [0.3, 0.3])]
+    fourier, static = comparison(runs)
+    assert fourier == {"task": "recall", "contender": "fourier", "learning_rate": 3e-3, "mean": pytest.approx(0.6),
+                       "low": 0.5, "high": 0.7, "seeds": 2, "edge": False}
+    assert static["learning_rate"] == 1e-3 and static["edge"]
+    assert learning_curves(runs, "recall", "fourier") == [[[1, 2.0, 0.0], [2, 1.0, a]] for a in (0.5, 0.7)]
+    assert len(learning_curves(runs, "recall", "fourier", 1e-2)) == 2
+    with pytest.raises(ValueError, match="no run of fourier on mirror"):
+        learning_curves(runs, "mirror", "fourier")
+
+
+def test_of_equal_rates_the_one_of_the_fewest_steps_is_the_best_and_then_the_smallest():
+    slow, quick, also = (made("static", rate, [1.0, 1.0]) for rate in (1e-3, 3e-3, 1e-2))
+    for run in quick + also:
+        run["curve"] = run["curve"][:1]
+    assert comparison(slow + also + quick)[0]["learning_rate"] == 3e-3
+    fewer = made("static", 3e-4, [1.0])
+    assert comparison(slow + fewer)[0]["learning_rate"] == 1e-3  # the number of seeds comes first
+
+
+@pytest.mark.parametrize("changes, what", [
+    (dict(contenders=("mamba",)), "unknown contender 'mamba'; accepted: fourier,"),
+    (dict(tasks=("sorting",)), "unknown task 'sorting'"),
+    (dict(tasks=()), "tasks=\\(\\); give at least one"),
+    (dict(learning_rates=(1e-3, 1e-3)), "each once"),
+    (dict(learning_rates=(0.0,)), "give numbers > 0"),
+    (dict(seeds=0), "seeds=0"),
+    (dict(steps=0), "steps=0"),
+    (dict(d_model=9), "d_model=9 is not divisible by n_heads=2"),
+])
+def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, what):
+    with pytest.raises(ValueError, match=what) as caught:
+        small(tmp_path, **changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_command_line_has_the_options():
+    tyro = pytest.importorskip("tyro")
+    given = "--tasks recall mirror --contenders fourier --learning-rates 1e-3 2e-3 --seeds 1 --processes 2 --out there"
+    config = tyro.cli(LearnConfig, args=given.split())
+    assert config == LearnConfig(tasks=("recall", "mirror"), contenders=("fourier",), learning_rates=(1e-3, 2e-3),
+                                 seeds=1, processes=2, out=Path("there"))
+    assert [len(stage) for stage in config.stages(list)] == [4]

@@ -1,0 +1,281 @@
+"""The tasks: an oracle solves each, a shortcut does not, and the generator alone decides the batch."""
+
+import pytest
+import torch
+
+from caracal_book.experiments.mad import Compression, Memorise, SelectiveCopy
+from caracal_book.experiments.mirror import Mirror, pieces_return
+from caracal_book.experiments.task import IGNORED
+from caracal_book.experiments.tasks import TASKS, Induction, Recall, make_task
+
+SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(),
+         "anywhere": Mirror(before=5, wait=2), "induction": Induction(),
+         "copy": SelectiveCopy(14, 8, 48), "compression": Compression(), "memorise": Memorise(9, 12)}
+
+
+def drawn(task, batch=200, seed=0):
+    return task.draw(batch, torch.Generator().manual_seed(seed))
+
+
+def recall_oracle(task, ids, where):
+    value = {int(ids[2 * i]): int(ids[2 * i + 1]) for i in range(task.pairs)}
+    return [value[int(ids[t])] for t in where]
+
+
+def mirror_oracle(task, ids, where):
+    text = ids[:where[0] - task.wait].tolist()
+    text = text[text.index(task.symbols + 4) + 1:] if task.before else text
+    return [task.symbols + int(text == text[::-1])]
+
+
+def induction_oracle(task, ids, where):
+    text = ids.tolist()
+    return [text[text.index(task.symbols) + 1]]
+
+
+def copy_oracle(task, ids, where):
+    return [x for x in ids.tolist() if x < task.symbols]
+
+
+def compression_oracle(task, ids, where):
+    return [int(ids[t]) for t in where]
+
+
+ORACLES = {"recall": recall_oracle, "zoology": recall_oracle, "mirror": mirror_oracle,
+           "anywhere": mirror_oracle, "induction": induction_oracle,
+           "copy": copy_oracle, "compression": compression_oracle}
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_batches_have_their_shapes_and_follow_the_generator(name):
+    task = SMALL[name]
+    batch, again, other = drawn(task), drawn(task), drawn(task, seed=1)
+    assert batch.ids.shape == batch.targets.shape == (200, task.length)
+    assert batch.ids.dtype == batch.targets.dtype == torch.int64
+    assert 0 <= batch.ids.min() and batch.ids.max() < task.vocab_size
+    asked = batch.targets[batch.targets != IGNORED]
+    assert 0 <= asked.min() and asked.max() < task.vocab_size and (batch.targets != IGNORED).any(1).all()
+    assert torch.equal(batch.ids, again.ids) and torch.equal(batch.targets, again.targets)
+    assert not torch.equal(batch.ids, other.ids) and 0 < task.chance < 1
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_an_oracle_solves_it(name):
+    task = SMALL[name]
+    for ids, targets in zip(*drawn(task), strict=True):
+        where = (targets != IGNORED).nonzero().flatten().tolist()
+        assert ORACLES[name](task, ids, where) == targets[where].tolist()
+
+
+def test_memorising_is_one_table_for_all_texts():
+    task = Memorise(9, 12)
+    seen = {}
+    for seed in range(3):
+        ids, targets = drawn(task, seed=seed)
+        assert (targets[:, ::2] == IGNORED).all() and (ids[:, 1::2] == 18).all()
+        for key, value in zip(ids[:, ::2].flatten().tolist(), targets[:, 1::2].flatten().tolist(), strict=True):
+            assert seen.setdefault(key, value) == value
+    assert sorted(seen.values()) == list(range(9, 18))
+
+
+def accuracy(answers, targets):
+    asked = targets != IGNORED
+    return (answers[asked] == targets[asked]).float().mean().item()
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_counting_targets_is_at_chance(name):
+    """The most frequent answer to anything, whatever the text."""
+    task = SMALL[name]
+    _, targets = drawn(task, 4000)
+    common = targets[targets != IGNORED].mode().values
+    assert accuracy(torch.full_like(targets, common), targets) < 1.3 * task.chance + 0.02
+
+
+def test_recall_by_a_bag_of_values_is_at_chance():
+    task = Recall()
+    ids, targets = drawn(task, 4000)
+    for place in range(task.pairs):  # always the value of one pair
+        assert accuracy(ids[:, 2 * place + 1, None].expand_as(ids), targets) == pytest.approx(task.chance, abs=0.02)
+    for lag in range(1, task.length):  # what stands at a fixed distance: a static kernel of one tap
+        answers = torch.cat([torch.full((4000, lag), IGNORED - 1), ids[:, :-lag]], dim=1)
+        assert accuracy(answers, targets) < task.chance + 0.02
+
+
+def test_zoology_asks_early_more_often_than_late_and_never_twice():
+    ids, targets = drawn(Recall(4, 20, 20, tokens=40), 2000)
+    asked = targets != IGNORED
+    assert (asked.sum(1) == 4).all() and not asked[:, :8].any() and not asked[:, 9::2].any()
+    assert asked[:, 8].sum() > 2 * asked[:, 20].sum() > asked[:, 38].sum() > 0
+    assert all(len(set(row.tolist())) == 4 for row in targets[asked].view(-1, 4))
+
+
+@pytest.mark.parametrize("task", [Recall(4, 20, 20), Recall(4, 20, 20, tokens=40)])
+def test_the_distance_of_an_answer_leads_to_it(task):
+    texts = drawn(task, 500)
+    text, place = (texts.targets != IGNORED).nonzero(as_tuple=True)
+    far = task.distances(texts)
+    assert far.dtype == torch.int64 and (texts.ids[text, place - far] == texts.targets[text, place]).all()
+    assert (texts.ids[text, place - far - 1] == texts.ids[text, place]).all() and (place - far < 8).all()
+    assert Mirror().distances(drawn(Mirror())) is None
+
+
+def test_what_stands_before_a_mirrored_text_is_drawn_evenly_and_changes_nothing_behind_it():
+    """The same texts as without, behind symbols and a mark, so that what differs is the place alone."""
+    task, bare = Mirror(before=5), drawn(Mirror(), 3000)
+    ids, targets = drawn(task, 3000)
+    marks = (ids == task.symbols + 4)
+    assert (marks.sum(1) == 1).all() and not (bare.ids == task.symbols + 4).any()
+    begins = marks.int().argmax(1)
+    assert (begins.bincount() / 3000 - 1 / 6).abs().max() < 0.03
+    for row, begin in enumerate(begins.tolist()):
+        behind = slice(begin + 1, begin + 1 + bare.ids.shape[1])
+        assert torch.equal(ids[row, behind], bare.ids[row]) and torch.equal(targets[row, behind], bare.targets[row])
+        assert (ids[row, :begin] < task.symbols).all() and (targets[row, :begin + 1] == IGNORED).all()
+        assert (ids[row, begin + 1 + bare.ids.shape[1]:] == task.symbols + 3).all()
+    assert len(ids[begins == 5][:, :5].unique(dim=0)) > 400
+
+
+@pytest.mark.parametrize("before", [0, 5])
+def test_a_question_that_waits_is_the_same_question_later(before):
+    now, later = drawn(Mirror(before=before), 500), drawn(Mirror(before=before, wait=3), 500)
+    width = now.ids.shape[1]
+    assert later.ids.shape[1] == width + 3 == Mirror(before=before, wait=3).length
+    asked = (now.targets != IGNORED).int().argmax(1)
+    mark = (now.ids == 12).int().argmax(1)  # the symbols in front of it differ
+    for row, place in enumerate(asked.tolist()):
+        assert torch.equal(later.ids[row, mark[row]:place], now.ids[row, mark[row]:place])
+        assert later.ids[row, place:place + 4].tolist() == [11, 11, 11, 10] and (later.ids[row, place + 4:] == 11).all()
+        expected = torch.full((width + 3,), IGNORED)
+        expected[place + 3] = now.targets[row, place]
+        assert torch.equal(later.targets[row], expected)
+
+
+def statistic(ids, half, kernel):
+    """Sum of kernel[k] e(x_k) over the text, one entry per symbol, in absolute value."""
+    onehot = torch.nn.functional.one_hot(ids[:, :2 * half], 12).double()
+    return torch.einsum("k,bks->bs", kernel[:2 * half], onehot).abs().amax(1)
+
+
+def of_half(batch, half):
+    asked = batch.targets != IGNORED
+    rows = asked[:, 2 * half]
+    return batch.ids[rows], batch.targets[rows, 2 * half] == 9
+
+
+ALTERNATING = (-1.0) ** torch.arange(40).double()
+
+
+def test_the_alternating_kernel_finds_a_wrong_symbol_and_no_swap():
+    """Every palindrome has an alternating sum of 0; so has every text with a swap at an even distance."""
+    swap, symbol = drawn(Mirror(), 4000), drawn(Mirror(wrong="symbol"), 4000)
+    for half in range(4, 17):
+        ids, right = of_half(swap, half)
+        assert statistic(ids, half, ALTERNATING).max() == 0 and 0.4 < right.float().mean() < 0.6
+        ids, right = of_half(symbol, half)
+        assert torch.equal(statistic(ids, half, ALTERNATING) == 0, right)
+
+
+def test_one_static_kernel_solves_one_length_and_not_the_next():
+    batch = drawn(Mirror(), 8000)
+    kernel = torch.arange(40).double() - 7.5  # antisymmetric about the middle of 16 symbols
+    ids, right = of_half(batch, 8)
+    assert torch.equal(statistic(ids, 8, kernel) == 0, right)
+    ids, right = of_half(batch, 9)
+    said = statistic(ids, 9, kernel) == 0
+    assert (said == right).float().mean() < 0.6
+
+
+def spelled(ids):
+    return "".join("abcdefgh.."[i] for i in ids if i < 8)
+
+
+def returning(text, size):
+    pieces = {text[i:i + size] for i in range(len(text) - size + 1)}
+    return all(piece[::-1] in pieces for piece in pieces)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_pieces_return_says_whether_each_piece_stands_somewhere_backwards(size):
+    batch = drawn(Mirror(), 1000)
+    ours = pieces_return(batch.ids, 8, size)
+    assert ours.tolist() == [returning(spelled(row), size) for row in batch.ids]
+    assert ours[(batch.targets == 9).any(1)].all() and (size == 1 or not ours.all())
+
+
+@pytest.mark.parametrize("task", [Mirror(), Mirror(longest=8, wait=3)])
+def test_probes_of_mirror_are_texts_of_the_task_sorted_by_the_pieces_that_return(task):
+    probes = task.probes()
+    assert {name: len(batch.ids) for name, batch in probes.items()} == {
+        "palindromes": 256, "pieces of 1": 256, "pieces of 2": 256, "pieces of 3": 256}
+    alike = {name: [] for name in probes}
+    for name, batch in probes.items():
+        asked = batch.targets != IGNORED
+        assert batch.ids.shape[1] == task.length and (asked.sum(1) == 1).all()
+        for row, target in zip(batch.ids, batch.targets[asked], strict=True):
+            text = spelled(row)
+            assert (text == text[::-1]) == (name == "palindromes") == (target == 9)
+            longest = max(size for size in (1, 2, 3) if returning(text, size))
+            assert name in ("palindromes", f"pieces of {longest}")
+            swapped = [i for i in range(len(text) // 2) if text[i] != text[-1 - i]]
+            alike[name].append((len(text), swapped[1] - swapped[0] if swapped else None))
+    lengths = [length for length, _ in alike["pieces of 3"]]
+    assert alike["pieces of 1"] == alike["pieces of 2"] == alike["pieces of 3"]
+    assert [length for length, _ in alike["palindromes"]] == lengths
+    assert all(torch.equal(probes[name].ids, batch.ids) for name, batch in task.probes().items())
+
+
+def test_where_a_probe_has_no_text_or_a_task_no_probes_there_are_none():
+    assert Recall().probes() == Mirror(before=2).probes() == Mirror(wrong="symbol").probes() == {}
+    few = Mirror(symbols=2, shortest=16, longest=16).probes()  # of two symbols all pairs return
+    assert "pieces of 1" not in few and min(len(batch.ids) for batch in few.values()) > 0
+
+
+def test_right_and_wrong_mirrors_have_the_same_symbols_at_each_place():
+    """A linear classifier on symbols by place, trained and tested at one length, is at chance."""
+    ids, right = of_half(drawn(Mirror(shortest=6, longest=6), 8000), 6)
+    x = torch.nn.functional.one_hot(ids[:, :12], 8).flatten(1).double()
+    y = 2 * right.double()[:, None] - 1
+    w = torch.linalg.lstsq(torch.cat([x[:4000], torch.ones(4000, 1)], 1), y[:4000]).solution
+    said = torch.cat([x[4000:], torch.ones(4000, 1)], 1) @ w > 0
+    assert (said == (y[4000:] > 0)).float().mean() == pytest.approx(0.5, abs=0.03)
+
+
+def test_a_swap_changes_two_symbols_an_even_distance_apart():
+    ids, targets = drawn(Mirror(), 2000)
+    for row, asked in zip(ids, targets, strict=True):
+        n = (asked != IGNORED).nonzero().item()
+        u, w = row[:n // 2], row[n // 2:n].flip(0)
+        wrong = (u != w).nonzero().flatten().tolist()
+        assert asked[n] == 9 if not wrong else asked[n] == 8 and len(wrong) == 2 and (wrong[1] - wrong[0]) % 2 == 0
+        assert row[n] == 10 and (row[n + 1:] == 11).all()
+
+
+def test_half_lengths_and_places_are_spread():
+    _, targets = drawn(Mirror(), 4000)
+    halves = (targets != IGNORED).nonzero()[:, 1] // 2
+    assert halves.bincount(minlength=17)[4:].min() > 200 and halves.min() == 4 and halves.max() == 16
+
+
+@pytest.mark.parametrize("make, what", [
+    (lambda: Recall(5, 4, 32), "pairs=5 do not fit 4 keys"),
+    (lambda: Recall(4, 32, 32, tokens=15), "tokens=15; give an even number >= 16"),
+    (lambda: Mirror(shortest=2), "3 <= shortest"),
+    (lambda: Mirror(wrong="no"), "wrong='no'; accepted: swap, symbol"),
+    (lambda: Mirror(before=-1), "before=-1, wait=0; give numbers >= 0"),
+    (lambda: Mirror(wait=-2), "before=0, wait=-2; give numbers >= 0"),
+    (lambda: Induction(1), "symbols=1"),
+    (lambda: SelectiveCopy(14, 8, 16), "tokens=16"),
+    (lambda: Compression(tokens=1), "tokens=1"),
+    (lambda: Memorise(tokens=3), "tokens=3"),
+    (lambda: make_task("sorting"), "unknown task 'sorting'; accepted: recall,"),
+])
+def test_sizes_that_make_no_task_are_refused(make, what):
+    with pytest.raises(ValueError, match=what) as caught:
+        make()
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_named_tasks_draw(name):
+    assert drawn(make_task(name), 2).ids.shape == (2, make_task(name).length)

@@ -1,0 +1,29 @@
+"""The recorded runs of the book: each as it was written, by code that its commit holds."""
+
+import json
+import subprocess
+
+import jsonschema
+import pytest
+
+from caracal_book import runs
+from caracal_min.record import code_sha256, files_of
+
+
+@pytest.mark.parametrize("name", runs.names())
+def test_recorded_runs_are_as_they_were_written_by_code_that_their_commit_holds(name, root):
+    record = runs.load(name)
+    jsonschema.validate(record, json.loads((root / "caracal_min" / "record_schema.json").read_text()))
+    commit = record["code"]["commit"]
+    if subprocess.run(["git", "-C", str(root), "cat-file", "-e", commit], capture_output=True).returncode:
+        pytest.skip(f"no commit {commit} here (a shallow clone, or no clone): the code of the record is not compared")
+    assert code_sha256(files_of(commit)) == record["code"]["sha256"]
+
+
+def test_a_name_that_is_no_record_is_refused():
+    with pytest.raises(ValueError, match="no recorded run 'none'; there are:"):
+        runs.load("none")
+
+
+def test_a_record_is_described_in_a_line():
+    assert all(runs.describe(runs.load(name)).startswith("recorded, not rerun: ") for name in runs.names())
