@@ -39,7 +39,7 @@ class TokenizeConfig:
     out: Path
     """Folder of the shards."""
     tokenizer: str = "gpt2"
-    """gpt2 or byte."""
+    """byte, gpt2, or gpt2:N, GPT-2's first N - 1 ids and an end of text."""
     shard_tokens: int = 100_000_000
     """Tokens per shard, 2 bytes each; one shard is held in memory."""
     threads: int | None = None

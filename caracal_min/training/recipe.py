@@ -5,6 +5,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..data.tokenizers import require_tokenizer_name
 from ..precision import Precision
 from ..zoo.registry import check_kind
 from .settings import require_kinds, require_range, require_text
@@ -45,7 +46,7 @@ class TrainConfig:
     validation: str | None = None
     """Another source to measure on, all of it, that shares no document with data; left out: what is held out of it."""
     tokenizer: str = "gpt2"
-    """gpt2 or byte; the model has as many ids as it."""
+    """byte, gpt2, or gpt2:N, GPT-2's first N - 1 ids and an end of text; the model has as many ids as it."""
     out: Path | None = None
     """Folder of the run, for checkpoints, log, model and record; None keeps everything in memory.  The same command
     goes on with a run that was stopped."""
@@ -105,8 +106,7 @@ class TrainConfig:
     def __post_init__(self):
         require_kinds(self)
         check_kind(self.architecture, self.preset, self.variant, self.gate_length)
-        if self.tokenizer not in ("gpt2", "byte"):
-            raise ValueError(f"tokenizer={self.tokenizer!r}; accepted: gpt2, byte")
+        require_tokenizer_name(self.tokenizer)
         require_text(self, ("data", "validation", "start"))
         require_range(self, _POSITIVE, low=1)
         self.share(1)

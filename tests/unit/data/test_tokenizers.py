@@ -1,10 +1,14 @@
 """Text to ids and back."""
 
 import json
+import lzma
+import re
 from importlib import resources
+from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+import regex
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from caracal_min.config import PRESETS
@@ -47,16 +51,79 @@ def test_gpt2s_numbers_are_those_of_its_encoding_and_of_the_papers_sizes(gpt2):
     assert {PRESETS[name].vocab_size for name in PRESETS} == {GPT2Tokenizer.vocab_size, ByteTokenizer.vocab_size}
 
 
-def test_records_name_the_tokenizers_there_are():
-    schema = json.loads((resources.files("caracal_book.runs") / "schema.json").read_text())
+def slow_bpe(text, ranks, pattern):
+    """Byte-pair encoding as it is defined: merge the first of the pairs of lowest rank, again and again."""
+    ids = []
+    for piece in regex.findall(pattern, text):
+        parts = [bytes([byte]) for byte in piece.encode()]
+        while pairs := [(ranks[a + b], i) for i, (a, b) in enumerate(pairwise(parts)) if a + b in ranks]:
+            _, i = min(pairs)
+            parts[i:i + 2] = [parts[i] + parts[i + 1]]
+        ids += [ranks[part] for part in parts]
+    return ids
+
+
+@pytest.fixture(scope="module")
+def held_out_texts(shared_data):
+    with lzma.open(shared_data / "corpus" / "fineweb-validation.jsonl.xz", "rt", encoding="utf-8") as file:
+        return [json.loads(line)["text"] for line in file]
+
+
+@pytest.mark.parametrize("size", [257, 300, 2048, 50_257])
+def test_a_prefix_of_gpt2_is_a_byte_pair_encoding_with_an_end_of_text(size, gpt2, held_out_texts):
+    whole, tokenizer = make_tokenizer("gpt2"), make_tokenizer(f"gpt2:{size}")
+    assert (tokenizer.vocab_size, tokenizer.end_of_text) == (size, size - 1)
+    assert tokenizer.name == ("gpt2" if size == 50_257 else f"gpt2:{size}")
+    encoding = whole._encoding
+    ranks = {encoding.decode_single_token_bytes(i): i for i in range(size - 1)}
+    for text in [*held_out_texts[:10], "<|endoftext|>", " \n\n  a\u00a0\u2003 1\u0663\u00bd\u2167'll don't 日本語🐈\0"]:
+        ids = tokenizer.encode(text[:3000])
+        assert ids == slow_bpe(text[:3000], ranks, encoding._pat_str)
+        assert tokenizer.decode(ids) == text[:3000]
+    for text in held_out_texts:
+        ids = tokenizer.encode(text)
+        assert max(ids) < size - 1 and tokenizer.decode(ids) == text
+
+
+def test_every_id_of_a_prefix_is_the_encoding_of_its_own_text(gpt2):
+    tokenizer = make_tokenizer("gpt2:2048")
+    texts = [tokenizer.decode([i]) for i in range(2047)]
+    assert [tokenizer.encode(text) for text in texts if "\N{REPLACEMENT CHARACTER}" not in text] == [
+        [i] for i, text in enumerate(texts) if "\N{REPLACEMENT CHARACTER}" not in text]
+    assert tokenizer.decode([2047]) == "<|endoftext|>" and tokenizer.encode("<|endoftext|>") != [2047]
+
+
+@given(st.text())
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_text_comes_back_from_a_prefix(gpt2, text):
+    tokenizer = make_tokenizer("gpt2:2048")
+    ids = tokenizer.encode(text)
+    assert tokenizer.end_of_text not in ids and tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("name, words", [
+    ("bert", "unknown tokenizer 'bert'; accepted: byte, gpt2, gpt2:N"),
+    ("gpt2:", "accepted: byte, gpt2, gpt2:N"),
+    ("gpt2:2k", "accepted: byte, gpt2, gpt2:N"),
+    ("gpt2:256", "N is the number of ids, from 257 "),
+    ("gpt2:50258", "to 50257"),
+])
+def test_other_names_are_refused_in_one_line(name, words):
+    with pytest.raises(ValueError, match=re.escape(words)) as caught:
+        make_tokenizer(name)
+    assert "\n" not in str(caught.value)
+
+
+def test_records_take_the_tokenizers_there_are():
+    schema = json.loads((resources.files("caracal_min") / "record_schema.json").read_text())
     _, *kinds = schema["properties"]["data"]["anyOf"]
     for data in kinds:
-        names = sorted(data["properties"]["tokenizer"]["enum"])
-        with pytest.raises(ValueError, match=f"accepted: {', '.join(names)}$"):
-            make_tokenizer("none")
+        pattern = data["properties"]["tokenizer"]["pattern"]
+        assert all(re.search(pattern, name) for name in ("byte", "gpt2", "gpt2:257", "gpt2:2048", "gpt2:50256"))
+        assert not any(re.search(pattern, name) for name in ("bert", "gpt2:", "gpt2:0", "bytes"))
 
 
-def test_tokenizer_for():
-    assert tokenizer_for(256).name == "byte"
+def test_tokenizer_for(gpt2):
+    assert tokenizer_for(256).name == "byte" and tokenizer_for(2048).name == "gpt2:2048"
     with pytest.raises(ValueError, match=r"no tokenizer with 100 ids; known are 256 \(byte\), 50257 \(gpt2\)"):
         tokenizer_for(100)

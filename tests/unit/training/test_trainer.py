@@ -223,7 +223,7 @@ def test_a_package_that_is_missing_is_reported_before_the_corpus_is_read(tmp_pat
     (dict(context=32.0), ["context=32.0", "whole number"]),
     (dict(tokens=2**63), ["tokens=9223372036854775808", "whole number"]),
     (dict(beta1=1.0), ["beta1=1.0", "< 1"]),
-    (dict(tokenizer="klingon"), ["tokenizer='klingon'", "gpt2, byte"]),
+    (dict(tokenizer="klingon"), ["unknown tokenizer 'klingon'", "byte, gpt2, gpt2:N"]),
     (dict(data=""), ["data is empty"]),
     (dict(out="runs/a"), ["out='runs/a'", "Path"]),
     (dict(compile="yes"), ["compile='yes'", "no, blocks, model"]),
