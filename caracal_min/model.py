@@ -68,7 +68,7 @@ class Caracal(LanguageModel):
         """Build a freshly initialised model from a preset; `changes` replace fields of its configuration.
 
         Args:
-            name: nano, tiny, small, medium or large.
+            name: nano, micro, tiny, small, medium or large.
 
         Raises:
             ValueError: unknown preset or field, or a field out of range.

@@ -18,7 +18,7 @@ class InfoConfig:
     """Describe a preset or a trained model: layers, parameters, versions."""
 
     preset: str = "tiny"
-    """Size to describe: nano, tiny, small, medium or large."""
+    """Size to describe: nano, micro, tiny, small, medium or large."""
     model: str | None = None
     """What to describe instead of a preset: a folder that train wrote, of a run or of a model, or "owner/name" on the
     hub."""

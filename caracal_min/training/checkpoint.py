@@ -1,7 +1,7 @@
 """The state of a training run in one safetensors file: written atomically, read without pickle.
 
     model.<name>               weights
-    optimizer.<i>.<name>       AdamW's moments and step count of parameter i
+    optimizer.<i>.<name>       moments and step count of parameter i, in the order of the optimizer's groups
     random.cpu, random.cuda    states of torch's generators
     log                        the run's log up to here, bytes of JSON lines
     metadata                   JSON: step, settings, digest of the corpus, the processes that took part; SHA-256 of all
@@ -234,9 +234,13 @@ def _require_state(path: Path, tensors: dict[str, Tensor], stored: dict, now: di
     """Raise DamagedError unless the tensors are those of this model and optimiser, and their values can be."""
     expected = weights_of(model)
     moments = {}
-    for i, parameter in enumerate(p for group in optimizer.param_groups for p in group["params"]):
-        moments[f"optimizer.{i}.step"] = torch.zeros((), dtype=torch.float32)
-        moments[f"optimizer.{i}.exp_avg"] = moments[f"optimizer.{i}.exp_avg_sq"] = parameter
+    grouped = [(group, parameter) for group in optimizer.param_groups for parameter in group["params"]]
+    for i, (group, parameter) in enumerate(grouped):
+        if "momentum" in group:  # Muon's
+            moments[f"optimizer.{i}.momentum_buffer"] = parameter
+        else:
+            moments[f"optimizer.{i}.step"] = torch.zeros((), dtype=torch.float32)
+            moments[f"optimizer.{i}.exp_avg"] = moments[f"optimizer.{i}.exp_avg_sq"] = parameter
     skipped = bool(stored["scaler"])  # a scaled step that overflows is left out, and at first there are no moments
     if stored["step"] > 0 and not (skipped and not tensors.keys() & moments.keys()):
         expected |= moments

@@ -1,14 +1,49 @@
-"""The optimizer of a run: AdamW, whose weight decay is for matrices alone."""
+"""The optimizer of a run: AdamW alone, or Muon for the hidden matrices and AdamW for the rest."""
 
+from collections.abc import Callable
+
+import torch
 from torch import nn
-from torch.optim import AdamW
+from torch.optim import AdamW, Optimizer
 
 from ..language_model import LanguageModel
 from .recipe import TrainConfig
 
-__all__ = ["decays", "make_optimizer"]
+__all__ = ["MuonAdamW", "decays", "is_hidden_matrix", "make_optimizer"]
 
-_KEPT = {"A_log", "kernel"}  # the logarithms of Mamba's rates; a convolution kernel as long as the text
+_NO_DECAY = {"A_log", "kernel"}  # the logarithms of Mamba's rates; a convolution kernel as long as the text
+
+
+class MuonAdamW(Optimizer):
+    """Muon for some groups of parameters and AdamW for the others, with one state and one list of groups.
+
+    As one optimizer it is stepped or skipped as a whole when a scaled gradient overflows.
+
+    Args:
+        muon: what steps the matrices.
+        adamw: what steps the rest.
+    """
+
+    def __init__(self, muon: Optimizer, adamw: Optimizer):
+        self._muon, self._adamw = muon, adamw
+        super().__init__([*muon.param_groups, *adamw.param_groups], {})
+        self._share()
+
+    @torch.no_grad()
+    def step(self, closure: Callable | None = None) -> None:
+        """Change all parameters that have a gradient."""
+        self._muon.step()
+        self._adamw.step()
+
+    def load_state_dict(self, state_dict: dict) -> None:
+        """Restore what `state_dict` returned."""
+        super().load_state_dict(state_dict)
+        self._share()
+
+    def _share(self) -> None:
+        of_muon = len(self._muon.param_groups)
+        self._muon.param_groups, self._adamw.param_groups = self.param_groups[:of_muon], self.param_groups[of_muon:]
+        self._muon.state = self._adamw.state = self.state
 
 
 def decays(name: str, parameter: nn.Parameter) -> bool:
@@ -20,16 +55,39 @@ def decays(name: str, parameter: nn.Parameter) -> bool:
     Source: Gu and Dao 2023 (Mamba), whose code marks A_log `_no_weight_decay`; Poli et al. 2023 (Hyena), whose code
     gives its filters none.
     """
-    return parameter.ndim >= 2 and name.rpartition(".")[2] not in _KEPT
+    return parameter.ndim >= 2 and name.rpartition(".")[2] not in _NO_DECAY
 
 
-def make_optimizer(model: LanguageModel, config: TrainConfig) -> AdamW:
-    """Return AdamW over all parameters of a model; `decays` says which of them decay.
+def is_hidden_matrix(name: str, parameter: nn.Parameter, embeddings: set[nn.Parameter]) -> bool:
+    """Whether Muon may step a parameter: a matrix between layers, no embedding and no stack of matrices or taps."""
+    return parameter.ndim == 2 and decays(name, parameter) and parameter not in embeddings
 
-    Source: Caracal, Appendix E, for the settings; Loshchilov and Hutter 2019 for the algorithm.
+
+def make_optimizer(model: LanguageModel, config: TrainConfig) -> Optimizer:
+    """Return the optimizer of a run over all parameters of a model; `decays` says which of them decay.
+
+    With "muon", `is_hidden_matrix` says which are stepped by Muon; its update is scaled to the size of AdamW's, so that
+    one learning rate and one weight decay serve both.  `HeadMix.weight`, a stack of H matrices, is left to AdamW.
+
+    Raises:
+        ValueError: this PyTorch has no Muon.
+
+    Source: Caracal, Appendix E, for the settings; Loshchilov and Hutter 2019 for AdamW; Jordan et al. 2024 for Muon,
+    Liu et al. 2025 ("Muon is scalable for LLM training") for its scale.
     """
-    parameters = list(model.named_parameters())
-    decaying = [p for name, p in parameters if decays(name, p)]
-    others = [p for name, p in parameters if not decays(name, p)]
-    return AdamW([{"params": decaying, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}],
-                 lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
+    left = dict(model.named_parameters())
+    adamw_options = dict(lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
+    muon = None
+    if config.optimizer == "muon":
+        if not hasattr(torch.optim, "Muon"):
+            raise ValueError(f"optimizer='muon' needs PyTorch 2.9 or later, here is {torch.__version__}; "
+                             "give optimizer='adamw', or install a later one")
+        embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
+        hidden = [left.pop(name) for name in list(left) if is_hidden_matrix(name, left[name], embeddings)]
+        muon = torch.optim.Muon(hidden, lr=config.learning_rate, weight_decay=config.weight_decay,
+                                adjust_lr_fn="match_rms_adamw")
+    decaying = [p for name, p in left.items() if decays(name, p)]
+    others = [p for name, p in left.items() if not decays(name, p)]
+    adamw = AdamW([{"params": decaying, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}],
+                  **adamw_options)
+    return adamw if muon is None else MuonAdamW(muon, adamw)

@@ -1,5 +1,6 @@
 """What a training run is: `TrainConfig`, and the learning rate that follows from it."""
 
+import ast
 import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -14,7 +15,7 @@ __all__ = ["TrainConfig", "learning_rate"]
 
 _FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout",
          "checkpoint_every", "eval_every", "prompt"}
-_POSITIVE = ("gate_length", "tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every",
+_POSITIVE = ("tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every",
              "eval_windows", "checkpoint_every")
 
 
@@ -28,7 +29,7 @@ class TrainConfig:
     """
 
     preset: str = "tiny"
-    """Size of the model: nano, tiny, small, medium or large."""
+    """Size of the model: nano, micro, tiny, small, medium or large."""
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
@@ -37,8 +38,9 @@ class TrainConfig:
     start: str | None = None
     """Trained model whose weights the run begins with, of the same size and kind: folder of a run or of a model, or
     "owner/name" on the hub; left out: weights are drawn with the seed."""
-    gate_length: int | None = None
-    """Tokens that have a gate, for a state of fixed size in decoding; left out, as in the paper: all."""
+    model: tuple[str, ...] = ()
+    """Fields of the model's configuration that differ from the preset's, as name=value: window_size=128
+    gate_length=256 fourier_per_attention=None.  Of a baseline d_model, n_layers and n_heads."""
     data: str = "fineweb"
     """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
     jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one that tokenize wrote.  One
@@ -62,6 +64,8 @@ class TrainConfig:
     """Sequences per step, over all processes."""
     micro_batch_size: int = 32
     """Sequences per forward pass of a process; gradients of a step are accumulated over them."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """adamw, or muon: Muon for the matrices between layers, AdamW for the rest, at one learning rate."""
     learning_rate: float = 9e-4
     """Peak of the schedule."""
     warmup: float = 0.0375
@@ -69,14 +73,13 @@ class TrainConfig:
     final_fraction: float = 0.1
     """Part of the peak, 0 to 1, at which the cosine ends; the paper does not state it."""
     weight_decay: float = 0.1
-    """Of AdamW: times the rate, the part of a matrix or of a short convolution that a step takes away; vectors, long
-    kernels and Mamba's rates of decay keep all."""
+    """Decoupled weight decay of matrices and short convolutions; vectors, long kernels and Mamba's A_log have none."""
     beta1: float = 0.9
-    """Of AdamW: how much of the mean gradient is kept at a step."""
+    """AdamW β₁."""
     beta2: float = 0.95
-    """Of AdamW: how much of the mean squared gradient is kept at a step."""
+    """AdamW β₂."""
     clip: float = 1.0
-    """Largest norm of the gradient."""
+    """Gradients are scaled down to this norm."""
     seed: int = 0
     """Of the initial weights and of the order of the data."""
     eval_every: int = 100
@@ -105,7 +108,7 @@ class TrainConfig:
 
     def __post_init__(self):
         require_kinds(self)
-        check_kind(self.architecture, self.preset, self.variant, self.gate_length)
+        check_kind(self.architecture, self.preset, self.variant, self.model_changes)
         require_tokenizer_name(self.tokenizer)
         require_text(self, ("data", "validation", "start"))
         require_range(self, _POSITIVE, low=1)
@@ -124,7 +127,8 @@ class TrainConfig:
         """Return the recipe of a preset with some fields changed.
 
         nano trains on bytes of the embedded corpus, in float32, so that a run is the same on every machine: it is too
-        small to gain by less.  The sizes of the paper follow the paper.
+        small to gain by less.  micro trains on short tokens with Muon, and its rate falls to 0.  The sizes of the paper
+        follow the paper.
 
         Example:
             >>> config = TrainConfig.for_preset("nano", tokens=4096)
@@ -135,7 +139,28 @@ class TrainConfig:
         if preset == "nano":
             recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, corpus_tokens=10_000_000, context=256,
                            precision="float32", batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
+        elif preset == "micro":
+            recipe |= dict(tokenizer="gpt2:2048", tokens=36_000_000, context=256, batch_size=16, micro_batch_size=16,
+                           optimizer="muon", learning_rate=2e-3, warmup=0.04, final_fraction=0.0)
         return replace(cls(), **(recipe | changes))
+
+    @property
+    def model_changes(self) -> dict[str, Any]:
+        """The fields of the model's configuration that `model` names, with their values.
+
+        Raises:
+            ValueError: one is not of the form name=value, or is named twice.
+        """
+        changes: dict[str, Any] = {}
+        for text in self.model:
+            name, equals, value = text.partition("=")
+            if not equals or name in changes:
+                raise ValueError(f"model={text!r}; give fields of CaracalConfig once each, as name=value")
+            try:
+                changes[name] = ast.literal_eval(value)
+            except (ValueError, SyntaxError):  # a word
+                changes[name] = value
+        return changes
 
     @property
     def decisive(self) -> dict[str, Any]:

@@ -107,10 +107,11 @@ def _built(path: Path, settings: dict, tensors: dict, gate_length: int | None) -
     known = TrainConfig.defaults() | settings
     weights = {name: t for name, t in tensors.items() if name.startswith("model.")}
     sizes = [len(t) for name, t in weights.items() if _EMBEDDING.search(name)]
-    gate_length = known["gate_length"] if gate_length is None else gate_length
+    cut = {} if gate_length is None else {"gate_length": gate_length}
     try:
+        changes = TrainConfig(model=tuple(known["model"])).model_changes | cut
         model = make_model(known["architecture"], known["preset"], known["variant"], sizes[0] if sizes else None,
-                           known["context"], gate_length)
+                           known["context"], **changes)
     except (ValueError, TypeError) as error:
         raise ValueError(f"{path}: the model of its run cannot be built ({error})") from None
     expected = {name: (t.shape, t.dtype) for name, t in weights_of(model).items()}

@@ -98,10 +98,10 @@ class Trainer:
         self.model: LanguageModel = self._make_model().to(self.device)
         if start:
             start.give_to(self.model)
+        self.optimizer = make_optimizer(self.model, config)
         if self._folder is not None:
             self._folder.require_space(self.model.num_parameters())
         self.corpus = self._load_corpus() if corpus is None else corpus
-        self.optimizer = make_optimizer(self.model, config)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,
                                self.group.world_size)
@@ -259,7 +259,8 @@ class Trainer:
 
     def _make_model(self) -> LanguageModel:
         config, ids = self.config, self._tokenizer.vocab_size
-        return make_model(config.architecture, config.preset, config.variant, ids, config.context, config.gate_length)
+        return make_model(config.architecture, config.preset, config.variant, ids, config.context,
+                          **config.model_changes)
 
     def _leave(self) -> None:
         """Write what a finished run leaves: the model, and the record."""

@@ -1,7 +1,7 @@
 """All models by name: Caracal, its variants in the paper's ablations, and the baselines of the paper.
 
-A size is a preset (nano, tiny, small, medium, large), an architecture is who mixes the tokens, and a variant changes a
-Caracal as a row of the paper's tables does.  `make_model` builds any of them, `load_model` reads back what
+A size is a preset (nano, micro, tiny, small, medium, large), an architecture is who mixes the tokens, and a variant
+changes a Caracal as a row of the paper's tables does.  `make_model` builds any of them, `load_model` reads back what
 `save_pretrained` wrote.  `transformers` is imported when a baseline is asked for, not before.  Weights that
 were trained with the paper's own listing come in by `from_listing`.
 

@@ -64,7 +64,7 @@ def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline
 
     Args:
         name: llama, mamba, mamba2 or jamba.
-        preset: nano, tiny, small, medium or large (`config.PRESETS`).
+        preset: nano, micro, tiny, small, medium or large (`config.PRESETS`).
         vocab_size: number of token ids; None takes the preset's.
 
     Raises:

@@ -1,12 +1,15 @@
 """All models by name: Caracal, its variants in the paper's ablations, and the baselines; built or loaded."""
 
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
-from ..config import find_preset
+from ..config import CaracalConfig, find_preset
 from ..language_model import LanguageModel
 from ..model import Caracal
 from ..weights import read_config
-from .baselines import BASELINES, Baseline, baseline
+from .baselines import BASELINES, Baseline, baseline_of
 
 __all__ = ["ARCHITECTURES", "VARIANTS", "check_kind", "load_model", "make_model"]
 
@@ -26,29 +29,41 @@ VARIANTS: dict[str, dict] = {
 """Rows of the paper's Tables 5 and 6, as changes of a preset; ratios are Fourier layers to attention layers."""
 
 
-def check_kind(architecture: str, preset: str, variant: str, gate_length: int | None = None) -> None:
-    """Raise ValueError, in one line, unless such a model exists."""
-    find_preset(preset)
+_SIZES = ("d_model", "n_layers", "n_heads")  # what a baseline takes from a configuration, beside the vocabulary
+
+
+def check_kind(architecture: str, preset: str, variant: str, changes: Mapping[str, Any] | None = None) -> None:
+    """Raise ValueError, in one line, unless such a model exists.
+
+    Args:
+        changes: of the preset's configuration; the vocabulary is not among them, it is the tokenizer's.
+    """
+    changes, size = changes or {}, find_preset(preset)
     for what, given, accepted in (("architecture", architecture, ARCHITECTURES), ("variant", variant, VARIANTS)):
         if given not in accepted:
             raise ValueError(f"unknown {what} {given!r}; accepted: {', '.join(accepted)}")
     if architecture != "caracal" and variant != "default":
         raise ValueError(f"variant={variant!r} with architecture={architecture!r}; only caracal has variants")
-    if architecture != "caracal" and gate_length is not None:
-        raise ValueError(f"gate_length={gate_length} with architecture={architecture!r}; only caracal has a gate")
+    accepted = [f.name for f in fields(CaracalConfig) if f.name != "vocab_size"]
+    if architecture != "caracal":
+        accepted = list(_SIZES)
+    for name in changes:
+        if name not in accepted:
+            raise ValueError(f"{architecture} has no setting {name!r} to change; accepted: {', '.join(accepted)}")
+    replace(size, **(VARIANTS[variant] | changes))
 
 
 def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str = "default",
-               vocab_size: int | None = None, context: int = 0, gate_length: int | None = None) -> LanguageModel:
+               vocab_size: int | None = None, context: int = 0, **changes: Any) -> LanguageModel:
     """Build a freshly initialised model.
 
     Args:
         architecture: caracal, llama, mamba, mamba2 or jamba.
-        preset: nano, tiny, small, medium or large.
+        preset: nano, micro, tiny, small, medium or large.
         variant: a key of `VARIANTS`; "default" for a baseline.
         vocab_size: number of token ids; None takes the preset's.
         context: tokens that a learned positional encoding must cover, at least.
-        gate_length: as in `CaracalConfig`, of any variant.
+        changes: replace fields of the preset's configuration and of the variant's; of a baseline, its sizes.
 
     Raises:
         ValueError: no such model.
@@ -61,14 +76,11 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
 
     Source: Caracal, Tables 1, 2, 5 and 6.
     """
-    check_kind(architecture, preset, variant, gate_length)
-    if architecture != "caracal":
-        return baseline(architecture, preset, vocab_size)
-    size = find_preset(preset)
-    vocab_size = size.vocab_size if vocab_size is None else vocab_size
-    positions = max(context, size.max_positions)
-    return Caracal.from_preset(preset, vocab_size=vocab_size, max_positions=positions, gate_length=gate_length,
-                               **VARIANTS[variant])
+    check_kind(architecture, preset, variant, changes)
+    size = replace(find_preset(preset), **(VARIANTS[variant] | changes))
+    size = replace(size, vocab_size=size.vocab_size if vocab_size is None else vocab_size,
+                   max_positions=max(context, size.max_positions))
+    return Caracal(size) if architecture == "caracal" else baseline_of(architecture, size)
 
 
 def load_model(folder_or_repo: str | Path, gate_length: int | None = None) -> LanguageModel:

@@ -167,7 +167,7 @@ def test_export_writes_a_program(tmp_path):
 
 @pytest.mark.parametrize("arguments, words", [
     (["export", "--model", "x", "--out", "x.zip", "--length", 9], ["x.zip", ".onnx or .pt2"]),
-    (["info", "--preset", "huge"], ["unknown preset 'huge'", "nano, tiny, small, medium, large"]),
+    (["info", "--preset", "huge"], ["unknown preset 'huge'", "nano, micro, tiny, small, medium, large"]),
     (["sample", "--model", "./nowhere/at/all"], ["nowhere", "save_pretrained"]),
     (["train", "--preset", "nano", "--data", "nowhere.jsonl", "--no-progress"], ["no file nowhere.jsonl"]),
 ])

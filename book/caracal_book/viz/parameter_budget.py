@@ -34,7 +34,7 @@ def parameter_budget(preset: str = "tiny") -> Figure:
     takes a preset.
 
     Args:
-        preset: where the figure starts: nano, tiny, small, medium or large.
+        preset: where the figure starts: nano, micro, tiny, small, medium or large.
 
     Raises:
         ValueError: unknown preset.

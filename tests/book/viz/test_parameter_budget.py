@@ -58,5 +58,5 @@ def test_model_holds_the_presets_and_the_papers_numbers():
 
 
 def test_unknown_presets_are_refused():
-    with pytest.raises(ValueError, match="unknown preset 'huge'; accepted: nano, tiny"):
+    with pytest.raises(ValueError, match="unknown preset 'huge'; accepted: nano, micro, tiny"):
         viz.parameter_budget("huge")

@@ -229,7 +229,7 @@ def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
     (dict(rows=("magic",)), ["rows=magic", "convolution, layer"]),
     (dict(rows=()), ["rows=none"]),
     (dict(lengths=(0,)), ["lengths=(0,)"]),
-    (dict(preset="huge"), ["huge", "nano, tiny"]),
+    (dict(preset="huge"), ["huge", "nano, micro, tiny"]),
     (dict(repeats=0), ["repeats=0"]),
     (dict(against=("gpt",)), ["against=gpt", "llama, mamba", "no-swa"]),
     (dict(against=()), ["against=none"]),

@@ -264,5 +264,5 @@ def test_a_start_of_another_model_is_refused_and_so_is_another_start_on_the_way(
     for start in (str(tmp_path / "other"), None):
         with pytest.raises(ValueError, match="start"):
             Trainer(replace(more, start=start))
-    with Trainer(config(text, start=str(tmp_path / "first"), gate_length=8)) as trainer:
+    with Trainer(config(text, start=str(tmp_path / "first"), model=("gate_length=8",))) as trainer:
         assert trainer.model.config.gate_length == 8

@@ -210,7 +210,7 @@ def test_a_package_that_is_missing_is_reported_before_the_corpus_is_read(tmp_pat
 
 
 @pytest.mark.parametrize("changes, words", [
-    (dict(preset="huge"), ["huge", "nano, tiny"]),
+    (dict(preset="huge"), ["huge", "nano, micro, tiny"]),
     (dict(batch_size=10, micro_batch_size=4), ["batch_size=10", "micro_batch_size=4"]),
     (dict(tokens=0), ["tokens=0"]),
     (dict(learning_rate=0.0), ["learning_rate=0.0"]),
@@ -224,6 +224,13 @@ def test_a_package_that_is_missing_is_reported_before_the_corpus_is_read(tmp_pat
     (dict(tokens=2**63), ["tokens=9223372036854775808", "whole number"]),
     (dict(beta1=1.0), ["beta1=1.0", "< 1"]),
     (dict(tokenizer="klingon"), ["unknown tokenizer 'klingon'", "byte, gpt2, gpt2:N"]),
+    (dict(optimizer="sgd"), ["optimizer='sgd'", "adamw, muon"]),
+    (dict(model=("window_size",)), ["model='window_size'", "name=value"]),
+    (dict(model=("window_size=8", "window_size=9")), ["model='window_size=9'", "once each"]),
+    (dict(model=("window_size=wide",)), ["window_size='wide'", "whole number"]),
+    (dict(model=("wings=2",)), ["caracal has no setting 'wings'", "window_size"]),
+    (dict(model=("vocab_size=99",)), ["caracal has no setting 'vocab_size'"]),
+    (dict(model=("window_size=9",), architecture="llama"), ["llama has no setting 'window_size'", "d_model"]),
     (dict(data=""), ["data is empty"]),
     (dict(out="runs/a"), ["out='runs/a'", "Path"]),
     (dict(compile="yes"), ["compile='yes'", "no, blocks, model"]),

@@ -35,7 +35,7 @@ def test_the_gate_of_every_variant_can_be_cut(tmp_path):
             model, whole = (make_model(preset="nano", variant=variant, gate_length=n) for n in (9, None))
             assert (model.config.gate_length, whole.config.gate_length) == (9, None)
             assert model.num_parameters() == whole.num_parameters()
-    with pytest.raises(ValueError, match="gate_length=9 with architecture='llama'; only caracal has a gate"):
+    with pytest.raises(ValueError, match="llama has no setting 'gate_length' to change; accepted: d_model, n_l"):
         make_model("llama", "nano", gate_length=9)
     make_model("llama", "nano", vocab_size=30).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="gate_length=9, but .* holds a baseline; only caracal has a gate"):
@@ -78,7 +78,7 @@ def test_learned_positions_cover_the_context():
 
 @pytest.mark.parametrize("kind, words", [
     (("gpt", "tiny", "default"), "unknown architecture 'gpt'; accepted: caracal, llama, mamba, mamba2, jamba"),
-    (("caracal", "huge", "default"), "unknown preset 'huge'; accepted: nano, tiny"),
+    (("caracal", "huge", "default"), "unknown preset 'huge'; accepted: nano, micro, tiny"),
     (("caracal", "tiny", "7:1"), "unknown variant '7:1'; accepted: default, no-swa"),
     (("llama", "tiny", "sslp"), "variant='sslp' with architecture='llama'; only caracal has variants"),
 ])
