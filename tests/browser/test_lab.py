@@ -13,7 +13,7 @@ from playwright.sync_api import TimeoutError
 from caracal_book import viz
 
 CELLS = (
-    "import torch\nfrom caracal_min import viz\nv, g = torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5])",
+    "import torch\nfrom caracal_book import viz\nv, g = torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5])",
     "viz.clock(v, g)",
     "clock = viz.clock(v, g).widget()\nclock",
     "poke = viz.poke(v, g).widget()\npoke",

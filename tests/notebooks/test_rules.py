@@ -113,7 +113,7 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(figure_rules.opens_with_its_figure, 3, "goals", FIGURE, "**Figure 1.1.** It turns."),
     broken(figure_rules.machinery_is_folded, 1, "remove-cell", (rules.SETUP, {"tags": ["setup"]}), setup=False),
     broken(figure_rules.machinery_is_folded, 2, "remove-input", (FIGURE[0], {"tags": [OPENING]})),
-    broken(figure_rules.machinery_is_folded, 2, "hide-input", ("import torch\nfrom caracal_min import viz", {})),
+    broken(figure_rules.machinery_is_folded, 2, "hide-input", ("import torch\nfrom caracal_book import viz", {})),
     broken(figure_rules.machinery_is_folded, 2, "hide-input", ("x = 1\nplt.plot(x)", {})),
     broken(figure_rules.machinery_is_folded, 2, "hide-input", (FIGURE[0], {})),
     broken(figure_rules.captions_are_numbered, 3, "number 1 is next", FIGURE, "**Figure 1.2.** It turns."),

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from caracal_min.benchmark import table7
+from caracal_book.numbers import table7
 
 NAMES = {"Caracal w/o SWA": "pure", "Caracal (Default)": "hybrid"}
 

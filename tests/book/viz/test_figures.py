@@ -186,7 +186,7 @@ def test_style_without_matplotlib_says_what_to_install(monkeypatch):
 
 
 def test_importing_viz_needs_neither_matplotlib_nor_anywidget():
-    code = ("import sys; from caracal_min import viz; import torch; viz.poke(torch.ones(4), torch.ones(4)).to_html();"
+    code = ("import sys; from caracal_book import viz; import torch; viz.poke(torch.ones(4), torch.ones(4)).to_html();"
             "print([m for m in ('matplotlib', 'anywidget', 'IPython') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -123,7 +123,7 @@ def test_in_a_kernel_both_are_shown(monkeypatch):
 
 
 def test_it_needs_neither_matplotlib_nor_anywidget():
-    code = ("import sys; from caracal_min import viz; viz.live(lambda n: 'a', 'x', n=[1]).to_html();"
+    code = ("import sys; from caracal_book import viz; viz.live(lambda n: 'a', 'x', n=[1]).to_html();"
             "print([m for m in ('matplotlib', 'anywidget', 'ipywidgets', 'IPython') if m in sys.modules])")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
