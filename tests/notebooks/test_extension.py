@@ -1,12 +1,12 @@
 """The book's Sphinx extension: small books built with it, and its parts that need no build."""
 
 import io
-from pathlib import Path
+import re
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from bookext import docstrings, progress, site, weight
+from bookext import docstrings, site, weight
 from bookext.measured import number_html
 from bookext.typography import touching
 from docutils import nodes
@@ -34,9 +34,9 @@ def build(tmp_path, make_notebook, make_code, monkeypatch):
     monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
 
     def run(text="2047<!-- = points -->, see [claim 1](claims.md)", ledger=LEDGER, tags=("claim-1",),
-            page=CLAIMS_PAGE, mode="off", also=""):
+            page=CLAIMS_PAGE, mode="off", also="", code=""):
         prints = f"points = 2047\nleak = 3.1e-06\n{also}" if mode == "off" else None
-        source = f"{SOURCE}\nprint({also!r})" if also else SOURCE
+        source = f"{code}{SOURCE}\nprint({also!r})" if also else code + SOURCE
         notebook = make_notebook(text, make_code(source, tags=list(tags), prints=prints), setup=False)
         notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
         source = tmp_path / "source"
@@ -46,9 +46,9 @@ def build(tmp_path, make_notebook, make_code, monkeypatch):
         (source / "claims.yml").write_text(ledger, encoding="utf-8")
         (source / "claims.md").write_text(page, encoding="utf-8")
         warnings = io.StringIO()
-        extensions = ["myst_nb", *(f"bookext.{part}" for part in ("kernel", "measured", "claims", "progress"))]
+        extensions = ["myst_nb", *(f"bookext.{part}" for part in ("execution", "kernel", "measured", "claims"))]
         settings = {"extensions": extensions, "nb_execution_mode": mode, "language": "en",
-                    "nb_execution_cache_path": str(tmp_path / "cache"), "myst_enable_extensions": ["dollarmath"]}
+                    "myst_enable_extensions": ["dollarmath"]}
         with docutils_namespace():
             Sphinx(source, None, tmp_path / "build" / "html", tmp_path / "doctrees", "html", settings, status=None,
                    warning=warnings, freshenv=True).build()
@@ -75,9 +75,16 @@ def test_outputs_from_the_cache_count_as_well(build, capfd):
     first, second = build(mode="cache"), build(mode="cache")
     assert [warnings for warnings, _ in (first, second)] == ["", ""]
     assert [page.count("points = 2047") for page in (first[1][STEM], second[1][STEM])] == [1, 1]
-    lines = capfd.readouterr().err.splitlines()
-    assert f"{STEM} ... executed in" in lines[0]
-    assert f"{STEM} ... unchanged, outputs from the cache" in lines[1]
+    assert re.findall(f"{STEM}: executed in", capfd.readouterr().out) == [f"{STEM}: executed in"]
+
+
+def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(build, tmp_path, capfd):
+    module = tmp_path / "source" / "caracal_min" / "__init__.py"
+    module.parent.mkdir(parents=True)
+    for change, executed in (("x = 1", 1), ("x = 1", 0), ("x = 2", 1)):
+        module.write_text(change)
+        warnings, _ = build(mode="cache", code="from caracal_min import x\n")
+        assert warnings == "" and capfd.readouterr().out.count(": executed in") == executed, change
 
 
 @pytest.mark.parametrize("change, says", [
@@ -95,36 +102,6 @@ def test_outputs_from_the_cache_count_as_well(build, capfd):
 def test_a_book_that_contradicts_itself_warns(change, says, build):
     warnings, _ = build(**change)
     assert says in warnings
-
-
-def test_the_hash_follows_every_file_and_version(tmp_path):
-    package = tmp_path / "package"
-    (package / "__pycache__").mkdir(parents=True)
-    (package / "a.py").write_text("x = 1\n")
-    seen = [site.package_hash(package, versions=("torch 2",))]
-    (package / "__pycache__" / "a.pyc").write_text("compiled")
-    assert site.package_hash(package, versions=("torch 2",)) == seen[0]
-    for change in (lambda: (package / "a.py").write_text("x = 2\n"), lambda: (package / "f.js").write_text("draw()"),
-                   lambda: (package / "a.py").rename(package / "b.py")):
-        change()
-        seen.append(site.package_hash(package, versions=("torch 2",)))
-    seen.append(site.package_hash(package, versions=("torch 3",)))
-    assert len(set(seen)) == len(seen)
-
-
-def test_only_the_cache_in_use_is_kept(tmp_path):
-    package, caches = tmp_path / site.PACKAGES[-1], tmp_path / "_build" / ".jupyter_cache"
-    package.mkdir(parents=True)
-    app, config = SimpleNamespace(srcdir=tmp_path, outdir=tmp_path / "_build" / "html"), SimpleNamespace()
-    used = []
-    for text in ("x = 1\n", "x = 2\n", "x = 2\n"):
-        (package / "a.py").write_text(text)
-        site.key_the_cache(app, config)
-        used.append(Path(config.nb_execution_cache_path))
-        (used[-1] / "executed").mkdir(parents=True, exist_ok=True)
-        (caches / "notes").mkdir(exist_ok=True)
-        assert set(caches.iterdir()) == {used[-1], caches / "notes"}
-    assert used[0] != used[1] == used[2]
 
 
 @pytest.mark.parametrize("slug, url, repository, address", [
@@ -192,15 +169,6 @@ def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design):
 ])
 def test_numbers_are_shown_as_people_write_them(number, shown):
     assert number_html(number) == shown
-
-
-@pytest.mark.parametrize("data, says", [
-    (None, "not executed"), ({"mtime": 200, "runtime": 12.4, "succeeded": True}, "executed in 12 s"),
-    ({"mtime": 50, "runtime": 12.4, "succeeded": True}, "unchanged, outputs from the cache (they took 12 s)"),
-    ({"mtime": 200, "runtime": 3.0, "succeeded": False}, "failed after 3 s"),
-])
-def test_progress_says_what_happened(data, says):
-    assert progress.outcome(data, started=100) == says
 
 
 def test_docstrings_are_repaired():

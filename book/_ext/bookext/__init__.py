@@ -10,12 +10,12 @@ from . import (
     chapters,
     claims,
     docstrings,
+    execution,
     formulas,
     kernel,
     landing,
     measured,
     plots,
-    progress,
     promises,
     search,
     site,
@@ -23,7 +23,7 @@ from . import (
     weight,
 )
 
-_PARTS = (site, kernel, formulas, progress, docstrings, measured, claims, plots, boxes, chapters, landing, promises,
+_PARTS = (site, kernel, formulas, execution, docstrings, measured, claims, plots, boxes, chapters, landing, promises,
           typography, search, weight, access)
 
 

@@ -1,18 +1,14 @@
-"""What the site needs that _config.yml cannot know: the cache's key, the repository, the downloads, a 404 page.
+"""What the site needs that _config.yml cannot know: the repository, the downloads, a 404 page.
 
 Two variables of the environment say where a copy is published, and .github/workflows/pages.yml sets both:
 BOOK_REPOSITORY, owner/name on GitHub, from which anybody can install; and BOOK_URL, the address of the pages, where it
 is not the one that GitHub gives to that repository.  Without them the book is at home, in a checkout.
 """
 
-import hashlib
 import os
-import platform
 import re
-import shutil
 import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -21,40 +17,13 @@ from sphinx.util import logging
 
 logger = logging.getLogger(__name__)
 
-PACKAGES = ("caracal_min", "book/caracal_book")
-CACHED_WITH = ("torch", "numpy", "matplotlib")
 COLAB_BRANCH = "colab"
 
 
 def setup(app):
-    app.connect("config-inited", key_the_cache)
     app.connect("config-inited", name_the_repository)
     app.connect("build-finished", stamp_downloads)
     app.connect("build-finished", write_not_found)
-
-
-def package_hash(*folders: Path, versions: tuple[str, ...] = ()) -> str:
-    """Hash every file of some packages, with its path, and the versions given."""
-    digest = hashlib.sha256("\n".join(versions).encode())
-    for folder, path in ((top, path) for top in folders for path in sorted(top.rglob("*"))):
-        if path.is_file() and "__pycache__" not in path.parts:
-            digest.update(f"\0{path.relative_to(folder).as_posix()}\0".encode())
-            digest.update(path.read_bytes())
-    return digest.hexdigest()[:16]
-
-
-def key_the_cache(app, config):
-    """Keep executed notebooks in a folder named by the package's hash, and remove the folders of other hashes.
-
-    jupyter-cache looks at the code cells alone and would serve old outputs after an edit to the package.
-    """
-    versions = (platform.python_version(), *(f"{name} {version(name)}" for name in CACHED_WITH))
-    key = package_hash(*(Path(app.srcdir, package) for package in PACKAGES), versions=versions)
-    caches = Path(app.outdir).parent / ".jupyter_cache"
-    config.nb_execution_cache_path = str(caches / key)
-    for folder in caches.glob("[0-9a-f]" * len(key)):
-        if folder.name != key:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def repository() -> str:

@@ -4,6 +4,7 @@
     printed_values  the `name = number` lines that cells print
     prose_numbers   the numbers in the text, each compared with a printed value
     loose_numbers   what a sentence concludes from such a number, a cell asserts
+    closure         the files that a notebook is made of
     ledger          the claims of the paper, read and checked
     figure_rules    figures, captions, alternative texts
     notebook_rules  all other rules
