@@ -147,21 +147,22 @@ def _spectrum(x: Tensor, points: int, at: int = 0) -> Tensor:
 
 
 def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
-    """Cut tensors `[..., C, *]` into blocks of rows, as views; results are written into the last ones.
+    """Cut tensors `[..., *]` into blocks of rows, as views, whatever their strides: a block can be written into.
 
     Args:
         tensors: of one leading shape; of the first, a row is transformed with so many `points`.
     """
-    if not tensors[0].numel():
-        return
-    flat = [x.reshape(-1, x.shape[-2] if x.ndim > 1 else 1, x.shape[-1]) for x in tensors]
-    batch, channels = flat[0].shape[:2]
-    budget = BLOCK.get(tensors[0].device.type)
-    rows = batch * channels if budget is None else max(1, budget // points)
-    together = max(1, rows // max(1, channels))
-    for i in range(0, batch, together):
-        for j in range(0, channels, rows):
-            yield tuple(x[i:i + together, j:j + rows] for x in flat)
+    rows, budget = tensors[0].shape[:-1], BLOCK.get(tensors[0].device.type)
+    most = rows.numel() if budget is None else max(1, budget // points)
+    if rows.numel() <= most:
+        if tensors[0].numel():
+            yield tensors
+    elif (together := most // rows[1:].numel()):
+        for i in range(0, rows[0], together):
+            yield tuple(x[i:i + together] for x in tensors)
+    else:
+        for i in range(rows[0]):
+            yield from blocks(*(x[i] for x in tensors), points=points)
 
 
 @contextmanager
