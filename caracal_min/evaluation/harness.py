@@ -203,7 +203,7 @@ class HarnessModel(TemplateLM):
 
     def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Return of N states `[N, D]` and ids the loss in nats and whether the id is the most likely: `[N]` each."""
-        losses, greedy, rows = [], [], rows_at_once(states.device, len(self.model.embedding.weight))
+        losses, greedy, rows = [], [], rows_at_once(len(self.model.embedding.weight))
         for h, t in zip(states.split(rows), targets.split(rows), strict=True):
             logits = self.model.unembed(h)
             losses.append(token_loss(logits, t, reduction="none").cpu())

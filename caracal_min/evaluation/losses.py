@@ -44,7 +44,7 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
     for batch in tqdm(windows.split(batch_size), desc=progress, unit="batch", disable=not progress):
         batch = batch.to(device)
         model.require_tokens(batch, "windows")
-        rows = rows_at_once(device, len(model.embedding.weight))
+        rows = rows_at_once(len(model.embedding.weight))
         hidden, targets = model.hidden(batch[:, :-1]).flatten(0, 1).split(rows), batch[:, 1:].flatten().split(rows)
         losses += [token_loss(model.unembed(h), t, reduction="none").float().cpu()
                    for h, t in zip(hidden, targets, strict=True)]

@@ -3,11 +3,14 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from caracal_min import Caracal
 from caracal_min import loss as module
 from caracal_min.benchmark.measure import peak_memory
-from caracal_min.loss import linear_cross_entropy, token_loss
+from caracal_min.config import PRESETS
+from caracal_min.loss import linear_cross_entropy, rows_at_once, token_loss
 
 V, D = 301, 32
 
@@ -56,10 +59,11 @@ def test_a_second_derivative_is_refused_and_not_wrong():
         slope.sum().backward()
 
 
-def test_under_autocast_it_rounds_as_the_plain_one():
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_under_autocast_it_rounds_as_the_plain_one(dtype):
     hidden, weight, targets = sample(torch.float32)
     exact = torch.autograd.grad(plain(hidden, weight, targets), (hidden, weight))
-    with torch.autocast("cpu", torch.bfloat16):
+    with torch.autocast("cpu", dtype):
         ours, expected = linear_cross_entropy(hidden, weight, targets, 17), plain(hidden, weight, targets)
     assert ours.item() == pytest.approx(expected.item(), rel=1e-5)
     for loss in (ours, expected):
@@ -81,6 +85,64 @@ def test_the_logits_are_never_held():
     whole = 2048 * 20_000 * 4 / 2**20
     lean = peak_memory(lambda: linear_cross_entropy(hidden, weight, targets, rows=64).backward())
     assert lean < whole / 5 < 2 * whole < peak_memory(lambda: plain(hidden, weight, targets).backward())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+def test_a_logit_is_held_once(dtype, monkeypatch):
+    """Where all rows are worked on together, as on a GPU: its slope takes its place, and no wider copy is made."""
+    monkeypatch.setattr(module, "_CACHED", 1 << 40)
+    hidden, weight = torch.randn(1024, 8, requires_grad=True), torch.randn(20_000, 8, requires_grad=True)
+    targets = torch.randint(20_000, (1024,))
+    with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
+        peak = peak_memory(lambda: linear_cross_entropy(hidden, weight, targets).backward())
+    assert peak * 2**20 / (1024 * 20_000) < 1.15 * dtype.itemsize
+
+
+def test_a_loss_beyond_the_range_of_float16():
+    """The probability of the target is 0 in float16 from 17.3 nats on; the loss and its slope are as in float32."""
+    hidden = torch.tensor([[100.0, 0.0]], requires_grad=True)
+    weight, targets = torch.eye(2)[[0, 1, 1]].requires_grad_(), torch.tensor([1])
+    with torch.autocast("cpu", torch.float16):
+        loss = linear_cross_entropy(hidden, weight, targets)
+    assert loss.item() == 100
+    assert torch.autograd.grad(loss, hidden)[0].tolist() == [[1, -1]]
+
+
+class Products(TorchDispatchMode):
+    """Operands and result of every matrix product."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        made = function(*args, **(kwargs or {}))
+        if function.overloadpacket in (torch.ops.aten.mm, torch.ops.aten.bmm):
+            self.seen.append((*args, made))
+        elif function.overloadpacket in (torch.ops.aten.addmm, torch.ops.aten.baddbmm):
+            self.seen.append((*args[1:], made))
+        return made
+
+
+def aligned(x):
+    """Whether every row of a matrix, or of a batch of them, starts at a multiple of 16 bytes."""
+    return min(x.stride()[-2:]) == 1 and not any(
+        n * x.itemsize % 16 for n in (x.storage_offset(), *(s for s in x.stride() if s != 1)))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_matrix_product_of_a_training_step_is_aligned(preset, monkeypatch):
+    """Tensor cores need it.  13 sequences are several chunks of logits, the last of them cut."""
+    monkeypatch.setattr(module, "_require_targets", lambda *given: None)  # tensors without numbers
+    monkeypatch.setattr(Caracal, "require_tokens", lambda *given, **more: None)
+    monkeypatch.setattr(module, "_CACHED", 1 << 40)
+    with FakeTensorMode(), Products() as products, torch.autocast("cpu", torch.bfloat16):
+        model = Caracal.from_preset(preset)
+        model.loss(*torch.zeros(2, 13, 512, dtype=torch.long)).backward()
+    chunks = -(-13 * 512 // rows_at_once(PRESETS[preset].vocab_size))
+    assert len(products.seen) > 18 * PRESETS[preset].n_layers + 3 * chunks
+    assert {x.dtype for p in products.seen for x in p} == {torch.bfloat16}
+    assert [[(x.shape, x.stride()) for x in p] for p in products.seen if not all(map(aligned, p))] == []
 
 
 def test_loss_of_a_model_is_what_forward_returns():
