@@ -2,7 +2,9 @@
 
     local_files    the texts of one file on this machine, without a network and in bounded memory
     documents      the texts of a source, one at a time, from this machine or from the network
-    tokenizers     text to ids and back: bytes, or GPT-2's byte-pair encoding
+    tokenizers     text to ids and back: bytes, GPT-2's byte-pair encoding or its first ids, or a file
+    byte_pairs     byte-pair encoding in plain Python, for a model that carries its vocabulary
+    file_tokenizer any tokenizer.json, through the package `tokenizers`
     split          what is held out: a document, by a hash of its text
     write_shards   texts to a folder of token shards, once, for many runs; a killed call goes on
     shards         what such a folder holds, checked and read
@@ -19,9 +21,19 @@ from .corpus import Corpus, load_corpus, tokens_of
 from .documents import count_documents, documents, text_files
 from .shards import Manifest, ShardedTokens, ShardSettings, verify
 from .split import RULE, is_held_out
-from .tokenizers import ByteTokenizer, GPT2Tokenizer, Tokenizer, make_tokenizer, tokenizer_for
+from .tokenizers import (
+    ByteTokenizer,
+    GPT2Tokenizer,
+    Tokenizer,
+    load_tokenizer,
+    make_tokenizer,
+    save_tokenizer,
+    tokenizer_for,
+    tokenizer_sha256,
+)
 from .write_shards import TokenizeConfig, tokenize
 
 __all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "RULE", "ShardSettings", "ShardedTokens",
            "TokenizeConfig", "Tokenizer", "count_documents", "documents", "is_held_out", "load_corpus",
-           "make_tokenizer", "sequential_windows", "text_files", "tokenize", "tokenizer_for", "tokens_of", "verify"]
+           "load_tokenizer", "make_tokenizer", "save_tokenizer", "sequential_windows", "text_files", "tokenize",
+           "tokenizer_for", "tokenizer_sha256", "tokens_of", "verify"]
