@@ -14,14 +14,14 @@ PACKAGE = Path(caracal_min.__file__).parent
 HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transformers", "tyro")
 
 # Every room may import those before it: sequences, layers, model, and what is done with it.
-ORDER = ["version", "extras", "files", "allocator", "precision",
+ORDER = ["version", "extras", "files", "progress", "allocator", "precision",
          "spectral", "convolution", "attention", "relaxed", "partitioned",
          "projections", "caches", "modules",
          "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
          "zoo", "data", "recorded", "evaluation", "benchmark", "training", "experiments",
          "commands", "__main__", "viz", "exercises"]
 # What may import only these, although more stands before it.
-ONLY = {"data": {"extras", "files"}, "recorded": {"extras", "files", "version"}, "minimal": set()}
+ONLY = {"data": {"extras", "files", "progress"}, "recorded": {"extras", "files", "version"}, "minimal": set()}
 
 
 def imports_of(path: Path, package: Path) -> set[tuple[str, ...]]:
