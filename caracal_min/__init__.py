@@ -46,8 +46,8 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     training        a run, from its settings to a record of it
     commands        what the command line can do
 
-`files` writes files whole or not at all, `allocator` keeps freed memory, `extras` says what to install for more,
-`version` is the version.  Imports run down these lists, never up.
+`files` writes files whole or not at all, `allocator` keeps freed memory, `progress` draws bars, `extras` says what to
+install for more, `version` is the version.  Imports run down these lists, never up.
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """

@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from ..data.batches import sequential_windows
-from ..data.corpus import require_readable, require_rule
+from ..data.corpus import require_readable
 from ..data.split import ALL
 from ..data.tokenizers import tokenizer_for
 from ..evaluation.losses import loss_by_context_length, token_losses
@@ -39,8 +39,8 @@ class EvaluateConfig:
     """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
     last checkpoint is taken."""
     data: str = "embedded"
-    """Text to measure losses on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote.
-    A document, or a line of JSON with one, has at most 16 MiB."""
+    """Text to measure losses on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize
+    wrote."""
     split: Literal["held_out", "all"] = "held_out"
     """The documents of the data that train holds out wherever they stand, one in 20 by a hash of the text; or all of
     them, for a text that was never trained on."""
@@ -91,9 +91,6 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     if config.out is not None:
         require_new(config.out)
     sources = [*filter(None, (config.data, config.ngrams))]
-    if config.split != ALL:
-        for source in sources:
-            require_rule(source)
     device, started = find_device(config.device), time.monotonic()
     trained = load_trained(config.model, config.gate_length)
     say(trained.note)

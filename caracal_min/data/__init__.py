@@ -1,14 +1,17 @@
 """Text to tokens to batches.
 
-    local_files    the texts of one file on this machine, without a network and in bounded memory
-    documents      the texts of a source, one at a time, from this machine or from the network
-    tokenizers     text to ids and back: bytes, or GPT-2's byte-pair encoding
-    split          what is held out: a document, by a hash of its text
-    write_shards   texts to a folder of token shards, once, for many runs; a killed call goes on
-    shards         what such a folder holds, checked and read
-    manifest_form  what can stand in its manifest
-    corpus         what to train on, and what to measure on
-    batches        batch i of an endless order, and windows for evaluation
+    local_files     the texts of one file on this machine, without a network
+    documents       the texts of a source, one at a time, from this machine or from the network
+    byte_pairs      byte-pair encoding in plain Python, for a model that carries its vocabulary
+    file_tokenizer  any `tokenizer.json`, through the package `tokenizers`
+    tokenizers      text to ids and back: bytes, GPT-2's byte-pair encoding or its first ids, or a file
+    split           what is held out: a document, by a hash of its text
+    chunks          texts to ids, some documents at a time, by several threads
+    manifest        what a folder of token shards holds, and what it was made from
+    shards          such a folder, checked and read
+    write_shards    texts to such a folder, once, for many runs; a killed call goes on
+    corpus          what to train on, and what to measure on
+    batches         batch i of an endless order, and windows for evaluation
 
 A small corpus goes from documents to one array in memory; a large one goes through shards, which are memory-mapped.
 Either way a `Corpus` has the tokens to train on and others to be measured on, and `Batches` cuts them.
@@ -17,11 +20,22 @@ Either way a `Corpus` has the tokens to train on and others to be measured on, a
 from .batches import Batches, sequential_windows
 from .corpus import Corpus, load_corpus, tokens_of
 from .documents import count_documents, documents, text_files
-from .shards import Manifest, ShardedTokens, ShardSettings, verify
+from .manifest import Manifest, ShardSettings
+from .shards import ShardedTokens, verify
 from .split import RULE, is_held_out
-from .tokenizers import ByteTokenizer, GPT2Tokenizer, Tokenizer, make_tokenizer, tokenizer_for
+from .tokenizers import (
+    ByteTokenizer,
+    GPT2Tokenizer,
+    Tokenizer,
+    load_tokenizer,
+    make_tokenizer,
+    save_tokenizer,
+    tokenizer_for,
+    tokenizer_sha256,
+)
 from .write_shards import TokenizeConfig, tokenize
 
 __all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "RULE", "ShardSettings", "ShardedTokens",
            "TokenizeConfig", "Tokenizer", "count_documents", "documents", "is_held_out", "load_corpus",
-           "make_tokenizer", "sequential_windows", "text_files", "tokenize", "tokenizer_for", "tokens_of", "verify"]
+           "load_tokenizer", "make_tokenizer", "save_tokenizer", "sequential_windows", "text_files", "tokenize",
+           "tokenizer_for", "tokenizer_sha256", "tokens_of", "verify"]

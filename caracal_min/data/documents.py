@@ -7,13 +7,14 @@ cut into documents of some kilobytes (`local_files`), or a folder with no files 
 """
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ..extras import missing
-from .local_files import FORMATS, LONGEST_DOCUMENT, PLAIN, count_rows, file_texts, too_long
+from .local_files import FORMATS, PLAIN, count_rows, file_texts
 
-__all__ = ["DOCUMENTED", "EMBEDDED", "SOURCES", "count_documents", "documents", "require_source", "text_files"]
+__all__ = ["DOCUMENTED", "EMBEDDED", "SOURCES", "count_documents", "documents", "fineweb_revision", "require_source",
+           "text_files"]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no files of the caller's."""
@@ -21,29 +22,30 @@ DOCUMENTED = "3.11.7"
 """The Python whose documentation "embedded" is."""
 EMBEDDED = Path(__file__).with_name(f"python_{DOCUMENTED}.jsonl.xz")
 """The topics of its language reference, and the docstrings of each module of its library."""
+_FINEWEB, _SAMPLE = "HuggingFaceFW/fineweb", "sample-10BT"
 
 
-def documents(source: str) -> Iterator[str]:
+def documents(source: str, revision: str | None = None) -> Iterator[str]:
     """Yield the texts of a source, in a fixed order; only for "fineweb" is the network asked.
 
     Args:
         source: one of `SOURCES`, or the path of a file, or of a folder of files, which are read in the order of their
             names.
+        revision: commit of "fineweb" that is read; None: the newest.
 
     Raises:
-        FileNotFoundError, ValueError: no such file, an unknown format, an unreadable file, no `text` column; a text
-            longer than `local_files.LONGEST_DOCUMENT`, or one with half of a surrogate pair in it, which has no UTF-8.
+        FileNotFoundError, ValueError: no such file, an unknown format, an unreadable file, a row without a `text`; a
+            text with half of a surrogate pair in it, which has no UTF-8.
+        ConnectionError: "fineweb" cannot be read, or no longer.
         ImportError: the source needs `datasets` or pyarrow, and it is not installed.
     """
-    for name, texts in _parts(source):
+    for name, texts in _named_texts(source, revision):
         for number, text in enumerate(texts, 1):
             try:
-                size = len(text.encode())
+                text.encode()
             except UnicodeEncodeError:
                 raise ValueError(f"{name}, document {number}, holds half of a surrogate pair, which is no character; "
                                  "mend it, or leave it out") from None
-            if size > LONGEST_DOCUMENT:
-                raise too_long(f"{name}, document {number},")
             yield text
 
 
@@ -83,12 +85,23 @@ def text_files(folder: Path) -> list[Path]:
     raise ValueError(f"{folder} has no file that ends in {', '.join((*FORMATS, PLAIN))}, and it is no folder of shards")
 
 
-def _parts(source: str) -> Iterator[tuple[object, Iterator[str]]]:
-    """Yield the parts of a source, each with the name under which errors know it."""
+def fineweb_revision() -> str:
+    """Return the commit that is the newest of FineWeb now.
+
+    Raises ConnectionError if the hub does not say.
+    """
+    from huggingface_hub import HfApi
+
+    with _from_the_network():
+        return HfApi().dataset_info(_FINEWEB).sha
+
+
+def _named_texts(source: str, revision: str | None) -> Iterator[tuple[object, Iterator[str]]]:
+    """Yield the texts of each file of a source, with the name that errors give it."""
     if source == "embedded":
         yield EMBEDDED, file_texts(EMBEDDED)
     elif source == "fineweb":
-        yield source, _fineweb()
+        yield source, _fineweb(revision)
     else:
         for file in _files(source):
             yield file, file_texts(file)
@@ -112,10 +125,19 @@ def _datasets():
     return datasets
 
 
-def _fineweb() -> Iterator[str]:
-    rows = _datasets().load_dataset("HuggingFaceFW/fineweb", name="sample-10BT", split="train", streaming=True)
-    try:
-        for row in rows:
+def _fineweb(revision: str | None) -> Iterator[str]:
+    load, revision = _datasets().load_dataset, revision or fineweb_revision()
+    with _from_the_network():
+        for row in load(_FINEWEB, name=_SAMPLE, split="train", streaming=True, revision=revision):
             yield row["text"]
-    except (RuntimeError, ValueError, EOFError) as error:  # what its readers raise when the stream breaks off
-        raise ValueError(f"fineweb cannot be read ({' '.join(str(error).split()) or type(error).__name__})") from None
+
+
+@contextmanager
+def _from_the_network() -> Iterator[None]:
+    """Turn what the libraries raise when a connection fails, of a dozen classes, into one line."""
+    try:
+        yield
+    except Exception as error:
+        words = " ".join(str(error).split())
+        raise ConnectionError(f"fineweb cannot be read from the network ({type(error).__name__}"
+                              f"{words and f': {words}'})") from error

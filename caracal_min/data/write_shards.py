@@ -12,16 +12,15 @@ from typing import Any
 import numpy as np
 
 from ..files import file_sha256, writing
-from .documents import DOCUMENTED, SOURCES, count_documents, documents, text_files
-from .manifest_form import ranges_text, shard_name
-from .shards import DTYPE, MANIFEST, Manifest, ShardSettings, check_sizes
-from .split import RULE, is_held_out
-from .tokenizers import Tokenizer, make_tokenizer
+from ..progress import progress_bar
+from .chunks import DTYPE, Chunk, encode_in_chunks, require_small_ids
+from .documents import DOCUMENTED, SOURCES, count_documents, documents, fineweb_revision, text_files
+from .manifest import MANIFEST, Manifest, ShardSettings, ranges_text, shard_name
+from .shards import check_sizes
+from .split import text_digest
+from .tokenizers import Tokenizer, make_tokenizer, tokenizer_sha256
 
 __all__ = ["TokenizeConfig", "fingerprint", "tokenize"]
-
-_CHUNK, _CHUNK_TEXT = 256, 1 << 22  # documents that are encoded at once, and characters after which no more are added
-_MOST_IDS = np.iinfo(DTYPE).max + 1
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,12 @@ class TokenizeConfig:
 
     source: str
     """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
-    jsonl.gz file with column text, a txt file in UTF-8, or a folder of such files.  A document, or a line of JSON with
-    one, has at most 16 MiB; a txt file has any size, and is cut into documents of some 4 KiB."""
+    jsonl.gz file with column text, a txt file in UTF-8, or a folder of such files.  A txt file is cut into documents of
+    some 4 KiB."""
     out: Path
     """Folder of the shards."""
     tokenizer: str = "gpt2"
-    """byte, gpt2, or gpt2:N, GPT-2's first N - 1 ids and an end of text."""
+    """byte; gpt2; gpt2:N, which has N ids: GPT-2's first N - 1 and an end of text; or the path of a tokenizer.json."""
     shard_tokens: int = 100_000_000
     """Tokens per shard, 2 bytes each; one shard is held in memory."""
     threads: int | None = None
@@ -49,7 +48,7 @@ class TokenizeConfig:
     limit_tokens: int | None = None
     """Stop after the document that reaches this many tokens."""
     progress: bool = True
-    """Show a bar with tokens per second, and with the time left unless all of a stream is read."""
+    """Show a bar in a terminal, with tokens per second, and with the time left unless all of a stream is read."""
 
     def __post_init__(self):
         for name in ("shard_tokens", "threads", "limit_documents", "limit_tokens"):
@@ -61,127 +60,153 @@ class TokenizeConfig:
 def tokenize(source: str | Path, out: str | Path, *options: Any, **named_options: Any) -> Manifest:
     """Write a source as shards into the folder `out` and return the manifest; after a kill, the same call goes on.
 
-    The options are the further fields of `TokenizeConfig`, in their order or by name.
+    The options are the further fields of `TokenizeConfig`, in their order or by name.  A folder that is complete does
+    not need its source any more.
 
-    Raises FileNotFoundError, ValueError, ImportError: as `data.documents`; more than 65,536 ids; a number below 1; a
-    damaged folder, or one made with other settings.
+    Raises:
+        FileNotFoundError, ValueError, ImportError: as `data.documents`; more than 65,536 ids; a number below 1; a
+            damaged folder, or one made with other settings or from a stream that has changed.
+        ConnectionError: the network failed; what was written stays, and the same call goes on from there.
     """
     config = TokenizeConfig(str(source), Path(out), *options, **named_options)
-    source, folder, size = config.source, config.out, config.shard_tokens
-    encoder = make_tokenizer(config.tokenizer)
-    if encoder.vocab_size > _MOST_IDS:
-        raise ValueError(f"tokenizer {encoder.name!r} has {encoder.vocab_size:,} ids; a shard holds {_MOST_IDS:,} at "
-                         "most")
-    name, digest = _identity(source)
+    folder, encoder = config.out, make_tokenizer(config.tokenizer)
+    require_small_ids(encoder)
     manifest = check_sizes(folder, finished=False) if (folder / MANIFEST).exists() else None
-    wanted = ShardSettings(source=name, source_sha256=digest, tokenizer=encoder.name, vocab_size=encoder.vocab_size,
-                           end_of_text=encoder.end_of_text, shard_tokens=size, limit_documents=config.limit_documents,
-                           limit_tokens=config.limit_tokens, rule=RULE)
-    if manifest is None:
-        manifest = Manifest(wanted)
-    elif manifest.settings.rule is None:  # an earlier version began it, and it ends as it began
-        wanted = replace(wanted, rule=None)
+    wanted = _settings(config, encoder, manifest)
+    manifest = manifest or Manifest(wanted)
     manifest.settings.require(wanted, folder)
     if manifest.complete:
         print(f"{folder} is complete, {manifest.documents:,} documents, {manifest.tokens:,} tokens: nothing to do")
         return manifest
-    texts = islice(documents(source), config.limit_documents)
-    before = sum(1 for _ in islice(texts, manifest.documents))
-    if before < manifest.documents:
-        raise ValueError(f"{source} has {before} documents, {folder} already {manifest.documents}; give another folder")
-    at = manifest.shards[-1]["offset"] if manifest.shards else 0
-    shard, read = _Shard(size), manifest.tokens - at  # read: in whole documents
-    with closing(_Bar(config, before, read)) as bar:
-        encoded = _encoded(texts, encoder, config.threads or os.cpu_count() or 1)
-        for chunk in encoded if config.limit_tokens is None else _up_to(config.limit_tokens - read, encoded):
-            while at < len(chunk.ids):
-                at = shard.fill(chunk, at)
-                if shard.is_full:
-                    whole = int(np.searchsorted(chunk.ends, at, side="right")) - 1
-                    manifest = _add(folder, manifest, shard, before + whole, at - int(chunk.ends[whole]))
-                    shard = _Shard(size, shard.buffer)
-            before, at = before + len(chunk.held), 0
-            bar.advance(len(chunk.held), len(chunk.ids))
-    if before == 0:
-        raise ValueError(f"{source} gave no documents; give a source with at least one")
-    if shard.filled:
-        manifest = _add(folder, manifest, shard, before, 0)
-    manifest = replace(manifest, complete=True)
-    manifest.save(folder)
-    return manifest
+    writer = _Writer(folder, manifest)
+    try:
+        _write(config, encoder, writer)
+    except ConnectionError as error:
+        raise ConnectionError(f"{error}; {folder} keeps {len(writer.manifest.shards)} shards, and the same command "
+                              "goes on from there") from error
+    return writer.manifest
 
 
-@dataclass(frozen=True)
-class _Chunk:
-    """Documents, encoded: ids (uint16), whether each is held out (bool), where they begin and the last ends (int64)."""
-
-    ids: np.ndarray
-    held: np.ndarray
-    ends: np.ndarray
-
-    def head(self, documents: int) -> "_Chunk":
-        """Return the first documents alone."""
-        ends = self.ends[:documents + 1]
-        return _Chunk(self.ids[:ends[-1]], self.held[:documents], ends)
-
-
-class _Shard:
-    """A shard in the making: its ids and which of them are held out."""
-
-    def __init__(self, size: int, buffer: np.ndarray | None = None):
-        self.buffer = np.empty(size, DTYPE) if buffer is None else buffer
-        self.filled = 0
-        self.held: list[tuple[int, int]] = []
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no more fits into it."""
-        return self.filled == len(self.buffer)
-
-    def fill(self, chunk: _Chunk, at: int) -> int:
-        """Take the ids of a chunk from `at` on, as far as they fit, and return where that ends."""
-        stop = min(len(chunk.ids), at + len(self.buffer) - self.filled)
-        self.buffer[self.filled:self.filled + stop - at] = chunk.ids[at:stop]
-        for i in np.flatnonzero(chunk.held):
-            first, last = max(int(chunk.ends[i]), at), min(int(chunk.ends[i + 1]), stop)
-            if first < last:
-                start, end = first - at + self.filled, last - at + self.filled
-                if self.held and self.held[-1][1] == start:
-                    start = self.held.pop()[0]
-                self.held.append((start, end))
-        self.filled += stop - at
-        return stop
+def _write(config: TokenizeConfig, encoder: Tokenizer, writer: "_Writer") -> None:
+    """Read the source from its beginning, and write what is not yet in the folder."""
+    manifest = writer.manifest
+    texts = writer.skip(islice(documents(config.source, manifest.settings.revision), config.limit_documents),
+                        config.source)
+    whole = manifest.tokens - writer.offset  # tokens of the documents that are whole in the folder
+    limit = None if config.limit_tokens is None else config.limit_tokens - whole
+    with closing(_Bar(config, manifest.documents, whole)) as bar:
+        for chunk in encode_in_chunks(texts, encoder, config.threads or os.cpu_count() or 1, limit):
+            writer.add(chunk)
+            bar.advance(len(chunk), len(chunk.ids))
+    if writer.documents == 0:
+        raise ValueError(f"{config.source} gave no documents; give a source with at least one")
+    writer.finish()
 
 
-def _up_to(tokens: int, encoded: Iterator[_Chunk]) -> Iterator[_Chunk]:
-    """Pass chunks on, up to and with the document that reaches this many tokens."""
-    while tokens > 0:
-        try:
-            chunk = next(encoded)
-        except StopIteration:
-            return
-        yield chunk.head(min(int(np.searchsorted(chunk.ends[1:], tokens)) + 1, len(chunk.held)))
-        tokens -= len(chunk.ids)
+class _Writer:
+    """Puts chunks into shards, and knows where a call that was killed goes on.
+
+    Attributes:
+        manifest: what is in the folder.
+        documents: how many were read, those of earlier calls included.
+        offset: tokens of the next document that an earlier call has written.
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest):
+        self.folder, self.manifest, self.documents = folder, manifest, 0
+        self.offset = manifest.shards[-1]["offset"] if manifest.shards else 0
+        self._read = hashlib.sha256()  # over the digests of the documents that were read
+        self._ids = np.empty(manifest.settings.shard_tokens, DTYPE)
+        self._start_shard()
+
+    def _start_shard(self) -> None:
+        self._filled, self._held_out = 0, []
+
+    def skip(self, texts: Iterator[str], source: str) -> Iterator[str]:
+        """Pass over the documents that the folder has, and return those that follow.
+
+        Raises ValueError if they are not those that were read for it.
+        """
+        for text in islice(texts, self.manifest.documents):
+            self._read.update(text_digest(text))
+            self.documents += 1
+        cut = [*islice(texts, 1 if self.offset else 0)]  # its beginning is in the folder
+        if self.manifest.shards:
+            found = self._read.copy()
+            found.update(b"".join(map(text_digest, cut)))
+            if found.hexdigest() != self.manifest.shards[-1]["texts_sha256"]:
+                raise ValueError(f"{source} has changed: its first {self.manifest.documents + len(cut):,} documents "
+                                 f"are not those that {self.folder} was made from; give another folder")
+        return chain(cut, texts)
+
+    def add(self, chunk: Chunk) -> None:
+        """Take the next documents, but for the first `offset` tokens, and write each shard that is full."""
+        at, self.offset, held_out = self.offset, 0, np.flatnonzero(chunk.held_out)
+        while at < len(chunk.ids):
+            stop = min(len(chunk.ids), at + len(self._ids) - self._filled)
+            shift = self._filled - at
+            self._ids[self._filled:stop + shift] = chunk.ids[at:stop]
+            for i in held_out:
+                start, end = max(int(chunk.ends[i]), at), min(int(chunk.ends[i + 1]), stop)
+                if start < end:
+                    self._hold_out(start + shift, end + shift)
+            self._filled, at = stop + shift, stop
+            if self._filled == len(self._ids):
+                whole = int(np.searchsorted(chunk.ends, at, side="right")) - 1
+                self._write_shard(chunk.digests[:whole], chunk.digests[whole:], at - int(chunk.ends[whole]))
+        self.documents += len(chunk)
+        self._read.update(b"".join(chunk.digests))
+
+    def finish(self) -> None:
+        """Write the last shard, and that the folder is complete."""
+        if self._filled:
+            self._write_shard([], [], 0)
+        self.manifest = replace(self.manifest, complete=True)
+        self.manifest.save(self.folder)
+
+    def _hold_out(self, start: int, end: int) -> None:
+        """Mark tokens of the shard, as one range with those before them if these are held out too."""
+        if self._held_out and self._held_out[-1][1] == start:
+            start = self._held_out.pop()[0]
+        self._held_out.append((start, end))
+
+    def _write_shard(self, whole: list[bytes], later: list[bytes], offset: int) -> None:
+        """Write the shard, then the manifest that lists it.
+
+        Args:
+            whole: digests of the documents of this chunk that end in the shard.
+            later: of those behind them, of the first of which the shard has the first `offset` tokens.
+        """
+        read = self._read.copy()
+        read.update(b"".join(whole + later[:1 if offset else 0]))
+        ids, manifest = self._ids[:self._filled], self.manifest
+        entry = {"name": shard_name(len(manifest.shards)), "tokens": len(ids),
+                 "documents": self.documents + len(whole), "offset": offset, "sha256": hashlib.sha256(ids).hexdigest(),
+                 "held_out": ranges_text(self._held_out), "texts_sha256": read.hexdigest()}
+        with writing(self.folder / entry["name"]) as partial:
+            partial.write_bytes(ids)
+        self.manifest = replace(manifest, documents=entry["documents"], tokens=manifest.tokens + len(ids),
+                                shards=(*manifest.shards, entry))
+        self.manifest.save(self.folder)
+        self._start_shard()
 
 
 class _Bar:
     """A bar of tokens, or of documents with tokens/s beside it, for a call that begins after some of both."""
 
     def __init__(self, config: TokenizeConfig, documents: int, tokens: int):
-        from tqdm import tqdm
-
         self.in_tokens, self.tokens = config.limit_tokens is not None and config.limit_documents is None, 0
         if self.in_tokens:
             counted = dict(total=config.limit_tokens, initial=tokens, unit=" tokens")
         else:
             ends = (count_documents(config.source) if config.progress else None, config.limit_documents)
             counted = dict(total=min((n for n in ends if n is not None), default=None), initial=documents, unit="doc")
-        self.bar = tqdm(unit_scale=True, desc=f"tokenizing {config.source}", disable=not config.progress, **counted)
+        self.bar = progress_bar(show=config.progress, unit_scale=True, desc=f"tokenizing {config.source}", **counted)
 
     def advance(self, documents: int, tokens: int) -> None:
         self.tokens += tokens
         self.bar.update(tokens if self.in_tokens else documents)
-        if not self.in_tokens:
+        if not self.in_tokens and not self.bar.disable:
             rate = self.tokens / (self.bar.format_dict["elapsed"] or 1)
             self.bar.set_postfix_str(f"{self.bar.format_sizeof(rate)} tokens/s", refresh=False)
 
@@ -189,18 +214,22 @@ class _Bar:
         self.bar.close()
 
 
-def _add(folder: Path, manifest: Manifest, shard: _Shard, whole: int, offset: int) -> Manifest:
-    """Write one more shard, then the manifest that lists it."""
-    ids = shard.buffer[:shard.filled]
-    entry = {"name": shard_name(len(manifest.shards)), "tokens": len(ids), "documents": whole, "offset": offset,
-             "sha256": hashlib.sha256(ids).hexdigest()}
-    if manifest.settings.rule is not None:
-        entry["held_out"] = ranges_text(shard.held)
-    with writing(folder / entry["name"]) as partial:
-        partial.write_bytes(ids)
-    manifest = replace(manifest, documents=whole, tokens=manifest.tokens + len(ids), shards=(*manifest.shards, entry))
-    manifest.save(folder)
-    return manifest
+def _settings(config: TokenizeConfig, encoder: Tokenizer, stored: Manifest | None) -> ShardSettings:
+    """Return the settings of a call; what only the source could say comes from a folder that has been made of it."""
+    source, path, revision = config.source, Path(config.source), None
+    if source in SOURCES:
+        name, digest = f"documentation of Python {DOCUMENTED}" if source == "embedded" else source, None
+        if source == "fineweb":
+            revision = stored.settings.revision if stored else fineweb_revision()
+    elif stored and stored.complete and not path.exists() and path.name == stored.settings.source:
+        name, digest = stored.settings.source, stored.settings.source_sha256
+    else:  # a file that was moved is the same source, and one that was changed is not
+        hashes = [file["sha256"] for file in fingerprint(source)]
+        name, digest = path.name, hashes[0] if path.is_file() else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
+    return ShardSettings(source=name, source_sha256=digest, revision=revision, tokenizer=encoder.name,
+                         tokenizer_sha256=tokenizer_sha256(encoder), vocab_size=encoder.vocab_size,
+                         end_of_text=encoder.end_of_text, shard_tokens=config.shard_tokens,
+                         limit_documents=config.limit_documents, limit_tokens=config.limit_tokens)
 
 
 def fingerprint(source: str) -> list[dict]:
@@ -220,29 +249,3 @@ def fingerprint(source: str) -> list[dict]:
         if not file.stat().st_size:
             raise ValueError(f"{file} is empty; give a file with at least one document")
     return [{"name": file.name, "sha256": file_sha256(file)} for file in files]
-
-
-def _identity(source: str) -> tuple[str, str | None]:
-    """Return a name of the source and the hash of its files: a moved file is the same source, a changed one is not."""
-    if source in SOURCES:
-        return f"documentation of Python {DOCUMENTED}" if source == "embedded" else source, None
-    hashes, path = [file["sha256"] for file in fingerprint(source)], Path(source)
-    return path.name, hashes[0] if path.is_file() else hashlib.sha256(" ".join(hashes).encode()).hexdigest()
-
-
-def _encoded(texts: Iterator[str], encoder: Tokenizer, threads: int) -> Iterator[_Chunk]:
-    """Yield the documents in chunks of bounded length, in the order of the texts."""
-    while chunk := _some(texts):
-        rows = [[*ids, encoder.end_of_text] for ids in encoder.encode_batch(chunk, threads)]
-        ends = np.cumsum([0, *map(len, rows)])
-        yield _Chunk(np.fromiter(chain.from_iterable(rows), DTYPE, int(ends[-1])),
-                     np.array([is_held_out(text) for text in chunk]), ends)
-
-
-def _some(texts: Iterator[str]) -> list[str]:
-    """Take the next documents: at most `_CHUNK`, and none after `_CHUNK_TEXT` characters."""
-    chunk, length = [], 0
-    while len(chunk) < _CHUNK and length < _CHUNK_TEXT and (text := next(texts, None)) is not None:
-        chunk.append(text)
-        length += len(text)
-    return chunk

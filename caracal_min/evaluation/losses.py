@@ -13,6 +13,7 @@ from ..data.batches import sequential_windows
 from ..data.shards import ShardedTokens
 from ..language_model import LanguageModel
 from ..loss import rows_at_once, token_loss
+from ..progress import progress_bar
 
 __all__ = ["held_out_loss", "loss_by_context_length", "loss_by_position", "token_losses"]
 
@@ -36,12 +37,10 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
     """
     if windows.ndim != 2 or windows.shape[0] == 0 or windows.shape[1] < 2:
         raise ValueError(f"windows have shape {tuple(windows.shape)}; give [count, length + 1], both at least 1")
-    from tqdm import tqdm
-
     device, was_training = model.embedding.weight.device, model.training
     model.eval()
     losses = []
-    for batch in tqdm(windows.split(batch_size), desc=progress, unit="batch", disable=not progress):
+    for batch in progress_bar(windows.split(batch_size), desc=progress, unit="batch", show=bool(progress)):
         batch = batch.to(device)
         model.require_tokens(batch, "windows")
         rows = rows_at_once(len(model.embedding.weight))

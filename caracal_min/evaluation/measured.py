@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..data.corpus import require_rule, tokens_of
+from ..data.corpus import tokens_of
 from ..data.split import ALL, RULE, TRAIN
 from ..data.tokenizers import Tokenizer
 from ..data.write_shards import fingerprint
@@ -24,12 +24,10 @@ def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -
         count: T at most.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `data.tokens_of`; or what is held out cannot be known.
+        ValueError, FileNotFoundError, ImportError: as `data.tokens_of`.
     """
-    if split != ALL:
-        require_rule(source)
     files = fingerprint(source)
-    tokens = tokens_of(source, tokenizer.name, split, count)[:count]
+    tokens = tokens_of(source, tokenizer, split, count)[:count]
     return tokens, {"source": source, "files": files, "split": split, "rule": None if split == ALL else RULE,
                     "tokenizer": tokenizer.name, "tokens": len(tokens), "sha256": sha256_of_tokens(tokens)}
 
@@ -41,21 +39,14 @@ def text_to_count(source: str, tokenizer: Tokenizer, split: str = TRAIN,
     Args:
         source: as `data.tokens_of`.
         tokenizer: its tokenizer.
-        split: train, what `split.RULE` does not hold out, and, with a line that says so, all of a source in which
-            nobody marked that; or all.
+        split: train, what `split.RULE` does not hold out, or all.
         count: T at most; None: all.
 
     Raises:
         ValueError, FileNotFoundError, ImportError: as `data.tokens_of`.
     """
     files = fingerprint(source)
-    try:
-        require_rule(source)
-    except ValueError:
-        if split != ALL:
-            print(f"nobody marked what is held out of {source}: all of it is counted")
-        split = ALL
-    tokens = tokens_of(source, tokenizer.name, split, count)[:count]
+    tokens = tokens_of(source, tokenizer, split, count)[:count]
     return tokens, {"source": source, "files": files, "split": split, "tokens": len(tokens),
                     "sha256": sha256_of_tokens(tokens)}
 

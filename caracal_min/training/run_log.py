@@ -7,6 +7,7 @@ from typing import NoReturn
 
 from ..extras import missing
 from ..files import writing
+from ..progress import progress_bar as bar
 from .recipe import TrainConfig
 
 __all__ = ["RunLog", "progress_bar", "require_tensorboard"]
@@ -134,9 +135,7 @@ def require_tensorboard() -> type:
 
 def progress_bar(config: TrainConfig, is_main: bool, end: int, step: int, seconds: float):
     """Return a bar of steps up to `end`, or of seconds under a budget in minutes; shown by the main process alone."""
-    from tqdm import tqdm
-
-    options = dict(desc=f"training {config.preset}", disable=not (config.progress and is_main))
+    options = dict(desc=f"training {config.preset}", show=config.progress and is_main)
     if config.minutes is None:
-        return tqdm(total=end, initial=step, unit="step", **options)
-    return tqdm(total=round(60 * config.minutes), initial=round(seconds), unit="s", **options)
+        return bar(total=end, initial=step, unit="step", **options)
+    return bar(total=round(60 * config.minutes), initial=round(seconds), unit="s", **options)

@@ -88,7 +88,8 @@ class Trainer:
         share = config.share(self.group.world_size)
         self._tokenizer = make_tokenizer(config.tokenizer if corpus is None else corpus.tokenizer)
         if corpus is None:  # what would stop the run is found before anything slow
-            require_readable(config.tokenizer, *filter(None, (config.data, config.validation)))
+            require_readable(config.tokenizer, *filter(None, (config.data, config.validation)),
+                             shards=None if config.out is None else config.out / "shards")
         if config.tensorboard:
             require_tensorboard()
         if config.out is not None:
@@ -254,8 +255,7 @@ class Trainer:
         shards = None if folder is None or config.data == "embedded" else config.out / "shards"
         return self.group.main_first(lambda: load_corpus(
             config.data, config.tokenizer, max_tokens=config.corpus_tokens or config.tokens,
-            validation=config.validation, shards=shards, progress=config.progress and self.group.is_main,
-            digest=None if folder is None else folder.checkpoints.corpus()))
+            validation=config.validation, shards=shards, progress=config.progress and self.group.is_main))
 
     def _make_model(self) -> LanguageModel:
         config, ids = self.config, self._tokenizer.vocab_size
@@ -266,7 +266,7 @@ class Trainer:
         """Write what a finished run leaves: the model, and the record."""
         self.model.save_pretrained(self._folder.model)
         corpus, weights = self.corpus, self._folder.model / "model.safetensors"
-        data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer,
+        data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer.name,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "rule": corpus.rule, "sha256": corpus.digest}
         results = {"parameters": self.model.num_parameters(), "steps": self.step, "tokens": self.log[-1]["tokens"],

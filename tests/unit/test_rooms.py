@@ -16,14 +16,14 @@ BOOK = Path(caracal_book.__file__).parent
 HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transformers", "tyro")
 
 # Every room may import those before it: sequences, layers, model, and what is done with it.
-ORDER = ["version", "extras", "files", "allocator", "precision", "record",
+ORDER = ["version", "extras", "files", "progress", "allocator", "precision", "record",
          "spectral", "convolution", "attention", "relaxed", "partitioned",
          "projections", "caches", "modules",
          "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
          "zoo", "data", "evaluation", "benchmark", "training", "commands", "__main__"]
 ORDER_OF_THE_BOOK = ["runs", "numbers", "experiments", "viz", "exercises", "rules", "commands", "__main__", "__init__"]
 # What may import only these, although more stands before it.
-ONLY = {"data": {"extras", "files"}, "record": {"extras", "files", "version"}, "minimal": set()}
+ONLY = {"data": {"extras", "files", "progress"}, "record": {"extras", "files", "version"}, "minimal": set()}
 
 
 def imports_of(path: Path, package: Path) -> set[tuple[str, ...]]:

@@ -195,7 +195,7 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
                 runs.append(run)
         runs.sort(key=lambda run: (not run["sweep"], config.forms.index(run["contender"]),
                                    config.seeds.index(run["seed"]), run["learning_rate"]))
-        data = {"source": corpus.source, "validation": None, "tokenizer": corpus.tokenizer,
+        data = {"source": corpus.source, "validation": None, "tokenizer": corpus.tokenizer.name,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "sha256": corpus.digest}
         if took_part or runs_of(folder.record) != runs:

@@ -175,7 +175,7 @@ class _Race:
         results = {"budget": budget, "contenders": contenders, "runs": self.results,
                    "standings": standings(self.results)}
         corpus = self.corpus
-        data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer,
+        data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer.name,
                 "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
                 "sha256": corpus.digest}
         if not self.folder.complete or self.took_part or runs_of(self.folder.record) != results["runs"]:

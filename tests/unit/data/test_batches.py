@@ -1,14 +1,14 @@
 """Batches and windows, of tokens in memory and of shards."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 from shard_texts import one_line
 
 from caracal_min.data import Batches, sequential_windows, write_shards
-from caracal_min.data.shards import Manifest, ShardedTokens, ShardSettings
+from caracal_min.data.chunks import Chunk
+from caracal_min.data.manifest import Manifest, ShardSettings
+from caracal_min.data.shards import ShardedTokens
 
 
 def test_targets_are_inputs_shifted():
@@ -50,13 +50,10 @@ def test_sequential_windows_cover_the_text_once():
 def counting(tmp_path_factory):
     """Shards whose tokens tell their place: token i is i, in 7 shards.  Read only."""
     folder = tmp_path_factory.mktemp("counting") / "shards"
-    manifest = Manifest(ShardSettings("counting", None, "byte", 65_536, 0, 1500, None, None))
-    for start in range(0, 10_001, 1500):
-        ids = np.arange(start, min(start + 1500, 10_001), dtype="<u2")
-        shard = write_shards._Shard(len(ids), ids)
-        shard.filled = len(ids)
-        manifest = write_shards._add(folder, manifest, shard, 1, 0)
-    replace(manifest, complete=True).save(folder)
+    settings = ShardSettings("counting", None, None, "byte", "0" * 64, 65_536, 0, 1500, None, None)
+    writer = write_shards._Writer(folder, Manifest(settings))
+    writer.add(Chunk(np.arange(10_001, dtype="<u2"), np.array([0, 10_001]), [b"1" * 32]))
+    writer.finish()
     return folder
 
 

@@ -29,7 +29,7 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
     first, second = (tokenize(folder, tmp_path / out, "byte", progress=False) for out in ("x", "y"))
     assert first.settings.source == "texts" and first.tokens == 3 + 3 + 5 + 4 + 4 + 5 and vars(first) == vars(second)
     write_jsonl(folder / "b.jsonl", [{"text": "2"}, {"text": "3"}])
-    with pytest.raises(ValueError, match="was made with source_sha256="):
+    with pytest.raises(ValueError, match="was made with source='texts' .sha256"):
         tokenize(folder, tmp_path / "x", "byte", progress=False)
 
 

@@ -1,18 +1,19 @@
-"""What a folder of shards holds: read back, corrupted, and of an earlier version."""
+"""What a folder of shards holds: read back, corrupted, pickled."""
 
 import hashlib
 import json
 import os
+import pickle
 import random
-from dataclasses import replace
+import shutil
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shard_texts import SIZE, STREAM, TEXTS, contents, one_line, write_jsonl
+from shard_texts import SIZE, STREAM, TEXTS, one_line, write_jsonl
 
-from caracal_min.data import RULE, is_held_out, sequential_windows, write_shards
+from caracal_min.data import chunks, is_held_out, sequential_windows
 from caracal_min.data.shards import Manifest, ShardedTokens, verify
 from caracal_min.data.write_shards import tokenize
 
@@ -33,75 +34,6 @@ def test_shards_hold_every_document_and_its_end_in_order(whole):
         assert shard["documents"] == count and shard["offset"] == border - ([0, *ends][count])
         assert shard["sha256"] == hashlib.sha256(files[i].read_bytes()).hexdigest()
     assert any(shard["offset"] for shard in manifest.shards)  # a border inside a document was tried
-
-
-OLD = """{
- "source": "texts.jsonl",
- "source_sha256": "26cc03f4f38a24f513f38dc1803055ba20bcff3800bf749003b8fb59d7cfb71e",
- "tokenizer": "byte",
- "vocab_size": 256,
- "end_of_text": 0,
- "shard_tokens": 4,
- "limit_documents": 9,
- "limit_tokens": null,
- "complete": true,
- "documents": 2,
- "tokens": 7,
- "shards": [
-  {
-   "name": "shard_00000.bin",
-   "tokens": 4,
-   "documents": 1,
-   "offset": 0,
-   "sha256": "54f0a6ab7fb3d5cec5075b63ab8756fdb01634129601bf5103b3f3e424509cdc"
-  },
-  {
-   "name": "shard_00001.bin",
-   "tokens": 3,
-   "documents": 2,
-   "offset": 0,
-   "sha256": "c9f930f1d75f29693468d2bfd0c0795d9c7788f885f01d08bab30ea75777e956"
-  }
- ],
- "dtype": "<u2",
- "digest": "0963859d7b96b279face5d8a01072ce641533c2eb55bd8bce58949a7abcedacb"
-}
-"""
-
-
-def test_a_folder_of_the_first_version_is_read_and_written_byte_for_byte(tmp_path):
-    """Its manifest was written when the settings were fields of it; the file is as flat as then."""
-    source, out = tmp_path / "texts.jsonl", tmp_path / "out"
-    source.write_text('{"text": "abc"}\n{"text": "de"}\n')
-    out.mkdir()
-    (out / "manifest.json").write_text(OLD)
-    (out / "shard_00000.bin").write_bytes(b"a\0b\0c\0\0\0")
-    (out / "shard_00001.bin").write_bytes(b"d\0e\0\0\0")
-    verify(out)
-    assert ShardedTokens(out)[:].tolist() == [*b"abc\0de\0"]
-    before, manifest = contents(out), Manifest.load(out)
-    assert manifest.settings.limit_documents == 9 and manifest.settings.limit_tokens is None
-    assert tokenize(source, out, "byte", 4, limit_documents=9, progress=False) == manifest
-    with pytest.raises(ValueError, match="limit_tokens=None, now it is 3"):
-        tokenize(source, out, "byte", 4, limit_documents=9, limit_tokens=3, progress=False)
-    manifest.save(out)
-    assert contents(out) == before
-    tokenize(source, tmp_path / "again", "byte", 4, limit_documents=9, progress=False)
-    now = contents(tmp_path / "again")
-    assert {name: now[name] for name in before if name != "manifest.json"} | {"manifest.json": OLD.encode()} == before
-    assert Manifest.load(tmp_path / "again").settings == replace(manifest.settings, rule=RULE)
-
-
-def test_a_folder_that_the_first_version_left_unfinished_ends_as_it_began(tmp_path):
-    source, out = tmp_path / "texts.jsonl", tmp_path / "out"
-    source.write_text('{"text": "abc"}\n{"text": "de"}\n')
-    out.mkdir()
-    (out / "manifest.json").write_text(OLD)
-    old = Manifest.load(out)
-    (out / "shard_00000.bin").write_bytes(b"a\0b\0c\0\0\0")
-    replace(old, complete=False, documents=1, tokens=4, shards=old.shards[:1]).save(out)
-    assert tokenize(source, out, "byte", 4, limit_documents=9, progress=False) == old
-    assert contents(out)["manifest.json"] == OLD.encode()
 
 
 def flip_byte(folder):
@@ -152,7 +84,7 @@ def no_manifest(folder):
     (add_foreign, "shard_00099.bin is not listed", False),
     (truncate, "shard_00002.bin has 4,998 bytes, the manifest says 5,000", True),
     (delete, "shard_00001.bin is missing", True),
-    (edit_manifest, "manifest.json was edited", True),
+    (edit_manifest, "manifest.json .*it was edited: it does not match", True),
     (break_json, "manifest.json is not a readable manifest", True),
     (other_json, "manifest.json is not a readable manifest", True),
     (no_manifest, "no .*manifest.json", True),
@@ -189,19 +121,19 @@ def test_reads_cross_borders(whole, data):
     assert (tokens[start:stop] == STREAM[start:stop]).all()
 
 
-def parts_of(texts):
-    """What each part of the shards of some texts should be, by the rule of splitting alone."""
+def splits_of(texts):
+    """What each split of the shards of some texts should be, by the rule alone."""
     chosen = {"train": [text for text in texts if not is_held_out(text)],
               "held_out": [text for text in texts if is_held_out(text)], "all": texts}
-    return {part: np.array([*b"".join(text.encode() + b"\0" for text in some)], np.int64)
-            for part, some in chosen.items()}
+    return {split: np.array([*b"".join(text.encode() + b"\0" for text in some)], np.int64)
+            for split, some in chosen.items()}
 
 
 @given(st.data())
 @settings(deadline=None)
-def test_a_part_reads_as_if_the_rest_were_not_there(whole, data):
-    part = data.draw(st.sampled_from(["train", "held_out", "all"]))
-    tokens, expected = ShardedTokens(whole, part), parts_of(TEXTS)[part]
+def test_a_split_reads_as_if_the_rest_were_not_there(whole, data):
+    split = data.draw(st.sampled_from(["train", "held_out", "all"]))
+    tokens, expected = ShardedTokens(whole, split), splits_of(TEXTS)[split]
     assert len(tokens) == len(expected) > 0
     start = data.draw(st.integers(0, len(expected)))
     count = data.draw(st.integers(0, len(expected) - start))
@@ -210,14 +142,14 @@ def test_a_part_reads_as_if_the_rest_were_not_there(whole, data):
 
 
 @pytest.mark.parametrize("size, chunk", [(3, 2), (500, 1), (1999, 7), (10**6, 256)])
-def test_the_parts_are_the_same_in_every_layout(tmp_path, monkeypatch, size, chunk):
-    monkeypatch.setattr(write_shards, "_CHUNK", chunk)
+def test_the_splits_are_the_same_in_every_layout(tmp_path, monkeypatch, size, chunk):
+    monkeypatch.setattr(chunks, "_DOCUMENTS", chunk)
     texts = TEXTS[5:10] if size == 3 else TEXTS
     source = write_jsonl(tmp_path / "some.jsonl", [{"text": text} for text in texts])
     tokenize(source, tmp_path / "out", "byte", size, progress=False)
-    for part, expected in parts_of(texts).items():
-        assert (ShardedTokens(tmp_path / "out", part)[:] == expected).all()
-    with pytest.raises(ValueError, match="part='test'; accepted: train, held_out, all"):
+    for split, expected in splits_of(texts).items():
+        assert (ShardedTokens(tmp_path / "out", split)[:] == expected).all()
+    with pytest.raises(ValueError, match="split='test'; accepted: train, held_out, all"):
         ShardedTokens(tmp_path / "out", "test")
 
 
@@ -232,28 +164,21 @@ def rewritten(folder, change):
 
 
 @pytest.mark.parametrize("change, words", [
-    (lambda m: m["shards"][0].update(name="../shard_00000.bin"), "shards/0/name='../shard_00000.bin', accepted: 's"),
-    (lambda m: m["shards"][1].update(name="/etc/passwd"), "shards/1/name='/etc/passwd'"),
-    (lambda m: m["shards"][1].update(name="shard_00000.bin"), "accepted: 'shard_00001.bin'"),
-    (lambda m: m["shards"][0].update(name=7), "shards/0/name is '7', accepted: a text"),
-    (lambda m: m["shards"][0].pop("sha256"), "shards/0/sha256 is missing"),
-    (lambda m: m["shards"][0].update(sha256="AB" * 32), "shards/0/sha256 is .* a SHA-256 in hexadecimal"),
-    (lambda m: m["shards"][0].update(tokens=2499), "shards/0/tokens=2499, of shards with 2500"),
-    (lambda m: m["shards"][0].update(documents=10**9), "shards/1/documents="),
-    (lambda m: m["shards"][0].update(more=1), "shards/0/more is not known"),
-    (lambda m: m["shards"][0].update(held_out="3-1"), "shards/0/held_out is not in order"),
-    (lambda m: m["shards"][0].update(held_out="0-2501"), "leaves the 2500 tokens"),
-    (lambda m: m["shards"][0].update(held_out="1-2-3"), "shards/0/held_out is .*, accepted: ranges"),
-    (lambda m: m["shards"].__setitem__(0, []), "shards/0 is no object"),
-    (lambda m: m.update(tokens=10), "tokens=10, the shards have"),
-    (lambda m: m.update(documents=True), "documents is 'True', accepted: a number"),
-    (lambda m: m.update(complete="yes"), "complete is 'yes', accepted: true or false"),
-    (lambda m: m.update(shard_tokens=0), "shard_tokens is '0', accepted: a number >= 1"),
-    (lambda m: m.update(vocab_size=10**6), "vocab_size is '1000000', accepted: a number from 1 to 65,536"),
-    (lambda m: m.update(end_of_text=256), "end_of_text=256, of 256 ids"),
-    (lambda m: m.update(dtype="<u4"), "dtype is '<u4', accepted: '<u2'"),
-    (lambda m: m.update(source=None), "source is 'None', accepted: a text"),
-    (lambda m: m.update(shards={}), "shards is '{}', accepted: a list"),
+    (lambda m: m["shards"][0].update(name="../shard_00000.bin"), "shard 0 is ../shard_00000.bin"),
+    (lambda m: m["shards"][1].update(name="/etc/passwd"), "shard 1 is /etc/passwd"),
+    (lambda m: m["shards"][1].update(name="shard_00000.bin"), "shard 1 is shard_00000.bin"),
+    (lambda m: m["shards"][0].update(tokens=2499), "shard 0 is .* with 2499 tokens"),
+    (lambda m: m["shards"][-1].update(tokens=0), "with 0 tokens"),
+    (lambda m: m["shards"][0].pop("held_out"), "held_out"),
+    (lambda m: m["shards"][0].update(held_out="3-1"), "held_out of shard 0 is not in order"),
+    (lambda m: m["shards"][0].update(held_out="0-2501"), "leaves its 2500 tokens"),
+    (lambda m: m["shards"][0].update(held_out="1-2-3"), "readable"),
+    (lambda m: m["shards"].__setitem__(0, []), "readable"),
+    (lambda m: m.update(tokens=10), "tokens=10, and the shards have others"),
+    (lambda m: m.update(rule="every tenth document"), "rule='every tenth document'"),
+    (lambda m: m.update(dtype="<u4"), "dtype='<u4'"),
+    (lambda m: m.update(more=1), "more"),
+    (lambda m: m.pop("tokenizer_sha256"), "tokenizer_sha256"),
 ])
 def test_a_manifest_that_says_what_cannot_be_is_refused(damaged, change, words):
     rewritten(damaged, change)
@@ -268,7 +193,7 @@ def test_nothing_outside_the_folder_is_read(damaged, tmp_path):
     (tmp_path / "elsewhere.bin").write_bytes((damaged / "shard_00000.bin").read_bytes())
     for name in ("../elsewhere.bin", str(tmp_path / "elsewhere.bin")):
         rewritten(damaged, lambda m, name=name: m["shards"][0].update(name=name))
-        with pytest.raises(ValueError, match="shards/0/name="):
+        with pytest.raises(ValueError, match="shard 0 is "):
             ShardedTokens(damaged)
 
 
@@ -314,3 +239,33 @@ def test_reads_outside_are_errors(whole):
     with pytest.raises(ValueError, match="step 2"):
         tokens[0:10:2]
     assert (sequential_windows(tokens, 64) == sequential_windows(STREAM, 64)).all()
+
+
+def test_a_pickle_holds_no_tokens_and_reads_the_same(whole, damaged, monkeypatch, tmp_path):
+    """As a worker process gets them: by a relative path, and under another working directory."""
+    monkeypatch.chdir(whole.parent)
+    for tokens in (ShardedTokens(whole.name), ShardedTokens(whole.name, "train").head(3000)):
+        stored = pickle.dumps(tokens)
+        assert len(stored) < 1000
+        monkeypatch.chdir(tmp_path)
+        again = pickle.loads(stored)
+        assert (again[:] == tokens[:]).all() and again.digest == tokens.digest
+        monkeypatch.chdir(whole.parent)
+    stored = pickle.dumps(ShardedTokens(damaged))
+    rewritten(damaged, lambda m: m["shards"][0].update(sha256="0" * 64))
+    with pytest.raises(ValueError, match="copy holds other tokens than when this was pickled") as caught:
+        pickle.loads(stored)
+    one_line(caught)
+
+
+def test_the_digest_of_tokens_is_that_of_their_content(source, whole, tmp_path):
+    """Where they lie, what the source was called and whether all of it was asked for makes no other tokens."""
+    shutil.copytree(whole, tmp_path / "moved")
+    renamed = shutil.copy(source, tmp_path / "renamed.jsonl")
+    tokenize(renamed, tmp_path / "again", "byte", SIZE, limit_documents=10**6, progress=False)
+    for split in ("train", "held_out", "all"):
+        digests = {ShardedTokens(folder, split).digest for folder in (whole, tmp_path / "moved", tmp_path / "again")}
+        assert len(digests) == 1
+    other = write_jsonl(tmp_path / "other.jsonl", [{"text": text} for text in reversed(TEXTS)])
+    tokenize(other, tmp_path / "other", "byte", SIZE, progress=False)
+    assert ShardedTokens(tmp_path / "other").digest != ShardedTokens(whole).digest

@@ -1,9 +1,11 @@
 """Real text to shards through the real path: limited, killed, resumed."""
 
 import hashlib
+import io
 import json
 import lzma
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,8 +19,9 @@ import pyarrow.parquet
 import pytest
 from shard_texts import SIZE, STREAM, TEXTS, contents, one_line, write_jsonl
 
-from caracal_min.data import GPT2Tokenizer, documents, make_tokenizer, write_shards
-from caracal_min.data.shards import Manifest, ShardedTokens, verify
+from caracal_min.data import GPT2Tokenizer, chunks, documents, load_corpus, make_tokenizer, save_tokenizer
+from caracal_min.data.manifest import Manifest
+from caracal_min.data.shards import ShardedTokens, verify
 from caracal_min.data.write_shards import tokenize
 
 
@@ -61,27 +64,110 @@ def test_counts_agree_with_finewebs_own_and_threads_change_nothing(shared_data, 
 
 @pytest.mark.parametrize("chunk", [1, 7, 64, 150, 151])
 def test_what_is_encoded_at_once_changes_nothing(source, whole, tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(write_shards, "_CHUNK", chunk)
+    monkeypatch.setattr(chunks, "_DOCUMENTS", chunk)
     tokenize(source, tmp_path / "out", "byte", SIZE, progress=False)
     assert contents(tmp_path / "out") == contents(whole)
+
+
+ASKED = {"path": "HuggingFaceFW/fineweb", "name": "sample-10BT", "split": "train", "streaming": True,
+         "revision": "a" * 40}
 
 
 def test_fineweb_streams_through_the_same_code(tmp_path, monkeypatch):
     pyarrow.parquet.write_table(pyarrow.table({"text": TEXTS, "url": TEXTS}), tmp_path / "000.parquet")
     real, asked = datasets.load_dataset, []
 
-    def hub(path, **options):
+    def load(path, **options):
         asked.append({"path": path, **options})
         return real("parquet", data_files=str(tmp_path / "000.parquet"), split="train", streaming=True)
 
-    monkeypatch.setattr(datasets, "load_dataset", hub)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    monkeypatch.setattr("caracal_min.data.write_shards.fineweb_revision", lambda: "a" * 40)
     manifest = tokenize("fineweb", tmp_path / "out", "byte", 1000, limit_documents=100, progress=False)
-    assert asked == [{"path": "HuggingFaceFW/fineweb", "name": "sample-10BT", "split": "train", "streaming": True}]
+    assert asked == [ASKED]
     assert manifest.documents == 100 and "fineweb" in manifest.settings.source
     assert (ShardedTokens(tmp_path / "out")[:] == STREAM[:manifest.tokens]).all()
     monkeypatch.undo()
     local = tokenize(tmp_path / "000.parquet", tmp_path / "local", "byte", 1000, progress=False)
     assert local.tokens == len(STREAM) and local.shards[0] == manifest.shards[0]
+
+
+@pytest.fixture
+def broken_off(hub, tmp_path, monkeypatch):
+    """Shards of a stream whose server disconnected after 100 of its 150 documents."""
+    monkeypatch.setattr(chunks, "_DOCUMENTS", 16)
+    hub.rows, hub.ends_after = [{"text": text} for text in TEXTS], 100
+    with pytest.raises(ConnectionError) as caught:
+        tokenize("fineweb", tmp_path / "out", "byte", SIZE, progress=False)
+    return one_line(caught)
+
+
+def test_a_stream_that_breaks_off_says_so_and_the_same_call_goes_on(hub, broken_off, tmp_path, monkeypatch):
+    kept = len(Manifest.load(tmp_path / "out").shards)
+    assert kept > 1 and broken_off == (
+        "fineweb cannot be read from the network (Disconnected: Server disconnected without sending a response.); "
+        f"{tmp_path / 'out'} keeps {kept} shards, and the same command goes on from there")
+    hub.ends_after, hub.commit = None, "b" * 40  # by now the repository has a newer commit
+    manifest = tokenize("fineweb", tmp_path / "out", "byte", SIZE, progress=False)
+    assert manifest.settings.revision == "a" * 40
+    assert hub.asked == [{"newest of": "HuggingFaceFW/fineweb"}, ASKED, ASKED]
+    verify(tmp_path / "out")
+    assert (ShardedTokens(tmp_path / "out")[:] == STREAM).all()
+    assert tokenize("fineweb", tmp_path / "new", "byte", SIZE, progress=False).settings.revision == "b" * 40
+
+
+@pytest.mark.parametrize("change", ["first", "last that was read", "cut by a shard", "fewer"])
+def test_a_stream_that_has_changed_is_noticed_before_anything_is_written(hub, broken_off, tmp_path, change):
+    hub.ends_after, last = None, Manifest.load(tmp_path / "out").shards[-1]
+    assert last["offset"] > 0
+    at = {"first": 0, "last that was read": last["documents"] - 1, "cut by a shard": last["documents"], "fewer": 9}
+    hub.rows[at[change]:at[change] + 1] = [] if change == "fewer" else [{"text": "another text"}]
+    del hub.rows[50 if change == "fewer" else 150:]
+    before = contents(tmp_path / "out")
+    with pytest.raises(ValueError, match="fineweb has changed: its first .* documents are not those that") as caught:
+        tokenize("fineweb", tmp_path / "out", "byte", SIZE, progress=False)
+    assert "give another folder" in one_line(caught) and contents(tmp_path / "out") == before
+
+
+def test_a_hub_that_does_not_answer_is_named_before_a_folder_is_made(hub, tmp_path, monkeypatch):
+    def unreachable(api, repository):
+        raise OSError("Name or service not known\n(while resolving)")
+
+    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", unreachable)
+    for call in (lambda: tokenize("fineweb", tmp_path / "out", "byte"), lambda: next(documents("fineweb"))):
+        with pytest.raises(ConnectionError, match="fineweb cannot be read from the network .OSError: Name") as caught:
+            call()
+        one_line(caught)
+    assert not (tmp_path / "out").exists()
+
+
+def test_finished_shards_need_their_source_no_more(source, tmp_path, capsys):
+    mine = shutil.copy(source, tmp_path / "mine.jsonl")
+    made = tokenize(mine, tmp_path / "out", "byte", SIZE, progress=False)
+    for call in (lambda: tokenize(mine, tmp_path / "out", "byte", SIZE, progress=False),
+                 lambda: load_corpus(mine, progress=False, shards=tmp_path / "run")):
+        (tmp_path / "mine.jsonl").exists() or shutil.copy(source, mine)
+        before = call()
+        (tmp_path / "mine.jsonl").unlink()
+        assert call().digest == before.digest
+    with pytest.raises(FileNotFoundError, match="no file .*yours.jsonl"):
+        tokenize(tmp_path / "yours.jsonl", tmp_path / "out", "byte", SIZE, progress=False)
+    with pytest.raises(ValueError, match="shard_tokens=2500, now it is 999"):
+        tokenize(mine, tmp_path / "out", "byte", 999, progress=False)
+    replace(made, complete=False).save(tmp_path / "out")
+    with pytest.raises(FileNotFoundError, match="no file .*mine.jsonl"):
+        tokenize(mine, tmp_path / "out", "byte", SIZE, progress=False)
+
+
+def test_a_source_is_its_content_not_its_path(source, whole, tmp_path, monkeypatch):
+    """Relative, absolute, moved and renamed files are one source; so are a tokenizer and its file."""
+    out = shutil.copytree(whole, tmp_path / "out")
+    monkeypatch.chdir(source.parent)
+    save_tokenizer(make_tokenizer("byte"), tmp_path / "tokenizer")
+    renamed = shutil.copy(source, tmp_path / "renamed.jsonl")
+    for path in (source.name, f"./{source.name}", source, renamed):
+        for tokenizer in ("byte", tmp_path / "tokenizer" / "tokenizer.json"):
+            assert tokenize(path, out, tokenizer, SIZE, progress=False) == Manifest.load(whole)
 
 
 def test_a_second_run_does_nothing_and_says_so(whole, source, capsys):
@@ -92,15 +178,28 @@ def test_a_second_run_does_nothing_and_says_so(whole, source, capsys):
     assert before == {path: path.stat().st_mtime_ns for path in whole.iterdir()}
 
 
-def test_progress_shows_tokens_per_second(source, tmp_path, capsys):
+class Terminal(io.StringIO):
+    """A stream that somebody watches."""
+
+    def isatty(self):
+        return True
+
+
+def test_progress_shows_tokens_per_second(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
     tokenize(source, tmp_path / "out", "byte", SIZE, limit_documents=140)
-    shown = capsys.readouterr().err
-    assert "140/140" in shown and "tokens/s" in shown
+    assert "140/140" in shown.getvalue() and "tokens/s" in shown.getvalue()
+
+
+def test_a_log_file_gets_no_bar(source, tmp_path, capsys):
+    tokenize(source, tmp_path / "out", "byte", SIZE)
+    load_corpus(str(source))
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("limit", [1, 2, 5000, 7321, len(STREAM) - 1, len(STREAM), 10 * len(STREAM)])
 def test_it_stops_after_the_document_that_reaches_a_number_of_tokens(source, tmp_path, limit, monkeypatch):
-    monkeypatch.setattr(write_shards, "_CHUNK", 16)
+    monkeypatch.setattr(chunks, "_DOCUMENTS", 16)
     ends = np.cumsum([len(text.encode()) + 1 for text in TEXTS])
     expected = int(ends[min(np.searchsorted(ends, limit), len(ends) - 1)])
     out, call = tmp_path / "out", dict(tokenizer="byte", shard_tokens=SIZE, limit_tokens=limit, progress=False)
@@ -116,38 +215,39 @@ def test_it_stops_after_the_document_that_reaches_a_number_of_tokens(source, tmp
         assert contents(out) == before
 
 
-def test_progress_shows_the_time_left(source, tmp_path, capsys):
+def test_progress_shows_the_time_left(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", shown := Terminal())
     tokenize(source, tmp_path / "a", "byte", SIZE)
-    assert "150/150" in capsys.readouterr().err
+    assert "150/150" in shown.getvalue()
     tokenize(source, tmp_path / "b", "byte", SIZE, limit_tokens=5000)
-    assert "/5.00k" in capsys.readouterr().err
+    assert "/5.00k" in shown.getvalue()
 
 
 def test_other_settings_are_refused(damaged, source, tmp_path):
     before = contents(damaged)
     other = write_jsonl(tmp_path / "texts.jsonl", [{"text": "another text in a file of the same name"}])
     for words, call in {
-        "source_sha256": (other, damaged, "byte", SIZE),
+        "source='texts.jsonl' .sha256 .*, now it is 'texts.jsonl' .sha256": (other, damaged, "byte", SIZE),
         "shard_tokens=2500, now it is 2600": (source, damaged, "byte", 2600),
         "limit_documents=None, now it is 7": (source, damaged, "byte", SIZE, 1, 7),
-        "source='texts.jsonl', now it is 'documentation of Python": ("embedded", damaged, "byte", SIZE),
+        "source='texts.jsonl' .sha256 .*, now it is 'documentation of Python": ("embedded", damaged, "byte", SIZE),
     }.items():
         with pytest.raises(ValueError, match=words) as caught:
             tokenize(*call, progress=False)
-        assert "give another folder" in one_line(caught)
+        assert "give the same, or another folder" in one_line(caught)
     assert contents(damaged) == before
 
 
 def test_another_tokenizer_is_refused(damaged, source, gpt2):
-    with pytest.raises(ValueError, match="tokenizer='byte', now it is 'gpt2'"):
+    with pytest.raises(ValueError, match="tokenizer='byte' .sha256 .*, now it is 'gpt2' .sha256"):
         tokenize(source, damaged, "gpt2", SIZE, progress=False)
 
 
 KILLER = """
 import os, signal, sys
 import datasets  # imported once; every fork below is a process of its own
-from caracal_min.data import tokenize, write_shards
-source, out, size, write_shards._CHUNK = sys.argv[1], sys.argv[2], int(sys.argv[3]), 16
+from caracal_min.data import chunks, tokenize
+source, out, size, chunks._DOCUMENTS = sys.argv[1], sys.argv[2], int(sys.argv[3]), 16
 
 def run(deadline):
     '''Run in a child that is killed at the deadline-th step of writing; return the signal it died of, or 0.'''
@@ -219,11 +319,10 @@ def test_killed_while_threads_encode_and_resumed(tmp_path, gpt2):
     assert hashlib.sha256(b"".join(p.read_bytes() for p in sorted(out.glob("*.bin")))).digest() == expected.digest()
 
 
-def test_bad_sources_and_sizes_get_one_line(tmp_path, monkeypatch):
+def test_bad_sources_and_sizes_get_one_line(tmp_path, monkeypatch, hub):
     out = tmp_path / "out"
     no_text = write_jsonl(tmp_path / "a.jsonl", [{"body": "x"}])
     empty = write_jsonl(tmp_path / "b.jsonl", [])
-    monkeypatch.setattr(datasets, "load_dataset", lambda path, **options: [])
     for error, words, call in [
         (ValueError, "columns body; a column `text`", lambda: tokenize(no_text, out, "byte")),
         (ValueError, "b.jsonl is empty; give a file", lambda: tokenize(empty, out, "byte")),
@@ -243,7 +342,6 @@ def test_bad_sources_and_sizes_get_one_line(tmp_path, monkeypatch):
     class Large:
         name, vocab_size, end_of_text = "large", 65_537, 0
 
-    monkeypatch.setattr(write_shards, "make_tokenizer", lambda name: Large())
-    with pytest.raises(ValueError, match="'large' has 65,537 ids; a shard holds 65,536 at most") as caught:
-        tokenize(no_text, out, "large")
+    with pytest.raises(ValueError, match="'large' has 65,537 ids; a corpus holds 65,536 at most") as caught:
+        tokenize(no_text, out, Large())
     one_line(caught)

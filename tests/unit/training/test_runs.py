@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from caracal_min.data import RULE, Corpus, documents, tokenize
+from caracal_min.data import RULE, documents
 from caracal_min.data.shards import ShardedTokens
-from caracal_min.data.split import EVERY_TENTH, LAST_HUNDREDTH
 from caracal_min.record import read_record
 from caracal_min.training import TrainConfig, Trainer, learning_rate
 from caracal_min.training.run_log import RunLog
@@ -60,54 +59,6 @@ def test_the_record_holds_the_curve_and_the_model(text, tmp_path):
     assert record["results"]["parameters"] == load_model(tmp_path / "model").num_parameters()
     sampled = [entry["step"] for entry in log if "sample" in entry]
     assert sampled == [1, 2, 4] and all(entry["sample"].startswith("The ") for entry in log if "sample" in entry)
-
-
-def as_before(folder):
-    """Turn the shards of a run into those of an earlier version, which marked no documents as held out."""
-    stored = json.loads((folder / "manifest.json").read_text())
-    old = {k: v for k, v in stored.items() if k not in ("rule", "digest")}
-    old["shards"] = [{k: v for k, v in shard.items() if k != "held_out"} for shard in old["shards"]]
-    digest = hashlib.sha256(json.dumps(old, sort_keys=True).encode()).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(old | {"digest": digest}))
-
-
-def test_a_run_whose_shards_an_earlier_version_made_goes_on_with_them(text, tmp_path, capsys):
-    tokenize(text, tmp_path / "shards", "byte", limit_tokens=200_000, progress=False)
-    as_before(tmp_path / "shards")
-    for folder in ("whole", "killed"):
-        (tmp_path / folder).mkdir()
-        shutil.copytree(tmp_path / "shards", tmp_path / folder / "shards")
-    whole = Trainer(config(text, out=tmp_path / "whole")).run()
-    Trainer(config(text, out=tmp_path / "killed")).run(until=3)
-    made = (tmp_path / "killed" / "shards" / "manifest.json").read_bytes()
-    resumed = Trainer(config(text, out=tmp_path / "killed"))
-    assert [e["loss"] for e in resumed.run()] == [e["loss"] for e in whole]
-    assert (tmp_path / "killed" / "shards" / "manifest.json").read_bytes() == made
-    assert "is split as an earlier version did" in capsys.readouterr().out
-    assert len(resumed.corpus.train) > 0.985 * resumed.corpus.train.manifest.tokens
-    record = read_record(tmp_path / "killed" / "record.json", require_commit=False)
-    assert record["data"]["rule"] == resumed.corpus.rule == LAST_HUNDREDTH
-
-
-def test_a_run_on_text_in_memory_that_an_earlier_version_began_goes_on_with_it(tmp_path, monkeypatch, capsys):
-    """Then every tenth document was held out; a new run, and one whose text has changed, do not."""
-    texts = [f"text number {i} " * 30 for i in range(300)]
-    monkeypatch.setattr("caracal_min.data.corpus.documents", lambda source: iter(texts))
-    ids = [np.array([*text.encode(), 0], np.uint16) for text in texts]
-    before = Corpus("embedded", "byte", np.concatenate([x for i, x in enumerate(ids) if i % 10 != 9]),
-                    np.concatenate(ids[9::10]))
-    made = dict(text="embedded", corpus_tokens=10**6)
-    whole = Trainer(config(**made), before).run()
-    Trainer(config(**made, out=tmp_path / "run"), before).run(until=3)
-    assert capsys.readouterr().out == ""
-    resumed = Trainer(config(**made, out=tmp_path / "run"))
-    assert resumed.step == 3 and [e["loss"] for e in resumed.run()] == [e["loss"] for e in whole]
-    assert "held out are every tenth document; the run keeps to that" in capsys.readouterr().out
-    assert read_record(tmp_path / "run" / "record.json", require_commit=False)["data"]["rule"] == EVERY_TENTH
-    assert Trainer(config(**made, out=tmp_path / "new")).corpus.rule == RULE
-    texts[0] = "another text"
-    with pytest.raises(ValueError, match="holds a run on other data"):
-        Trainer(config(**made, out=tmp_path / "run"))
 
 
 def test_samples_do_not_change_the_run(text):
