@@ -1,5 +1,6 @@
 # make book   build the pages: every chapter is executed
 # make test   build the pages, then run every test
+# make check  say in two minutes whether a change is worth a full run
 # make wheel  build the source archive and the wheel into dist/, and check both
 # make clean  remove what was built, keep the virtual environment
 #
@@ -19,7 +20,7 @@ export PYTHONPATH :=
 # PyTorch's threads wait for each other by spinning: beside another process that is up to ten times slower.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: book test wheel clean
+.PHONY: book test check wheel clean
 
 book: $(STAMP)
 	@rm -rf _build/html
@@ -31,6 +32,9 @@ book: $(STAMP)
 test: book
 	@# The files with the fewest tests are the longest here: in the order of their names they do not all come last.
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+check: $(STAMP)
+	@$(BIN)/python tools/check.py
 
 wheel: $(STAMP)
 	@rm -rf dist

@@ -47,21 +47,31 @@ def of_file(path: Path, root: Path) -> set[Path]:
 
 
 def _closure(start: _Code, root: Path) -> set[Path]:
-    found, read, names, todo = set(), set(), set(), [start]
+    found, names, read = set(), set(), set()
+    todo = [_direct(start, root)]
     while todo:
-        code = todo.pop()
-        names |= set(_strings(code.tree))
-        for path, followed in _imports(code, root):
+        strings, imports = todo.pop()
+        names |= strings
+        for path, followed in imports:
             found.add(path)
             if followed and path not in read:
                 read.add(path)
-                todo.append(_read(path))
+                todo.append(_of_path(path, root))
     named = re.compile("|".join(sorted(names)) or "$^")
     for folder in {path.parent for path in found}:
         found |= {path for path in folder.iterdir() if path.suffix in _DATA
                   and (named.fullmatch(path.name) or named.fullmatch(path.name.partition(".")[0])
                        or path.with_suffix(".py") in found)}
     return found
+
+
+def _direct(code: _Code, root: Path) -> tuple[frozenset, frozenset]:
+    return frozenset(_strings(code.tree)), frozenset(_imports(code, root))
+
+
+@cache
+def _of_path(path: Path, root: Path) -> tuple[frozenset, frozenset]:
+    return _direct(_read(path), root)
 
 
 def _strings(tree: ast.Module) -> Iterator[str]:
