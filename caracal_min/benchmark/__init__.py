@@ -14,7 +14,7 @@ measured:
 
 The modules: `config` (what is measured, and what a measurement is), `measure` (the stopwatch), `appendix` (what is
 compared with), `operators`, `steps` and `decoding` (the rows), `run` (all of them, a table, a record).  Without a
-stopwatch: `cost`, what a model must cost, counted by part, and `table7`, what the paper measured.
+stopwatch: `cost`, what a model must cost, counted by part, and its `small_operators`.
 """
 
 from .appendix import AppendixFourier, appendix_conv

@@ -21,9 +21,14 @@ read once for all tokens of a batch.  Small operators, such as norms and sums, a
     `Pass.compiled` a chain of them between two products is one operator, as `torch.compile` would make it; the
                     convolution is not touched: a library's FFT is no part of a chain
 
-The first is the default, and a test holds it against operators that run.  A library's FFT moves its points once to the
-chip and back, as long as they fit beside a processor (`ON_CHIP`), and twice beyond.  On an NVIDIA GPU PyTorch's inverse
-transform also copies its input and scales its result (`Pass.cuda`): so its source says, and no operator shows it.
+The first is the default, and a test holds it against operators that run.  By default all numbers outside a convolution
+have one length, and a training step is three forward passes.  `Pass.autocast` counts a training step as it is run:
+residuals, norms between blocks and weights in float32, casts of them and of their gradients, the softmax of the loss,
+and what is computed again; a test holds that against the operators of a step on a CPU.
+
+A library's FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and
+twice beyond.  On an NVIDIA GPU PyTorch's inverse transform also copies its input and scales its result (`Pass.cuda`):
+so its source says, and no operator shows it.
 
 Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token); Hong
 and Kung 1981 (passes of an FFT); Dao et al. 2022 (attention that computes its scores again); PyTorch's file
@@ -35,6 +40,7 @@ from typing import NamedTuple
 
 from ..config import CaracalConfig
 from ..spectral import fft_points
+from . import small_operators
 
 __all__ = ["ARCHITECTURES", "DEVICES", "ON_CHIP", "PARTS", "Cost", "Device", "Pass", "decoding", "forward", "mixers",
            "total", "training"]
@@ -107,14 +113,21 @@ class Pass(NamedTuple):
     tokens: int = 2**16
     """Tokens that are read together, for which weights are read once: the paper's 0.5M over eight GPUs."""
     bytes_each: int = 2
-    """Bytes of a number outside the convolution."""
+    """Bytes of a number outside the convolution; under autocast, inside a block."""
     fused: bool = False
     """Whether the convolution is a single operator, which reads v and g and writes r, and nothing between.  Both padded
     streams must then fit into `ON_CHIP`: up to 4,096 tokens."""
     compiled: bool = False
     """Whether chains of small operators are fused."""
+    autocast: bool = False
+    """Whether residuals and weights are in float32, and a training step is counted operator by operator."""
     cuda: bool = True
     """Whether inverse transforms copy and scale, as PyTorch's do on an NVIDIA GPU; if not, the five steps' least."""
+
+    @property
+    def wide(self) -> int:
+        """Bytes of a number between blocks."""
+        return _FLOAT32 if self.autocast else self.bytes_each
 
 
 _BATCH, _ALONE = Pass(), Pass(tokens=1)
@@ -144,8 +157,15 @@ def training(size: CaracalConfig, length: int, architecture: str = "caracal", ho
     one by one, their backward was seen to move 2.1 times the bytes in a pure Caracal, 2.2 in a Llama.  Eight transforms
     (`spectral`) stand for three, seven products of attention for two.  AdamW moves 28 bytes a weight.
     """
-    ahead, weights = forward(size, length, architecture, how), _weights(size, architecture)
-    more = {part: 7 * _FLOAT32 / how.tokens * count for part, count in weights.items()}
+    ahead, weights, each = forward(size, length, architecture, how), _weights(size, architecture), how.bytes_each
+    cast = 2 * (each + _FLOAT32) * (how.autocast and each < _FLOAT32)  # of a weight, and of its gradient
+    more = {part: (7 * _FLOAT32 + cast) / how.tokens * count for part, count in weights.items()}
+    if how.autocast:  # the loss: a softmax, and before it the largest logit where a number's range needs it
+        more["output"] += (2 if each < _FLOAT32 else 4) * each * size.vocab_size
+        more["output"] += (2 * each + 7 * _FLOAT32) / how.tokens * weights["output"]  # padded; its two gradients summed
+    if how.autocast and not how.compiled and architecture != "llama":
+        of_small = small_operators.backward_one_by_one(size, mixers(size, architecture), each, how.wide)
+        more["small operators"] += of_small - 2 * ahead["small operators"].bytes
     channels = mixers(size, architecture)["fourier"] * size.d_model
     more["convolution"] = channels * _streams(size, length, how, backward=True)
     return {part: Cost(_STEP[part][0] * cost.operations, _STEP[part][1] * cost.bytes + more[part])
@@ -237,32 +257,10 @@ def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> di
     numbers = {"output": d + size.vocab_size, "mlp": size.n_layers * 3 * (d + m),
                "projections": (6 * fourier + 6 * layers["window"] + 8 * layers["full"]) * d,
                "gate mix": fourier * (size.gate == "two_stage") * 2 * d, "attention": attention * 4 * d}
-    small = _chains(size, layers) * how.bytes_each if how.compiled else _one_by_one(size, layers, how.bytes_each)
+    count_small = small_operators.chains if how.compiled else small_operators.forward_one_by_one
+    small = count_small(size, layers, how.bytes_each, how.wide)
     return {part: float(count * how.bytes_each) for part, count in numbers.items()} | {
         "small operators": small, "convolution": fourier * d * _streams(size, length, how)}
-
-
-def _one_by_one(size: CaracalConfig, layers: dict[str, int], bytes_each: int) -> float:
-    """Return the bytes of small operators that run one by one."""
-    d, norms = size.d_model, 2 * size.n_layers + 1
-    block = 6 * d + 5 * size.mlp_width  # SiLU reads and writes, a product or a sum of two reads twice and writes
-    if layers["full"]:
-        # Square, mean, scale, weigh; to float32 and back only where numbers are shorter.
-        norm = 20 + 2 * bytes_each + (8 + 2 * bytes_each if bytes_each < _FLOAT32 else 0)
-        turn = 20 * d + 4 * d // size.n_heads  # q, k: by a cosine, by a sine after halves changed places, their sum
-        return (size.n_layers * (block + turn) + 2 * d) * bytes_each + norms * d * norm
-    own = (4 + 4 * size.pre_conv + 2 * (size.gate == "two_stage")) * d  # norm and bias, pad and taps, SiLU
-    return float((size.n_layers * block + layers["fourier"] * own + 2 * d * (norms + 1)) * bytes_each)
-
-
-def _chains(size: CaracalConfig, layers: dict[str, int]) -> float:
-    """Return the numbers that are read and written where every chain of small operators is one."""
-    d = size.d_model
-    block = 8 * d + 3 * size.mlp_width  # twice a sum and the norm of it: two read, two written; one chain in the SwiGLU
-    # Taps meet their neighbours' norms, so these have been written; SiLU stands between two products.
-    own = (2 * size.pre_conv + 2 * (size.gate == "two_stage")) * d
-    turn = 4 * d + 2 * d // size.n_heads  # q and k, and their cosines and sines
-    return size.n_layers * block + layers["fourier"] * own + layers["full"] * turn + 2 * d
 
 
 def _streams(size: CaracalConfig, length: int, how: Pass, backward: bool = False) -> float:

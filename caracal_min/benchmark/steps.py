@@ -96,7 +96,8 @@ def counted(config: BenchmarkConfig) -> Iterator[Row]:
         models |= {name: _rival(name, config.preset, length) for name in config.against if name in COUNTABLE}
         times = in_turns([_step(model, model.to(config.device).compile_for(config.compile).loss, tokens)
                           for model in models.values()], config.repeats)
-        how = cost.Pass(tokens.numel(), each, compiled=config.compile != "no", cuda=config.device != "cpu")
+        how = cost.Pass(tokens.numel(), each, compiled=config.compile != "no", autocast=True,
+                        cuda=config.device != "cpu")
         for (name, model), time in zip(models.items(), times, strict=True):
             size = (PRESETS[config.preset], "llama") if name == "llama" else (model.config, "caracal")
             parts = cost.training(size[0], length, size[1], how)

@@ -214,7 +214,7 @@ def test_a_step_stands_beside_its_count(tmp_path):
     pure = replace(PRESETS["nano"], fourier_per_attention=None)
     for row, size, kind in zip(rows, (PRESETS["nano"], PRESETS["nano"], pure), ("caracal", "llama", "caracal"),
                                strict=True):
-        parts = cost.training(size, 32, kind, cost.Pass(64, each, cuda=False))
+        parts = cost.training(size, 32, kind, cost.Pass(64, each, autocast=True, cuda=False))
         seconds = sum(device.seconds(part, spent) for part, spent in parts.items())
         assert row.ours > 0 and row.reference == pytest.approx(64 * 1e3 * seconds)
 
