@@ -59,7 +59,7 @@ class Corpus:
         Example:
             >>> corpus = Corpus.from_texts([f"document {i}" for i in range(100)])
             >>> len(corpus.train), len(corpus.validation)
-            (1052, 48)
+            (1166, 24)
         """
         for name, given in (("texts", texts), ("validation", validation)):
             if isinstance(given, str):
