@@ -201,6 +201,8 @@ def test_texts_that_are_no_corpus_get_one_line():
         (lambda: Corpus.from_texts(TEXTS, validation=[]), ValueError, "validation has no documents; give at least"),
         (lambda: Corpus.from_texts(KEPT[:3]), ValueError, "texts gave 3 documents, and none to hold out"),
         (lambda: Corpus.from_texts(HELD[:3]), ValueError, "texts gave 3 documents, and none to train on"),
+        (lambda: Corpus.from_texts(["a", None]), ValueError, "texts, document 2, is of type NoneType, and no text"),
+        (lambda: Corpus.from_texts(["a", "\ud83d"]), ValueError, "texts, document 2, holds half of a surrogate pair"),
         (lambda: Corpus.from_texts([]), ValueError, "texts gave 0 documents, and none to train on"),
     ]:
         with pytest.raises(error, match=words) as caught:
