@@ -48,13 +48,13 @@ class Batches:
         self._epoch = -1
 
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
-        epoch, place = divmod(i, self.per_epoch)
+        epoch, position = divmod(i, self.per_epoch)
         if epoch != self._epoch:
             draw = np.random.default_rng([self.seed, epoch])
             self._epoch, self._offset = epoch, int(draw.integers(self.context))
             self._order = np.arange(self.windows, dtype=np.min_scalar_type(self.windows))
             draw.shuffle(self._order)
-        first = (place * self.world_size + self.rank) * self.batch_size
+        first = (position * self.world_size + self.rank) * self.batch_size
         starts = self._offset + self.context * self._order[first:first + self.batch_size].astype(np.int64)
         rows = np.stack([self.tokens[s:s + self.context + 1] for s in starts]).astype(np.int64)
         rows = torch.from_numpy(rows)

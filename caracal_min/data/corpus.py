@@ -13,7 +13,7 @@ import numpy as np
 
 from ..progress import progress_bar
 from .chunks import encode_in_chunks, require_small_ids
-from .documents import documents, require_source
+from .documents import checked_texts, documents, require_source
 from .manifest import MANIFEST, Manifest, is_complete
 from .shards import ShardedTokens, check_sizes
 from .split import ALL, HELD_OUT, RULE, TRAIN, is_held_out
@@ -54,22 +54,23 @@ class Corpus:
 
         Raises:
             TypeError: one text, where documents are wanted.
-            ValueError: nothing to train on, or nothing that is held out.
+            ValueError: a document that is no text, nothing to train on, or nothing that is held out.
 
         Example:
             >>> corpus = Corpus.from_texts([f"document {i}" for i in range(100)])
             >>> len(corpus.train), len(corpus.validation)
-            (1052, 48)
+            (1166, 24)
         """
         for name, given in (("texts", texts), ("validation", validation)):
             if isinstance(given, str):
                 raise TypeError(f"{name} is one text; give a list of texts, one for each document")
         encoder, held_out = make_tokenizer(tokenizer), None
         if validation is not None:
-            held_out = [ids for _, ids in _encoded(iter(validation), encoder)]
-            if not held_out:
+            found = [ids for _, ids in _encoded(checked_texts(validation, "validation"), encoder)]
+            if not found:
                 raise ValueError("validation has no documents; give at least one, or None to hold some of texts out")
-        return _in_memory(source, encoder, _encoded(iter(texts), encoder), held_out and np.concatenate(held_out))
+            held_out = np.concatenate(found)
+        return _in_memory(source, encoder, _encoded(checked_texts(texts, "texts"), encoder), held_out)
 
     @property
     def vocab_size(self) -> int:

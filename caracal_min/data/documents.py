@@ -6,15 +6,15 @@ a parquet, jsonl, jsonl.xz or jsonl.gz file with a `text` column, or a folder of
 cut into documents of some kilobytes (`local_files`), or a folder with no files but those.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ..extras import missing
 from .local_files import FORMATS, PLAIN, count_rows, file_texts
 
-__all__ = ["DOCUMENTED", "EMBEDDED", "SOURCES", "count_documents", "documents", "fineweb_revision", "require_source",
-           "text_files"]
+__all__ = ["DOCUMENTED", "EMBEDDED", "SOURCES", "checked_texts", "count_documents", "documents", "fineweb_revision",
+           "require_source", "text_files"]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no files of the caller's."""
@@ -40,13 +40,20 @@ def documents(source: str, revision: str | None = None) -> Iterator[str]:
         ImportError: the source needs `datasets` or pyarrow, and it is not installed.
     """
     for name, texts in _named_texts(source, revision):
-        for number, text in enumerate(texts, 1):
-            try:
-                text.encode()
-            except UnicodeEncodeError:
-                raise ValueError(f"{name}, document {number}, holds half of a surrogate pair, which is no character; "
-                                 "mend it, or leave it out") from None
-            yield text
+        yield from checked_texts(texts, name)
+
+
+def checked_texts(texts: Iterable[str], name: object) -> Iterator[str]:
+    """Yield some texts; ValueError, naming the document, at the first that is none, or that has no UTF-8."""
+    for number, text in enumerate(texts, 1):
+        if not isinstance(text, str):
+            raise ValueError(f"{name}, document {number}, is of type {type(text).__name__}, and no text; leave it out")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(f"{name}, document {number}, holds half of a surrogate pair, which is no character; "
+                             "mend it, or leave it out") from None
+        yield text
 
 
 def count_documents(source: str) -> int | None:

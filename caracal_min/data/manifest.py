@@ -131,8 +131,8 @@ class Manifest:
         for i, shard in enumerate(self.shards):
             if shard["name"] != shard_name(i) or not 0 < shard["tokens"] <= size or shard["tokens"] < size and i < last:
                 raise ValueError(f"shard {i} is {shard['name']} with {shard['tokens']} tokens")
-            borders = ranges(shard["held_out"]).ravel()
-            if len(borders) and ((np.diff(borders) <= 0).any() or borders[0] < 0 or borders[-1] > shard["tokens"]):
+            boundaries = [-1, *ranges(shard["held_out"]).ravel(), shard["tokens"] + 1]
+            if (np.diff(boundaries) <= 0).any():
                 raise ValueError(f"held_out of shard {i} is not in order, or leaves its {shard['tokens']} tokens")
         if self.tokens != sum(shard["tokens"] for shard in self.shards):
             raise ValueError(f"tokens={self.tokens}, and the shards have others")

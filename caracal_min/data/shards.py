@@ -156,8 +156,9 @@ def _intervals(manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
     if split != ALL:
         size = manifest.settings.shard_tokens
         held = [ranges(shard["held_out"]).ravel() + i * size for i, shard in enumerate(manifest.shards)]
-        borders = np.concatenate([np.empty(0, np.int64), *held])
-        whole = borders.reshape(-1, 2) if split == HELD_OUT else np.array([0, *borders, manifest.tokens]).reshape(-1, 2)
+        boundaries = np.concatenate([np.empty(0, np.int64), *held])
+        ends = [] if split == HELD_OUT else [0, manifest.tokens]
+        whole = np.array([*ends[:1], *boundaries, *ends[1:]], np.int64).reshape(-1, 2)
     whole = whole[whole[:, 0] < whole[:, 1]]
     return whole[:, 0], whole[:, 1]
 

@@ -253,10 +253,16 @@ def _plain(name: str, stored: dict[str, Any]) -> ByteTokenizer | BytePairs | Non
 
 
 def tokenizer_for(vocab_size: int) -> Tokenizer:
-    """Return the tokenizer that has `vocab_size` ids."""
-    if vocab_size == 256:
-        return ByteTokenizer()
-    return GPT2Tokenizer(vocab_size)
+    """Return the tokenizer that a model with `vocab_size` ids was trained with, if it was "byte" or "gpt2:N".
+
+    Example:
+        >>> tokenizer_for(256).name
+        'byte'
+    """
+    if vocab_size != ByteTokenizer.vocab_size and not 257 <= vocab_size <= GPT2Tokenizer.vocab_size:
+        raise ValueError(f"no tokenizer with {vocab_size} ids; known are 256 (byte) and 257 to "
+                         f"{GPT2Tokenizer.vocab_size} (gpt2:N)")
+    return ByteTokenizer() if vocab_size == 256 else GPT2Tokenizer(vocab_size)
 
 
 def _sequence(kind: str, *steps: dict) -> dict[str, Any]:

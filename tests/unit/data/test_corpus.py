@@ -7,10 +7,23 @@ import re
 
 import numpy as np
 import pytest
-from shard_texts import write_jsonl
+from shard_texts import one_line, write_jsonl
 
 from caracal_book import runs
-from caracal_min.data import Batches, ByteTokenizer, documents, is_held_out, load_corpus, make_tokenizer, tokens_of
+from caracal_min.data import (
+    RULE,
+    Batches,
+    ByteTokenizer,
+    Corpus,
+    chunks,
+    documents,
+    is_held_out,
+    load_corpus,
+    load_tokenizer,
+    make_tokenizer,
+    save_tokenizer,
+    tokens_of,
+)
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.write_shards import tokenize
 
@@ -161,3 +174,60 @@ def test_shards_that_do_not_fit_get_one_line(source, tmp_path, gpt2):
 def test_an_empty_validation_text_is_refused(source, tmp_path):
     with pytest.raises(ValueError, match="none.jsonl cannot be read"):
         load_corpus(source, "byte", progress=False, validation=write(tmp_path / "none.jsonl", []))
+
+
+def test_texts_of_ones_own_are_a_corpus(source):
+    corpus = Corpus.from_texts(TEXTS, "byte")
+    assert split(corpus) == (KEPT, HELD) and corpus.rule == RULE and corpus.vocab_size == 256
+    assert corpus.digest == Corpus.from_texts(iter(TEXTS)).digest == load_corpus(source, progress=False).digest
+    own = Corpus.from_texts(iter(TEXTS), validation=iter(["held out", "and this"]), source="mine")
+    assert split(own) == (KEPT, ["held out", "and this"]) and own.source == "mine"
+    assert Corpus.from_texts(KEPT[:1], validation=["one"]).validation.tolist() == [*b"one\0"]
+
+
+def test_texts_take_a_tokenizer_of_ones_own(gpt2, tmp_path):
+    save_tokenizer(make_tokenizer("gpt2:300"), tmp_path)
+    loaded = load_tokenizer(tmp_path)
+    by_name, *others = (Corpus.from_texts(TEXTS, tokenizer) for tokenizer in (
+        "gpt2:300", loaded, tmp_path / "tokenizer.json", str(tmp_path / "tokenizer.json")))
+    assert by_name.vocab_size == 300 and by_name.train.max() == by_name.tokenizer.end_of_text == 299
+    assert {corpus.digest for corpus in others} == {by_name.digest} and others[0].tokenizer is loaded
+
+
+def test_texts_that_are_no_corpus_get_one_line():
+    for call, error, words in [
+        (lambda: Corpus.from_texts("one text"), TypeError, "texts is one text; give a list of texts"),
+        (lambda: Corpus.from_texts(TEXTS, validation="one"), TypeError, "validation is one text"),
+        (lambda: Corpus.from_texts(TEXTS, validation=[]), ValueError, "validation has no documents; give at least"),
+        (lambda: Corpus.from_texts(KEPT[:3]), ValueError, "texts gave 3 documents, and none to hold out"),
+        (lambda: Corpus.from_texts(HELD[:3]), ValueError, "texts gave 3 documents, and none to train on"),
+        (lambda: Corpus.from_texts(["a", None]), ValueError, "texts, document 2, is of type NoneType, and no text"),
+        (lambda: Corpus.from_texts(["a", "\ud83d"]), ValueError, "texts, document 2, holds half of a surrogate pair"),
+        (lambda: Corpus.from_texts([]), ValueError, "texts gave 0 documents, and none to train on"),
+    ]:
+        with pytest.raises(error, match=words) as caught:
+            call()
+        one_line(caught)
+
+
+def test_shards_are_opened_by_what_the_tokenizer_is_not_by_its_name(source, tmp_path, gpt2):
+    tokenize(source, tmp_path / "shards", "gpt2:300", progress=False)
+    save_tokenizer(make_tokenizer("gpt2:300"), tmp_path / "model")
+    (tmp_path / "model" / "tokenizer_config.json").unlink()  # then its name is that of the file
+    loaded = load_tokenizer(tmp_path / "model")
+    assert loaded.name == "tokenizer.json"
+    assert load_corpus(tmp_path / "shards", loaded).vocab_size == 300
+    other = write(tmp_path / "tokenizer.json", []) and tmp_path / "tokenizer.json"
+    other.write_text(make_tokenizer("gpt2:301").to_json())
+    with pytest.raises(ValueError, match="made with tokenizer='gpt2:300' .*, now it is 'tokenizer.json' .sha256"):
+        load_corpus(tmp_path / "shards", other)
+
+
+def test_a_text_in_memory_is_encoded_by_several_threads_in_order(source, monkeypatch):
+    monkeypatch.setattr(chunks, "_DOCUMENTS", 7)
+    seen, encode = [], ByteTokenizer.encode_batch
+    monkeypatch.setattr(ByteTokenizer, "encode_batch", lambda self, texts, threads: seen.append(
+        (len(texts), threads)) or encode(self, texts, threads))
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    assert split(load_corpus(source, progress=False)) == (KEPT, HELD)
+    assert {threads for _, threads in seen} == {3} and sum(count for count, _ in seen) == len(TEXTS)

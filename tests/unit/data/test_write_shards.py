@@ -129,6 +129,12 @@ def test_a_stream_that_has_changed_is_noticed_before_anything_is_written(hub, br
     assert "give another folder" in one_line(caught) and contents(tmp_path / "out") == before
 
 
+def test_a_row_of_the_stream_without_a_text_is_named(hub, tmp_path):
+    hub.rows = [{"text": "a"}, {"text": None}]
+    with pytest.raises(ValueError, match="fineweb, document 2, is of type NoneType, and no text"):
+        tokenize("fineweb", tmp_path / "out", "byte", progress=False)
+
+
 def test_a_hub_that_does_not_answer_is_named_before_a_folder_is_made(hub, tmp_path, monkeypatch):
     def unreachable(api, repository):
         raise OSError("Name or service not known\n(while resolving)")
