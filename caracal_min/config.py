@@ -3,6 +3,7 @@
 import math
 import reprlib
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import Literal, get_args
 
 from .modules import Gate
@@ -34,7 +35,7 @@ class CaracalConfig:
     n_heads: int
     """Heads H of both kinds of mixer; d_model must be a multiple."""
     window_size: int = 256
-    """Keys that an attention layer sees, the token itself included."""
+    """Keys that a token attends to in an attention layer, itself included."""
     fourier_per_attention: int | None = 2
     """Fourier layers before each attention layer (2: attention at indices 2, 5, 8, ...); None: no attention."""
     pre_conv: bool = True
@@ -42,7 +43,7 @@ class CaracalConfig:
     gate: Gate = "two_stage"
     """Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
     gate_length: int | None = None
-    """None, as in the paper, or how many tokens have a gate: later g are 0, and the state of decoding has that size."""
+    """Number of leading tokens that have a gate; bounds the decoding state.  None, as in the paper: all."""
     positional_encoding: Literal["learned"] | None = None
     """None, as in the paper, or a learned vector per position (its variant "with PE")."""
     max_positions: int = 2048
@@ -54,15 +55,13 @@ class CaracalConfig:
 
     def __post_init__(self):
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "window_size", "max_positions"):
-            if not _is_positive(getattr(self, name)):
-                raise ValueError(f"{name}={shown(getattr(self, name))}; give a whole number >= 1")
+            self._require_count(name, "")
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
                              "choose a width that is a multiple of the heads")
         for name, absent in (("fourier_per_attention", "no attention"), ("gate_length", "a gate at every token")):
-            value = getattr(self, name)
-            if value is not None and not _is_positive(value):
-                raise ValueError(f"{name}={shown(value)}; give a whole number >= 1, or None for {absent}")
+            if getattr(self, name) is not None:
+                self._require_count(name, f", or None for {absent}")
         if not isinstance(self.pre_conv, bool):
             raise ValueError(f"pre_conv={shown(self.pre_conv)}; give True or False")
         for name, accepted in (("gate", get_args(Gate)), ("positional_encoding", (None, "learned"))):
@@ -71,8 +70,16 @@ class CaracalConfig:
                                  f"{', '.join(map(str, accepted))}")
         for name in ("init_std", "embedding_std"):
             value = getattr(self, name)
-            if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+            if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < math.inf:
                 raise ValueError(f"{name}={shown(value)}; give a number > 0")
+            object.__setattr__(self, name, float(value))
+
+    def _require_count(self, name: str, otherwise: str) -> None:
+        """Raise ValueError unless a field is a whole number >= 1; one of numpy's becomes Python's."""
+        value = getattr(self, name)
+        if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+            raise ValueError(f"{name}={shown(value)}; give a whole number >= 1{otherwise}")
+        object.__setattr__(self, name, int(value))
 
     @property
     def mlp_width(self) -> int:
@@ -84,10 +91,6 @@ class CaracalConfig:
         """Indices of the attention layers: one after every `fourier_per_attention` Fourier layers."""
         k = self.fourier_per_attention
         return () if k is None else tuple(range(k, self.n_layers, k + 1))
-
-
-def _is_positive(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
 
 
 _GPT2_VOCABULARY = 50_257

@@ -85,7 +85,7 @@ def main() -> None:
     for name, source in (("train", "fineweb-legal-sample"), ("validation", "fineweb-validation")):
         run("tokenize", "--source", corpus / f"{source}.jsonl.xz", "--out", out / name)
     train = ("train", "--preset", "nano", "--tokenizer", "gpt2", "--data", out / "train", "--validation",
-             out / "validation", "--minutes", options.minutes, "--tokens", options.tokens, "--checkpoint-every", 5,
+             out / "validation", "--minutes", options.minutes, "--tokens", options.tokens, "--checkpoint-minutes", 0,
              "--eval-every", 50, "--eval-windows", 32, "--prompt", "The court", "--out", out / "run")
     log = out / "run" / "log.jsonl"
     seen = killed(7, log, *train)

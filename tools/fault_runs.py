@@ -57,7 +57,7 @@ def bits_of_shards(folder: Path, count: int, seed: int) -> Iterator[str]:
 def bits_of_checkpoints(folder: Path, count: int, seed: int) -> Iterator[str]:
     """One bit flipped in the only checkpoint of a run, each: found when the run goes on."""
     config = TrainConfig.for_preset("nano", data=str(bad_input.make_places(folder)["text"]), tokens=256, context=32,
-                                    batch_size=2, micro_batch_size=2, checkpoint_every=2, progress=False, device="cpu",
+                                    batch_size=2, micro_batch_size=2, progress=False, device="cpu",
                                     out=folder / "run")
     with Trainer(config) as trainer:
         trainer.run(until=2)

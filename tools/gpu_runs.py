@@ -38,7 +38,7 @@ def measure(options: argparse.Namespace) -> Iterator[tuple]:
 def train(options: argparse.Namespace) -> Iterator[tuple]:
     """One model, for a number of minutes, on all text there is."""
     yield from _tokenize(options)
-    yield ("train", *_recipe(options), "--minutes", options.minutes, "--checkpoint-every", 50, "--prompt", "The ",
+    yield ("train", *_recipe(options), "--minutes", options.minutes, "--prompt", "The ",
            "--out", options.out / "run")
 
 

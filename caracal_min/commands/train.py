@@ -1,11 +1,9 @@
 """The command `train`: its options are `training.recipe.TrainConfig`."""
 
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from ..training.recipe import TrainConfig
+from ..training.stopping import StoppedError
 from ..training.trainer import Trainer
 
 __all__ = ["recipe_of", "run_train"]
@@ -17,13 +15,15 @@ def recipe_of(preset: str) -> TrainConfig:
 
 
 def run_train(config: TrainConfig) -> None:
-    """Train, or go on with the run in `config.out`; stop cleanly, with a checkpoint, on SIGINT and SIGTERM."""
+    """Train, or resume the run in `config.out`; SIGINT, SIGTERM and SIGHUP stop it with a checkpoint."""
     with Trainer(config) as trainer:
         done_before = trainer.finished
         if trainer.step and not done_before and trainer.group.is_main:
             print(f"resuming {config.out} at step {trainer.step} of {config.steps}")
-        with _stopped_by_signals(trainer):
+        try:
             log = trainer.run()
+        except StoppedError:
+            log = trainer.log
         if not trainer.group.is_main:
             return
         state = "done" if trainer.finished else "stopped; the same command goes on from here"
@@ -35,17 +35,3 @@ def run_train(config: TrainConfig) -> None:
         if config.out is not None and trainer.finished:
             print(f"model = {config.out / 'model'}")
             print(f"record = {config.out / 'record.json'}")
-
-
-@contextmanager
-def _stopped_by_signals(trainer: Trainer) -> Iterator[None]:
-    """Let SIGINT and SIGTERM stop a run after its step."""
-    def stop(*_) -> None:
-        trainer.stop_requested = True
-
-    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

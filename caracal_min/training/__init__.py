@@ -16,18 +16,20 @@ kill: the same configuration goes on from the last checkpoint, on the same curve
     settings      checks of a dataclass of settings
     recipe        the settings of a run, and the learning rate that follows from them
     trainer       the loop
-    optimizer     AdamW, and what decays
+    optimizer     AdamW, or Muon and AdamW; what decays
     distributed   several processes that train one model
     folder        where a run lives: one process at a time works there
     checkpoint    the state of a run in one file, without pickle
-    trained       the model that a run has left, finished or not
+    stopping      signals that stop a run after its step
+    trained       the model of a run: at its beginning, after its end, or in its last checkpoint
     run_log       one line for every step, and the progress bar
-    parts         which code took part in a run, and where
+    run_record    what the record says of processes, first weights, text and model
     flops         operations per token, for the utilisation of a device
 """
 
 from .flops import flops_per_token, peak_flops
 from .recipe import TrainConfig, learning_rate
+from .stopping import StoppedError
 from .trainer import DivergedError, Trainer
 
-__all__ = ["DivergedError", "TrainConfig", "Trainer", "flops_per_token", "learning_rate", "peak_flops"]
+__all__ = ["DivergedError", "StoppedError", "TrainConfig", "Trainer", "flops_per_token", "learning_rate", "peak_flops"]

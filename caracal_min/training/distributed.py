@@ -1,16 +1,14 @@
 """Several processes that train one model, started by `torchrun`; one process is a group of one.
 
-Every process holds the whole model and takes its part of each batch; gradients are averaged (data parallelism).
+Every process holds the whole model and takes its rows of each batch; gradients are averaged (data parallelism).
 
-A process that is frozen must not hold up the others for ever, and one that works for an hour must not be taken for
-frozen.  So each counts a number up in the store that they share, its pulse.  Where one does work of its own, as reading
-the corpus, the others wait while its pulse goes on.  Within a step they wait for `timeout` minutes.
+A process that ends takes the others with it: `torchrun` stops them.  For one that hangs in a step, gloo and NCCL wait
+for `timeout` minutes.  While the main process reads the corpus the others wait as long as that takes.
 """
 
 import itertools
 import os
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -56,13 +54,13 @@ class Group:
     """
 
     def __init__(self, device: str = "auto", timeout: float = 10.0):
+        self.timeout = timeout
         self.rank, self.world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         if device == "auto" and torch.cuda.is_available():
             device = "cuda"
         if device == "cuda" and self.world_size > 1:
             device = f"cuda:{os.environ['LOCAL_RANK']}"
         self.device = find_device(device)
-        self._seconds, self._ended = 60 * timeout, threading.Event()
         if self.world_size > 1:
             if self.device.type == "cuda":
                 torch.cuda.set_device(self.device)
@@ -70,14 +68,12 @@ class Group:
                 self._join()
 
     def _join(self) -> None:
-        timeout = timedelta(seconds=self._seconds)
+        timeout = timedelta(minutes=self.timeout)
         self._store = dist.PrefixStore(f"group {next(_groups)}", _common_store(timeout))
         if not dist.is_initialized():
             backend = "nccl" if self.device.type == "cuda" else "gloo"
             dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world_size,
                                     timeout=timeout)
-        self._between = min(5.0, self._seconds / 10)
-        threading.Thread(target=self._beat, daemon=True).start()
 
     @property
     def is_main(self) -> bool:
@@ -114,19 +110,15 @@ class Group:
         return gathered
 
     def main_first(self, work: Callable[[], T]) -> T:
-        """Do some work in the main process, then in the others, and return its result when all have done it.
-
-        It may take as long as it likes: only a process whose pulse has stopped for `timeout` is given up.
-        """
+        """Do some work in the main process, then in the others, and return its result when all have done it."""
         if self.world_size == 1:
             return work()
-        done = f"done {next(_turns)}"
+        done = [f"work {next(_turns)} done by {rank}" for rank in range(self.world_size)]
         if not self.is_main:
-            self._await(done, 0)
+            self._await(done[:1])
         result = work()
-        self._store.set(f"{done} {self.rank}", "")
-        for rank in range(self.world_size):
-            self._await(done, rank)
+        self._store.set(done[self.rank], "")
+        self._await(done)
         return result
 
     @contextmanager
@@ -135,56 +127,22 @@ class Group:
         try:
             yield
         except RuntimeError as error:
-            if isinstance(error, LostProcessError) or self.world_size == 1 or not _LOST.search(str(error)):
+            if self.world_size == 1 or not _LOST.search(str(error)):
                 raise
-            raise LostProcessError(f"{self._silent()} ({' '.join(str(error).split())[:120]}); start the same command "
-                                   "again, and the run goes on from its last checkpoint") from error
+            raise LostProcessError(f"another process does not answer, after waiting for up to {self.timeout:g} minutes "
+                                   f"({' '.join(str(error).split())[:120]}); start the same command again, and the run "
+                                   "goes on from its last checkpoint") from error
 
     def close(self) -> None:
         """Leave the group."""
-        self._ended.set()
         if self.world_size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
-    def _beat(self) -> None:
-        while not self._ended.wait(self._between):
-            try:
-                self._store.add(f"pulse {self.rank}", 1)
-            except RuntimeError:  # the store has ended with the run
-                return
-
-    def _await(self, done: str, rank: int) -> None:
-        """Return when a process has done its work, or give it up when its pulse stops."""
-        seen, since = -1, time.monotonic()
+    def _await(self, keys: list[str]) -> None:
+        """Return when all keys are in the store; meanwhile signals are answered."""
         with self.waiting():
-            while not self._store.check([f"{done} {rank}"]):
-                pulse = self._store.add(f"pulse {rank}", 0)
-                if pulse != seen:
-                    seen, since = pulse, time.monotonic()
-                elif time.monotonic() - since > self._seconds:
-                    raise LostProcessError(f"process {rank} of {self.world_size} has shown no sign of life for "
-                                           f"{self._seconds / 60:g} minutes; start the same command again")
+            while not self._store.check(keys):
                 time.sleep(0.05)
-
-    def _silent(self) -> str:
-        """Say which processes show no sign of life, as far as the store answers."""
-        still: list[str] = []
-
-        def look() -> None:
-            ranks = [rank for rank in range(self.world_size) if rank != self.rank]
-            try:
-                before = [self._store.add(f"pulse {rank}", 0) for rank in ranks]
-                time.sleep(3 * self._between)
-                still.extend(str(rank) for rank, pulse in zip(ranks, before, strict=True)
-                             if self._store.add(f"pulse {rank}", 0) == pulse)
-            except (RuntimeError, AttributeError):  # there is no store: it has ended, or was not found
-                return
-
-        asking = threading.Thread(target=look, daemon=True)  # the store itself may be frozen
-        asking.start()
-        asking.join(3 * self._between + 10)
-        who = f"process {', '.join(still)} of {self.world_size}" if still else "another process"
-        return f"{who} does not answer, after waiting for up to {self._seconds / 60:g} minutes"
 
 
 class _Loss(nn.Module):

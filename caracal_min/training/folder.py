@@ -1,19 +1,17 @@
 """The folder of a run: it can be written, one process at a time works in it, and what it holds fits together."""
 
 import errno
-import os
 import shutil
-import socket
 from pathlib import Path
-from typing import IO
 from weakref import WeakValueDictionary
+
+from filelock import FileLock, Timeout
 
 from ..record import require_recordable
 from .checkpoint import Checkpoints
 
 __all__ = ["RunFolder", "RunInUseError"]
 
-_NO_LOCKS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EINVAL}
 _held: WeakValueDictionary[Path, "RunFolder"] = WeakValueDictionary()
 
 
@@ -24,8 +22,8 @@ class RunInUseError(OSError):
 class RunFolder:
     """The folder of a run, held for this process until it is closed or the process ends.
 
-    The file `lock` in it is locked by the system, which frees it however the process ends.  Within one process the
-    newest `RunFolder` of a path takes over, and an older one is refused from then on.
+    The system frees the file `lock` in it, however the process ends.  Within one process the newest `RunFolder` of a
+    path takes over, and an older one is refused from then on.
 
     Args:
         path: of the folder, made if absent.
@@ -42,12 +40,12 @@ class RunFolder:
 
     def __init__(self, path: Path, is_main: bool = True):
         self.path, self.model, self.record = path, path / "model", path / "record.json"
-        self._file: IO | None = None
+        self._lock: FileLock | None = None
         self._is_main = is_main
         if is_main:
             _make(path)
             require_recordable(self.record)
-            self._lock()
+            self._hold()
         self.checkpoints = Checkpoints(path)
 
     @property
@@ -57,7 +55,7 @@ class RunFolder:
 
     def require_held(self) -> None:
         """Raise RunInUseError once it was closed, or another `RunFolder` of this process has taken the folder over."""
-        if self._is_main and self._file is None:
+        if self._is_main and self._lock is None:
             raise RunInUseError(f"{self.path} was closed, or taken over by a later run of this process; "
                                 "build the run again")
 
@@ -77,35 +75,23 @@ class RunFolder:
 
     def close(self) -> None:
         """Let other processes work in the folder."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
 
-    def _lock(self) -> None:
+    def _hold(self) -> None:
         place = self.path.resolve()
         earlier = _held.get(place)
-        if earlier is not None and earlier._file is not None:
-            self._file, earlier._file = earlier._file, None
+        if earlier is not None and earlier._lock is not None:
+            self._lock, earlier._lock = earlier._lock, None
         else:
-            self._file = open(place / "lock", "a+", encoding="utf-8")
+            lock = FileLock(place / "lock", timeout=0, thread_local=False)
             try:
-                _take(self._file)
-            except OSError as error:
-                if error.errno in _NO_LOCKS:
-                    print(f"{self.path} is on a file system without locks: start no second process in it")
-                else:
-                    self._file.seek(0)
-                    who = self._file.read().strip() or "another process"
-                    self.close()
-                    raise RunInUseError(f"{self.path} is in use by {who}; wait until it has ended, or give another "
-                                        "folder") from None
-            self._file.truncate(0)
-            try:  # without a buffer, which closing would try to write once more
-                os.write(self._file.fileno(), f"process {os.getpid()} on {socket.gethostname()}\n".encode())
-            except OSError as error:
-                self.close()
-                raise OSError(error.errno, f"{place / 'lock'} could not be written ({error.strerror}); make room, or "
-                              "give another place") from None
+                lock.acquire()
+            except Timeout:
+                raise RunInUseError(f"{self.path} is in use by another process; wait until it has ended, or give "
+                                    "another folder") from None
+            self._lock = lock
         _held[place] = self
 
 
@@ -117,16 +103,3 @@ def _make(path: Path) -> None:
     except OSError as error:
         raise type(error)(error.errno, f"{path} cannot be made ({error.strerror}); give another place, or ask for "
                           "permission") from None
-
-
-def _take(file: IO) -> None:
-    """Lock a file for this process; OSError if another has it."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
-
-        file.seek(1 << 30)  # beyond what is read
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-    else:
-        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

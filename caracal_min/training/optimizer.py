@@ -9,7 +9,7 @@ from torch.optim import AdamW, Optimizer
 from ..language_model import LanguageModel
 from .recipe import TrainConfig
 
-__all__ = ["MuonAdamW", "decays", "is_hidden_matrix", "make_optimizer"]
+__all__ = ["MuonAdamW", "decays", "make_optimizer"]
 
 _NO_DECAY = {"A_log", "kernel"}  # the logarithms of Mamba's rates; a convolution kernel as long as the text
 
@@ -58,16 +58,11 @@ def decays(name: str, parameter: nn.Parameter) -> bool:
     return parameter.ndim >= 2 and name.rpartition(".")[2] not in _NO_DECAY
 
 
-def is_hidden_matrix(name: str, parameter: nn.Parameter, embeddings: set[nn.Parameter]) -> bool:
-    """Whether Muon may step a parameter: a matrix between layers, no embedding and no stack of matrices or taps."""
-    return parameter.ndim == 2 and decays(name, parameter) and parameter not in embeddings
-
-
 def make_optimizer(model: LanguageModel, config: TrainConfig) -> Optimizer:
     """Return the optimizer of a run over all parameters of a model; `decays` says which of them decay.
 
-    With "muon", `is_hidden_matrix` says which are stepped by Muon; its update is scaled to the size of AdamW's, so that
-    one learning rate and one weight decay serve both.  `HeadMix.weight`, a stack of H matrices, is left to AdamW.
+    With "muon", Muon steps the matrices that are no embedding; its update is scaled to the size of AdamW's, so that one
+    learning rate and one weight decay serve both.  `HeadMix.weight`, a stack of H matrices, is left to AdamW.
 
     Raises:
         ValueError: this PyTorch has no Muon.
@@ -76,18 +71,17 @@ def make_optimizer(model: LanguageModel, config: TrainConfig) -> Optimizer:
     Liu et al. 2025 ("Muon is scalable for LLM training") for its scale.
     """
     left = dict(model.named_parameters())
-    adamw_options = dict(lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
     muon = None
     if config.optimizer == "muon":
         if not hasattr(torch.optim, "Muon"):
             raise ValueError(f"optimizer='muon' needs PyTorch 2.9 or later, here is {torch.__version__}; "
                              "give optimizer='adamw', or install a later one")
         embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-        hidden = [left.pop(name) for name in list(left) if is_hidden_matrix(name, left[name], embeddings)]
-        muon = torch.optim.Muon(hidden, lr=config.learning_rate, weight_decay=config.weight_decay,
-                                adjust_lr_fn="match_rms_adamw")
+        hidden = [name for name, p in left.items() if p.ndim == 2 and decays(name, p) and p not in embeddings]
+        muon = torch.optim.Muon([left.pop(name) for name in hidden], lr=config.learning_rate,
+                                weight_decay=config.weight_decay, adjust_lr_fn="match_rms_adamw")
     decaying = [p for name, p in left.items() if decays(name, p)]
     others = [p for name, p in left.items() if not decays(name, p)]
     adamw = AdamW([{"params": decaying, "weight_decay": config.weight_decay}, {"params": others, "weight_decay": 0.0}],
-                  **adamw_options)
+                  lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
     return adamw if muon is None else MuonAdamW(muon, adamw)

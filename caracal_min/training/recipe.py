@@ -2,7 +2,8 @@
 
 import ast
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,18 +12,18 @@ from ..precision import Precision
 from ..zoo.registry import check_kind
 from .settings import require_kinds, require_range, require_text
 
-__all__ = ["TrainConfig", "learning_rate"]
+__all__ = ["TrainConfig", "learning_rate", "model_changes"]
 
-_FREE = {"out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size", "timeout",
-         "checkpoint_every", "eval_every", "prompt"}
-_POSITIVE = ("tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every",
-             "eval_windows", "checkpoint_every")
+# What may be another when a run goes on.  The text is compared by the hash of its tokens, not by where it lies.
+_FREE = {"data", "validation", "out", "progress", "device", "compile", "peak_flops", "tensorboard", "micro_batch_size",
+         "timeout", "checkpoint_minutes", "eval_every", "prompt"}
+_POSITIVE = ("tokens", "corpus_tokens", "context", "batch_size", "micro_batch_size", "eval_every", "eval_windows")
 
 
 @dataclass(frozen=True)
 class TrainConfig:
     """A training run, from its beginning or from where it was stopped.  tiny to large have the paper's recipe (Section
-    5.1), nano one of its own.
+    5.1), nano and micro one of their own.
 
     Raises:
         ValueError: a field out of range, in one line.
@@ -33,45 +34,45 @@ class TrainConfig:
     architecture: str = "caracal"
     """caracal, or a baseline of the paper: llama, mamba, mamba2, jamba."""
     variant: str = "default"
-    """Of caracal, a row of the paper's ablations: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention
-    layers, 5:1, 3:1, 2:1 or 1:1."""
+    """Ablation of the paper, for caracal: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention layers,
+    5:1, 3:1, 2:1 or 1:1."""
     start: str | None = None
-    """Trained model whose weights the run begins with, of the same size and kind: folder of a run or of a model, or
-    "owner/name" on the hub; left out: weights are drawn with the seed."""
+    """Trained model to start from, of the same size and architecture: folder of a run or of a model, or "owner/name" on
+    the hub.  None: weights are drawn with the seed."""
     model: tuple[str, ...] = ()
-    """Fields of the model's configuration that differ from the preset's, as name=value: window_size=128
-    gate_length=256 fourier_per_attention=None.  Of a baseline d_model, n_layers and n_heads."""
+    """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128 gate_length=256
+    fourier_per_attention=None.  For a baseline: d_model, n_layers and n_heads."""
     data: str = "fineweb"
     """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
     jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one that tokenize wrote.  One
     document in 20, by a hash of its text, is never trained on; a txt file is cut into documents of some 4 KiB."""
     validation: str | None = None
-    """Another source to measure on, all of it, that shares no document with data; left out: what is held out of it."""
+    """Another source to validate on, all of it, that shares no document with data.  None: what is held out of data."""
     tokenizer: str = "gpt2"
     """byte, gpt2, or gpt2:N, GPT-2's first N - 1 ids and an end of text; the model has as many ids as it."""
     out: Path | None = None
-    """Folder of the run, for checkpoints, log, model and record; None keeps everything in memory.  The same command
-    goes on with a run that was stopped."""
+    """Folder of the run, for checkpoints, log, model and record.  The same command resumes a run that was stopped.
+    None: everything stays in memory."""
     tokens: int = 10_000_000_000
     """Budget: tokens to train on."""
     minutes: float | None = None
-    """Budget: minutes to train for; the run ends, and its rate has fallen, with the budget that is used up first."""
+    """Budget: minutes to train for.  The run and its schedule end with the budget that is used up first."""
     corpus_tokens: int | None = None
-    """Tokens to read from the source; left out: as many as the budget."""
+    """Tokens to read from the source.  None: as many as the budget."""
     context: int = 512
     """Tokens per sequence."""
     batch_size: int = 1024
     """Sequences per step, over all processes."""
     micro_batch_size: int = 32
-    """Sequences per forward pass of a process; gradients of a step are accumulated over them."""
+    """Sequences per forward pass of a process; a step accumulates their gradients."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """adamw, or muon: Muon for the matrices between layers, AdamW for the rest, at one learning rate."""
     learning_rate: float = 9e-4
-    """Peak of the schedule."""
+    """Peak learning rate."""
     warmup: float = 0.0375
-    """Part of the budget, 0 to 1, in which the rate rises linearly."""
+    """Fraction of the budget for the linear warm-up."""
     final_fraction: float = 0.1
-    """Part of the peak, 0 to 1, at which the cosine ends; the paper does not state it."""
+    """Final learning rate of the cosine decay, as a fraction of the peak; the paper does not state it."""
     weight_decay: float = 0.1
     """Decoupled weight decay of matrices and short convolutions; vectors, long kernels and Mamba's A_log have none."""
     beta1: float = 0.9
@@ -79,36 +80,36 @@ class TrainConfig:
     beta2: float = 0.95
     """AdamW β₂."""
     clip: float = 1.0
-    """Gradients are scaled down to this norm."""
+    """Largest norm of the gradient; a larger one is scaled down to it."""
     seed: int = 0
-    """Of the initial weights and of the order of the data."""
+    """Seed of the initial weights and of the order of the data."""
     eval_every: int = 100
-    """Steps between measurements of the held-out loss."""
+    """Steps between validations."""
     eval_windows: int = 64
-    """Sequences per measurement."""
-    checkpoint_every: int = 100
-    """Steps between checkpoints."""
+    """Sequences per validation."""
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints; 0: one after every step.  The last step, and a signal, write one too."""
     prompt: str = ""
-    """Text that is continued after steps 1, 2, 4, 8, ... and the last, to see the model learn; empty: never."""
+    """Prompt for samples after steps 1, 2, 4, 8, ... and the last; empty: no samples."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
     precision: Precision = "auto"
-    """Of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 (with a scaled loss)
-    or float32."""
+    """Autocast type of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 (with a
+    gradient scaler) or float32."""
     compile: Literal["no", "blocks", "model"] = "no"
-    """For what torch.compile builds kernels: each kind of block, or the whole model, which takes longer to build."""
+    """What torch.compile compiles: nothing, each kind of block, or the whole model, which takes longer."""
     peak_flops: float | None = None
-    """Operations per second that the device could do, for the utilisation; left out: known for common GPUs."""
+    """Peak operations per second of the device, for the utilisation (MFU).  None: known for common GPUs."""
     tensorboard: bool = False
-    """Write curves for TensorBoard, beside log.jsonl."""
+    """Write TensorBoard event files too."""
     timeout: float = 10.0
-    """Minutes that several processes wait for one of them that no longer answers."""
+    """Timeout of gloo and NCCL in minutes, where several processes train together."""
     progress: bool = True
     """Show a progress bar."""
 
     def __post_init__(self):
         require_kinds(self)
-        check_kind(self.architecture, self.preset, self.variant, self.model_changes)
+        check_kind(self.architecture, self.preset, self.variant, model_changes(self.model))
         require_tokenizer_name(self.tokenizer)
         require_text(self, ("data", "validation", "start"))
         require_range(self, _POSITIVE, low=1)
@@ -117,7 +118,7 @@ class TrainConfig:
         require_range(self, ("timeout",), above=0, high=1e6)
         require_range(self, ("warmup", "final_fraction"), low=0, high=1)
         require_range(self, ("beta1", "beta2"), low=0, below=1)
-        require_range(self, ("weight_decay", "seed"), low=0)
+        require_range(self, ("weight_decay", "seed", "checkpoint_minutes"), low=0)
         if self.prompt and self.architecture != "caracal":
             raise ValueError(f"prompt={self.prompt!r} with architecture={self.architecture!r}; "
                              "samples while training are drawn from caracal only")
@@ -145,36 +146,13 @@ class TrainConfig:
         return replace(cls(), **(recipe | changes))
 
     @property
-    def model_changes(self) -> dict[str, Any]:
-        """The fields of the model's configuration that `model` names, with their values.
+    def resume_settings(self) -> dict[str, Any]:
+        """The settings that decide the curve: a run is resumed only under the same.
 
-        Raises:
-            ValueError: one is not of the form name=value, or is named twice.
+        When it is validated, and whether samples are drawn, changes none of its numbers.  On how many windows does,
+        since then the curve would not be of one quantity.
         """
-        changes: dict[str, Any] = {}
-        for text in self.model:
-            name, equals, value = text.partition("=")
-            if not equals or name in changes:
-                raise ValueError(f"model={text!r}; give fields of CaracalConfig once each, as name=value")
-            try:
-                changes[name] = ast.literal_eval(value)
-            except (ValueError, SyntaxError):  # a word
-                changes[name] = value
-        return changes
-
-    @property
-    def decisive(self) -> dict[str, Any]:
-        """The settings that decide the curve: a run goes on only under the same.
-
-    When it is measured, and whether samples are drawn, changes none of its numbers, so that may change on the way.  On
-    how many windows it is measured may not, since then the curve would not be of one quantity.
-    """
         return {name: value for name, value in vars(self).items() if name not in _FREE}
-
-    @classmethod
-    def defaults(cls) -> dict[str, Any]:
-        """The value of each setting that has been left out, as in the checkpoint of an earlier version."""
-        return {field.name: field.default for field in fields(cls)}
 
     def share(self, processes: int) -> int:
         """Return how many sequences of a batch each process takes; ValueError if they are no whole micro-batches."""
@@ -194,10 +172,32 @@ class TrainConfig:
         return 0.0 if self.minutes is None else seconds / (60 * self.minutes)
 
 
-def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0) -> float:
-    """Return the rate of step 0, 1, ...: a linear rise over `warmup`, then a cosine to `final_fraction`.
+def model_changes(texts: Iterable[str]) -> dict[str, Any]:
+    """Return names and values of some texts of the form name=value.
 
-    Under a budget in minutes the schedule goes by the time used, `seconds`, where that is further ahead.
+    Raises:
+        ValueError: one has another form, or names what another has named.
+
+    Example:
+        >>> model_changes(["window_size=128", "gate=single_stage", "fourier_per_attention=None"])
+        {'window_size': 128, 'gate': 'single_stage', 'fourier_per_attention': None}
+    """
+    changes: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or name in changes:
+            raise ValueError(f"model={text!r}; give fields of CaracalConfig once each, as name=value")
+        try:
+            changes[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError, MemoryError, RecursionError):  # a word
+            changes[name] = value
+    return changes
+
+
+def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0) -> float:
+    """Return the learning rate of step 0, 1, ...: linear over `warmup`, then a cosine to `final_fraction` of the peak.
+
+    Under a budget in minutes the schedule follows the time used, `seconds`, where that is further ahead.
 
     Source: Caracal, Section 5.1.
     """

@@ -1,9 +1,7 @@
 """The log of a run: JSON lines, and curves for TensorBoard if wanted; and its progress bar."""
 
 import json
-import math
 from pathlib import Path
-from typing import NoReturn
 
 from ..extras import missing
 from ..files import writing
@@ -12,37 +10,33 @@ from .recipe import TrainConfig
 
 __all__ = ["RunLog", "progress_bar", "require_tensorboard"]
 
-_NUMBERS = ("loss", "learning_rate", "seconds")
-
 
 class RunLog:
     """One dictionary per training step, in memory and, with a folder, as lines of `log.jsonl`.
 
     Args:
         folder: of the run; None keeps the log in memory.
-        steps: entries of an earlier log that hold; later ones belong to steps that a kill undid.
-        kept: these entries as their checkpoint keeps them, bytes of lines; where the file differs it is written anew
-            from them.  None: the checkpoint keeps none (an earlier version wrote it), so the file itself must hold.
+        kept: the entries so far as the checkpoint keeps them, bytes of lines; where the file differs, as after a kill,
+            it is written anew from them.
         tensorboard: write `tensorboard/` beside it: every number of an entry but its step.
 
     Attributes:
         entries: the dictionaries.
-        note: one line for the user if the file had to be written anew, else "".
+        note: one line for the user if the file lacked some of these entries, else "".
 
     Raises:
-        ValueError: the file does not hold `steps` whole entries, and no checkpoint keeps them.
         ImportError: TensorBoard is wanted and not installed.
         OSError: the file cannot be written.
     """
 
-    def __init__(self, folder: Path | None, steps: int = 0, kept: bytes | None = None, tensorboard: bool = False):
+    def __init__(self, folder: Path | None, kept: bytes = b"", tensorboard: bool = False):
         self.path = None if folder is None else folder / "log.jsonl"
-        self.entries: list[dict] = []
+        self.entries: list[dict] = [json.loads(line) for line in kept.splitlines()]
         self.note = ""
-        self._lines = bytearray()
+        self._lines = bytearray(kept)
         if self.path is not None:
-            self._open(steps, kept)
-        self._board = _writer(folder, steps) if tensorboard and folder is not None else None
+            self._rewrite(kept)
+        self._board = _writer(folder, len(self.entries)) if tensorboard and folder is not None else None
 
     @property
     def lines(self) -> bytes:
@@ -84,40 +78,15 @@ class RunLog:
         if self._board is not None:
             self._board.close()
 
-    def _open(self, steps: int, kept: bytes | None) -> None:
-        """Take over the entries of the steps that hold, and leave no others in the file."""
+    def _rewrite(self, kept: bytes) -> None:
+        """Leave no other entries in the file than these."""
         there = self.path.read_bytes() if self.path.exists() else b""
-        lines = b"".join(there.splitlines(keepends=True)[:steps]) if kept is None else kept
-        self.entries = _entries(self.path, lines, steps)
-        self._lines += lines
-        if there != lines:
-            if not there.startswith(lines):
-                self.note = f"{self.path} did not hold the {steps} steps of the checkpoint; written anew from it"
+        if there != kept:
+            if not there.startswith(kept):
+                self.note = (f"{self.path} did not hold the {len(self.entries)} steps of the checkpoint; written anew "
+                             "from it")
             with writing(self.path) as partial:
-                partial.write_bytes(lines)
-
-
-def _entries(path: Path, lines: bytes, steps: int) -> list[dict]:
-    """Read the entries of steps 1, 2, ..., each whole, or raise ValueError."""
-    entries = []
-    for number, line in enumerate(lines.splitlines(), 1):
-        try:
-            entry = json.loads(line, parse_constant=_no_number)
-            whole = entry["step"] == number and all(math.isfinite(entry[name]) for name in _NUMBERS)
-        except (ValueError, TypeError, KeyError):
-            whole = False
-        if not whole:
-            raise ValueError(f"{path} is damaged in line {number}, which is not the entry of step {number}; "
-                             "restore it, or choose another folder")
-        entries.append(entry)
-    if len(entries) != steps:
-        raise ValueError(f"{path} holds {len(entries)} of the {steps} steps of the checkpoint beside it; "
-                         "restore it, or choose another folder")
-    return entries
-
-
-def _no_number(text: str) -> NoReturn:
-    raise ValueError(text)
+                partial.write_bytes(kept)
 
 
 def _writer(folder: Path, steps: int):
@@ -135,7 +104,8 @@ def require_tensorboard() -> type:
 
 def progress_bar(config: TrainConfig, is_main: bool, end: int, step: int, seconds: float):
     """Return a bar of steps up to `end`, or of seconds under a budget in minutes; shown by the main process alone."""
-    options = dict(desc=f"training {config.preset}", show=config.progress and is_main)
+    name = config.preset if config.out is None else config.out.name
+    options = dict(desc=f"training {name}", show=config.progress and is_main)
     if config.minutes is None:
         return bar(total=end, initial=step, unit="step", **options)
     return bar(total=round(60 * config.minutes), initial=round(seconds), unit="s", **options)

@@ -1,6 +1,6 @@
 """Checks of a dataclass of settings, whether its values came from a command line or from a program.
 
-    require_kinds(config)                       every field holds what its annotation says; numbers are finite
+    require_kinds(config)                       every field becomes what its annotation says; numbers are finite
     require_range(config, ("a", "b"), low=1)    some fields lie in a range; None lies in all
     require_text(config, ("a", "b"))            some texts are not empty
 """
@@ -8,28 +8,34 @@
 import math
 from collections.abc import Iterable
 from numbers import Integral, Real
+from os import PathLike
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 __all__ = ["require_kinds", "require_range", "require_text"]
 
 _LARGEST = 2**63 - 1
-_FITS = {
+_ACCEPTED = {
     int: (lambda v: isinstance(v, Integral) and not isinstance(v, bool) and abs(v) <= _LARGEST,
           f"a whole number of at most {_LARGEST}"),
     float: (lambda v: isinstance(v, Real) and not isinstance(v, bool) and math.isfinite(v), "a finite number"),
-    bool: (lambda v: isinstance(v, bool), "True or False"),
-    str: (lambda v: isinstance(v, str) and "\0" not in v, "a text without NUL"),
-    Path: (lambda v: isinstance(v, Path) and "\0" not in str(v), "a pathlib.Path without NUL"),
+    bool: (lambda v: isinstance(v, bool | np.bool_), "True or False"),
+    str: (lambda v: isinstance(v, str | PathLike) and "\0" not in str(v), "a text without NUL"),
+    Path: (lambda v: isinstance(v, str | PathLike) and str(v) and "\0" not in str(v), "a path without NUL"),
 }
 
 
 def require_kinds(config: Any) -> None:
-    """Raise ValueError, in one line, at the first field that does not hold what its annotation says.
+    """Give every field the type of its annotation: numpy's numbers become Python's, a text a path or a path a text.
 
     Annotations are int, float, bool, str, Path, a Literal of texts, tuples of one of these, or one of these or None.
-    Numbers must be finite, whole ones smaller than 2^63.
+
+    Raises:
+        ValueError: a field holds something else, a number that is not finite, or a whole one beyond 2^63 - 1; in one
+            line.
     """
     for name, hint in get_type_hints(type(config)).items():
         value, kinds = getattr(config, name), (hint,)
@@ -37,17 +43,22 @@ def require_kinds(config: Any) -> None:
             kinds = get_args(hint)
         if value is None and NoneType in kinds:
             continue
-        kind = next(k for k in kinds if k is not NoneType)
-        each = value if get_origin(kind) is tuple else (value,)
-        kind = get_args(kind)[0] if get_origin(kind) is tuple else kind
-        if get_origin(kind) is Literal:
-            if value not in get_args(kind):
-                raise ValueError(f"{name}={value!r}; accepted: {', '.join(get_args(kind))}")
-            continue
-        fits, accepted = _FITS[kind]
-        for item in each:
-            if not fits(item):
-                raise ValueError(f"{name}={item!r}; give {accepted}")
+        object.__setattr__(config, name, _converted(name, value, next(k for k in kinds if k is not NoneType)))
+
+
+def _converted(name: str, value: Any, kind: Any) -> Any:
+    if get_origin(kind) is tuple:
+        if not isinstance(value, tuple | list):
+            raise ValueError(f"{name}={value!r}; give a tuple")
+        return tuple(_converted(name, item, get_args(kind)[0]) for item in value)
+    if get_origin(kind) is Literal:
+        if value not in get_args(kind):
+            raise ValueError(f"{name}={value!r}; accepted: {', '.join(get_args(kind))}")
+        return value
+    is_accepted, accepted = _ACCEPTED[kind]
+    if not is_accepted(value):
+        raise ValueError(f"{name}={value!r}; give {accepted}")
+    return kind(value)
 
 
 def require_text(config: Any, names: Iterable[str]) -> None:

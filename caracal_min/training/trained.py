@@ -1,4 +1,4 @@
-"""The model of a run: the finished one, or, of a run that was stopped or killed, the one of its last checkpoint."""
+"""The model of a run: the one that it begins with, the finished one, or the one of its last checkpoint."""
 
 import re
 from dataclasses import dataclass
@@ -6,14 +6,15 @@ from pathlib import Path
 
 from huggingface_hub import hf_hub_download
 
+from ..data.tokenizers import Tokenizer
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..weights import CONFIG, WEIGHTS
 from ..zoo.registry import load_model, make_model
 from .checkpoint import Checkpoints, DamagedError, read_checkpoint, weights_of
-from .recipe import TrainConfig
+from .recipe import TrainConfig, model_changes
 
-__all__ = ["Trained", "load_trained"]
+__all__ = ["Trained", "initial_model", "load_trained"]
 
 _EMBEDDING = re.compile(r"\bembed\w*\.weight$")  # of Caracal and of the baselines
 
@@ -30,6 +31,8 @@ class Trained:
     """Folder of its run, which has the record if it is a finished one; None: it is of the hub."""
     step: int | None = None
     """Step of the checkpoint; None: it is a finished model."""
+    facts: dict | None = None
+    """What that checkpoint says of its run."""
     note: str = ""
     """One line for the user if it is not a finished model, else ""."""
 
@@ -86,6 +89,27 @@ def load_trained(folder_or_repo: str | Path, gate_length: int | None = None) -> 
     return Trained(model, folder / WEIGHTS, folder.resolve().parent)
 
 
+def initial_model(config: TrainConfig, tokenizer: Tokenizer, own: LanguageModel | None = None,
+                  start: Trained | None = None) -> LanguageModel:
+    """Return the model that a run trains: `own`, or what the settings describe, with the weights of `start` if given.
+
+    Raises:
+        ValueError: no such model; it has fewer ids than the tokenizer, other weights than `start`, or cannot draw the
+            samples that the settings ask for.
+    """
+    ids = tokenizer.vocab_size
+    model = own if own is not None else make_model(config.architecture, config.preset, config.variant, ids,
+                                                   config.context, **model_changes(config.model))
+    if model.config.vocab_size < ids:
+        raise ValueError(f"the model has {model.config.vocab_size} ids and the tokenizer {tokenizer.name} has {ids}; "
+                         "give a model with as many, or another tokenizer")
+    if config.prompt and not hasattr(model, "generate"):
+        raise ValueError(f"prompt={config.prompt!r}, and a {type(model).__name__} cannot generate; leave it empty")
+    if start is not None:
+        start.give_to(model)
+    return model
+
+
 def _from_checkpoint(folder: Path, gate_length: int | None) -> Trained:
     """Load the model of the newest checkpoint that is whole."""
     damage: list[DamagedError] = []
@@ -98,26 +122,19 @@ def _from_checkpoint(folder: Path, gate_length: int | None) -> Trained:
         model = _built(path, stored["settings"], tensors, gate_length)
         note = (f"{folder} has no finished model: this is the one of its checkpoint at step {stored['step']}"
                 + (f", since {damage[0]}" if damage else ""))
-        return Trained(model, path, folder, stored["step"], note)
+        return Trained(model, path, folder, stored["step"], stored, note)
     raise DamagedError(f"{folder} has no finished model, and {damage[0]}; restore it, or train again")
 
 
 def _built(path: Path, settings: dict, tensors: dict, gate_length: int | None) -> LanguageModel:
     """Build the model that some settings describe, and give it the weights of a checkpoint."""
-    known = TrainConfig.defaults() | settings
-    weights = {name: t for name, t in tensors.items() if name.startswith("model.")}
-    sizes = [len(t) for name, t in weights.items() if _EMBEDDING.search(name)]
+    if settings["preset"] is None:
+        raise ValueError(f"{path} holds the weights of a model of one's own, {settings['architecture']}; only the "
+                         "program that built it can load them")
+    weights = {name.removeprefix("model."): t for name, t in tensors.items() if name.startswith("model.")}
+    vocab_size = next(len(t) for name, t in weights.items() if _EMBEDDING.search(name))
     cut = {} if gate_length is None else {"gate_length": gate_length}
-    try:
-        changes = TrainConfig(model=tuple(known["model"])).model_changes | cut
-        model = make_model(known["architecture"], known["preset"], known["variant"], sizes[0] if sizes else None,
-                           known["context"], **changes)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"{path}: the model of its run cannot be built ({error})") from None
-    expected = {name: (t.shape, t.dtype) for name, t in weights_of(model).items()}
-    if expected != {name: (t.shape, t.dtype) for name, t in weights.items()}:
-        raise ValueError(f"{path} does not hold the weights of a {known['architecture']} of the preset "
-                         f"{known['preset']}, as its settings say; a run of a model of one's own is loaded by its own "
-                         "program")
-    model.load_state_dict({name.removeprefix("model."): t for name, t in weights.items()}, strict=False)
+    model = make_model(settings["architecture"], settings["preset"], settings["variant"], vocab_size,
+                       settings["context"], **(model_changes(settings["model"]) | cut))
+    model.load_state_dict(weights, strict=False)  # those of tied weights are not in the file
     return model.eval()

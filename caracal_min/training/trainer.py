@@ -1,8 +1,8 @@
-"""The training loop: AdamW, warm-up and cosine, clipping, accumulation, and a run that survives a kill.
+"""The training loop: warm-up and cosine, clipping, accumulation, and a run that survives a kill.
 
 A run is a `TrainConfig`.  With `out` set it lives in a folder, in which one process at a time works:
 
-    checkpoint.safetensors            weights, optimiser state, random state, step, log (see `checkpoint`)
+    checkpoint.safetensors            weights, optimizer state, random state, step, log (see `checkpoint`)
     checkpoint.previous.safetensors   the one before it
     log.jsonl                         one line per step: tokens, loss, grad_norm, ...; tensorboard/ has it as curves
     shards/                           the corpus as token shards, if it is neither the embedded one nor shards already
@@ -18,27 +18,27 @@ import time
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils import clip_grad_norm_
 
 from ..allocator import keep_freed_memory
 from ..data.batches import Batches, require_window
 from ..data.corpus import Corpus, load_corpus, require_readable
-from ..data.tokenizers import make_tokenizer
+from ..data.tokenizers import make_tokenizer, save_tokenizer
 from ..evaluation.losses import held_out_loss
-from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..precision import autocast, resolve_precision
 from ..record import write_record
-from ..zoo.registry import make_model
 from .checkpoint import not_finite
 from .distributed import Group
 from .flops import flops_per_token, peak_flops
 from .folder import RunFolder
 from .optimizer import make_optimizer
-from .parts import part_from
 from .recipe import TrainConfig, learning_rate
 from .run_log import RunLog, progress_bar, require_tensorboard
-from .trained import load_trained
+from .run_record import data_of, model_of, process_from, settings_of, stretches_before
+from .stopping import StoppedError, stopping_signals
+from .trained import initial_model, load_trained
 
 __all__ = ["DivergedError", "Trainer"]
 
@@ -55,6 +55,7 @@ class Trainer:
     Args:
         config: the run.
         corpus: tokens to train on; None reads `config.data`.
+        model: one of your own to train, which is moved to the run's device; None builds what `config` describes.
 
     Attributes:
         model: the `Caracal`, or the baseline, in training.
@@ -63,30 +64,30 @@ class Trainer:
 
     Raises:
         ValueError: the folder holds a run with other settings or other data, or one that is damaged; a batch that the
-            processes cannot share; a device that is not here.
+            processes cannot share; a device that is not here; a model with fewer ids than the tokenizer.
         OSError: the folder cannot be written, has no room for the run, or another process works in it.
         LostProcessError: another process of the group does not answer.
     """
 
-    def __init__(self, config: TrainConfig, corpus: Corpus | None = None):
+    def __init__(self, config: TrainConfig, corpus: Corpus | None = None, model: LanguageModel | None = None):
         self.config, self.group = config, Group(config.device, config.timeout)
         self._folder: RunFolder | None = None
         try:
-            self._build(corpus)
+            self._build(corpus, model)
         except BaseException:
             self.close()
             raise
 
-    def _build(self, corpus: Corpus | None) -> None:
+    def _build(self, corpus: Corpus | None, model: LanguageModel | None) -> None:
         config, self.device = self.config, self.group.device
         self.precision = resolve_precision(config.precision, self.device)
         start = None if config.start is None else load_trained(config.start)
-        self._settings = config.decisive | {"precision": str(self.precision).removeprefix("torch."),
-                                            "start": start and start.sha256}  # not where it lies: that may change
+        self._stretches = stretches_before(start)
         if self.device.type == "cpu":
             keep_freed_memory()
         share = config.share(self.group.world_size)
         self._tokenizer = make_tokenizer(config.tokenizer if corpus is None else corpus.tokenizer)
+        self._settings = settings_of(config, self.precision, self._tokenizer, self._stretches, model)
         if corpus is None:  # what would stop the run is found before anything slow
             require_readable(config.tokenizer, *filter(None, (config.data, config.validation)),
                              shards=None if config.out is None else config.out / "shards")
@@ -94,20 +95,18 @@ class Trainer:
             require_tensorboard()
         if config.out is not None:
             self._folder = RunFolder(config.out, self.group.is_main)
-            self._folder.checkpoints.require_settings(self._settings, config.defaults())
+            self._folder.checkpoints.require_settings(self._settings)
         torch.manual_seed(config.seed)
-        self.model: LanguageModel = self._make_model().to(self.device)
-        if start:
-            start.give_to(self.model)
+        self.model = initial_model(config, self._tokenizer, model, start).to(self.device)
         self.optimizer = make_optimizer(self.model, config)
         if self._folder is not None:
             self._folder.require_space(self.model.num_parameters())
-        self.corpus = self._load_corpus() if corpus is None else corpus
+        self.corpus = self.group.main_first(self._load_corpus) if corpus is None else corpus
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,
                                self.group.world_size)
         require_window(self.corpus.validation, config.context, " that are held out")
-        self.step, self.seconds, self.stop_requested = 0, 0.0, False
+        self.step, self.seconds = 0, 0.0
         with self.group.waiting():
             self._resume()
             self._loss = self.group.loss_of(self.model.compile_for(config.compile))
@@ -130,37 +129,38 @@ class Trainer:
         Each entry holds step, tokens, loss (before the step's update), learning_rate, grad_norm, seconds,
         tokens_per_second; loss_scale in float16, where a step whose scaled gradient overflows is skipped and has no
         grad_norm; mfu, where the operations are known; on measured steps validation_loss (after the update); on steps
-        1, 2, 4, ... a sample, if there is a prompt.  Losses are in nats per token.  A run that has ended is left as it
-        is.
+        1, 2, 4, ... a sample, if there is a prompt.  Losses are in nats per token.  A finished run is left as it is.
 
         Raises:
             DivergedError: a loss, gradient, weight or moment that is not finite; nothing of it is kept.
+            StoppedError: SIGINT (Ctrl-C), SIGTERM or SIGHUP came; the step was ended, and there is a checkpoint of it.
             LostProcessError: another process of the group does not answer.
             OSError: a file cannot be written.
         """
         end = self.config.steps if until is None else min(until, self.config.steps)
-        before, started = self.seconds, time.perf_counter()
-        with self.group.waiting(), self._bar(end) as bar:
-            while self.step < end and not self.finished and not self.stop_requested:
+        before, started, stop = self.seconds, time.perf_counter(), 0.0
+        bar = progress_bar(self.config, self.group.is_main, end, self.step, self.seconds)
+        with self.group.waiting(), stopping_signals() as signals, bar:
+            while self.step < end and not self.finished and not stop:
                 if self._folder is not None:
                     self._folder.require_held()
                 entry = self._train_step()
-                seconds, stop = self.group.max(before + time.perf_counter() - started, self.stop_requested)
-                self.seconds, self.stop_requested = seconds, bool(stop)
+                self.seconds, stop = self.group.max(before + time.perf_counter() - started, bool(signals))
                 with torch.compiler.set_stance("force_eager"):  # kernels are built for the shapes of training alone
                     self._evaluate(entry)
                 if "validation_loss" in entry:
                     bar.set_postfix(step=self.step, validation=f"{entry['validation_loss']:.3f}", refresh=False)
                 if self.group.is_main:
                     self._log.add(entry)
-                if self.finished or self.step % self.config.checkpoint_every == 0:
+                if (stop or self.finished or self.step == end
+                        or self.seconds - self._kept_at >= 60 * self.config.checkpoint_minutes):
                     self.checkpoint()
                 bar.update((self.step if self.config.minutes is None else min(round(self.seconds), bar.total)) - bar.n)
-        if self.stop_requested and not self.finished:
-            self.checkpoint()
         if self.finished and self._folder is not None and self.group.is_main and not self._folder.complete:
             self._log.close()
             self._leave()
+        if stop:
+            raise StoppedError(f"{', '.join(signals) or 'a signal to another process'} after step {self.step}")
         return self.log
 
     def checkpoint(self) -> None:
@@ -174,6 +174,7 @@ class Trainer:
         if self._folder is not None and self.group.is_main:
             self._folder.require_held()
             self._folder.checkpoints.save(self.model, self.optimizer, self._facts(), self._log.lines)
+        self._kept_at = self.seconds
 
     def close(self) -> None:
         """Free the folder for other processes and leave the group."""
@@ -193,16 +194,20 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
-        inputs, targets = self.batches[self.step]
-        parts = len(inputs) // self.config.micro_batch_size
+        self.optimizer.zero_grad(set_to_none=True)
+        step, batch = self._ahead
+        inputs, targets = batch if step == self.step else self._load_batch(self.step)
+        micro_batches = len(inputs) // self.config.micro_batch_size
         total = torch.zeros((), device=self.device)
-        for i, (x, y) in enumerate(zip(inputs.chunk(parts), targets.chunk(parts), strict=True)):
+        for i, (x, y) in enumerate(zip(inputs.chunk(micro_batches), targets.chunk(micro_batches), strict=True)):
             if self.group.world_size > 1:
-                self._loss.require_backward_grad_sync = i == parts - 1
+                self._loss.require_backward_grad_sync = i == micro_batches - 1
             with autocast(self.device, self.precision):
-                loss = self._loss(x.to(self.device), y.to(self.device)) / parts
+                loss = self._loss(x, y) / micro_batches
             self.scaler.scale(loss).backward()
             total += loss.detach()
+        if self.step + 1 < self.config.steps:  # while a GPU is still at the gradients
+            self._ahead = self.step + 1, self._load_batch(self.step + 1)
         self.scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.model.parameters(), self.config.clip)
         loss, norm, scale = self.group.mean(total).item(), norm.item(), self.scaler.get_scale()
@@ -212,7 +217,6 @@ class Trainer:
             raise DivergedError(self._diverged(f"loss {loss} and gradient norm {norm}", self.step + 1))
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         tokens, seconds = self.config.batch_size * self.config.context, time.perf_counter() - started
         entry = {"step": self.step, "tokens": self.step * tokens, "loss": loss, "learning_rate": rate,
@@ -223,8 +227,12 @@ class Trainer:
             entry["mfu"] = entry["tokens_per_second"] * self._flops / (self._peak * self.group.world_size)
         return entry
 
-    def _bar(self, end: int):
-        return progress_bar(self.config, self.group.is_main, end, self.step, self.seconds)
+    def _load_batch(self, step: int) -> Tensor:
+        """Return inputs and targets of a step on the device, `[2, sequences, L]`; the copy to a GPU is not awaited."""
+        batch = torch.stack(self.batches[step])
+        if self.device.type == "cuda":
+            batch = batch.pin_memory()
+        return batch.to(self.device, non_blocking=True)
 
     def _evaluate(self, entry: dict) -> None:
         """Add the held-out loss and a sample to the entry of a step that asks for them."""
@@ -251,51 +259,42 @@ class Trainer:
                 "start again with a lower learning_rate or a longer warmup")
 
     def _load_corpus(self) -> Corpus:
-        config, folder = self.config, self._folder
-        shards = None if folder is None or config.data == "embedded" else config.out / "shards"
-        return self.group.main_first(lambda: load_corpus(
-            config.data, config.tokenizer, max_tokens=config.corpus_tokens or config.tokens,
-            validation=config.validation, shards=shards, progress=config.progress and self.group.is_main))
-
-    def _make_model(self) -> LanguageModel:
-        config, ids = self.config, self._tokenizer.vocab_size
-        return make_model(config.architecture, config.preset, config.variant, ids, config.context,
-                          **config.model_changes)
+        config = self.config
+        shards = None if config.out is None or config.data == "embedded" else config.out / "shards"
+        return load_corpus(config.data, config.tokenizer, max_tokens=config.corpus_tokens or config.tokens,
+                           validation=config.validation, shards=shards,
+                           progress=config.progress and self.group.is_main)
 
     def _leave(self) -> None:
-        """Write what a finished run leaves: the model, and the record."""
+        """Write what a finished run leaves: the model with its tokenizer, and the record."""
         self.model.save_pretrained(self._folder.model)
-        corpus, weights = self.corpus, self._folder.model / "model.safetensors"
-        data = {"source": corpus.source, "validation": self.config.validation, "tokenizer": corpus.tokenizer.name,
-                "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation),
-                "rule": corpus.rule, "sha256": corpus.digest}
+        save_tokenizer(self._tokenizer, self._folder.model)
         results = {"parameters": self.model.num_parameters(), "steps": self.step, "tokens": self.log[-1]["tokens"],
                    "epochs": self.batches.epochs(self.step), "processes": self.group.world_size,
                    "precision": self._settings["precision"], "flops_per_token": self._flops, "peak_flops": self._peak,
                    "curve": self._log.curve(), "start_sha256": self._settings["start"],
-                   "model_sha256": file_sha256(weights)}
-        write_record(self._folder.record, "train", vars(self.config), results, data, self.seconds, self.device,
-                     self._parts)
+                   "stretches": self._stretches, **model_of(self._folder)}
+        write_record(self._folder.record, "train", vars(self.config), results,
+                     data_of(self.corpus, self.config.validation), self.seconds, self.device, self._processes)
 
     def _facts(self) -> dict:
         """What must be equal for a run to go on, and where it stands."""
         return {"step": self.step, "seconds": self.seconds, "settings": self._settings, "corpus": self.corpus.digest,
-                "scaler": self.scaler.state_dict(), "parts": self._parts}
+                "scaler": self.scaler.state_dict(), "parts": self._processes, "stretches": self._stretches}
 
     def _resume(self) -> None:
-        self._parts, kept, notes = [], b"", []
+        self._processes, self._ahead, kept, notes = [], (-1, None), b"", []
         if self._folder is not None:
-            stored, kept = self._folder.checkpoints.load(self.model, self.optimizer, self._facts(),
-                                                         self.config.defaults())
-            self.step, self.seconds, self._parts = stored["step"], stored["seconds"], stored["parts"]
+            stored, kept = self._folder.checkpoints.load(self.model, self.optimizer, self._facts())
+            self.step, self.seconds, self._processes = stored["step"], stored["seconds"], stored["parts"]
             self.scaler.load_state_dict(stored["scaler"])
             notes.append(self._folder.checkpoints.note)
             if self._folder.complete and not self.finished:
                 raise ValueError(f"{self.config.out} holds the record of a finished run, but no checkpoint of its end; "
                                  "its model is as it was: choose another folder to train anew")
-        self._log = RunLog(self.config.out if self.group.is_main else None, self.step, kept,
+        self._log = RunLog(self.config.out if self.group.is_main else None, kept,
                            self.config.tensorboard and not self.finished)
-        for note in filter(None, (*notes, self._log.note)):
-            if self.group.is_main:
-                print(note)
-        self._parts = [*self._parts, part_from(self.step, self.group)]
+        for note in filter(None, (*notes, self._log.note) if self.group.is_main else ()):
+            print(note)
+        self._processes = [*self._processes, process_from(self.step, self.group)]
+        self._kept_at = self.seconds

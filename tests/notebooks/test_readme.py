@@ -67,7 +67,7 @@ def test_every_module_that_a_caller_names_is_on_a_page_of_the_api(root):
     internal = {"allocator", "extras", "files", "projections", "progress", "weights", "data.chunks", "data.local_files",
                 "evaluation.harness", "evaluation.measured",
                 "training.checkpoint", "training.distributed", "training.folder", "training.optimizer",
-                "training.parts", "training.run_log", "training.settings"}
+                "training.run_log", "training.run_record", "training.settings"}
     modules = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
                for package in (root / "caracal_min", root / "book" / "caracal_book")
                for path in package.rglob("*.py")} - {"__init__", "__main__", "version"}

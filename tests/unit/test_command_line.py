@@ -60,10 +60,10 @@ def test_sample_is_reproducible(tmp_path):
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """The folder of a run that was killed after step 3: a checkpoint of step 2, and no model."""
+    """The folder of a run that was left after step 2: a checkpoint, and no model."""
     out = tmp_path_factory.mktemp("killed") / "run"
-    with Trainer(config(out, checkpoint_every=2), corpus()) as trainer:
-        trainer.run(until=3)
+    with Trainer(config(out), corpus()) as trainer:
+        trainer.run(until=2)
     return out
 
 

@@ -190,7 +190,7 @@ def test_baselines_take_a_step_under_autocast(device, name):
 def test_a_run_learns_stops_and_goes_on(device, tmp_path):
     """On a GPU sums may be taken in another order each time: the curves agree to rounding, not to the bit."""
     options = dict(context=64, batch_size=8, micro_batch_size=4, tokens=12 * 8 * 64, corpus_tokens=800_000,
-                   eval_every=6, eval_windows=4, checkpoint_every=5, progress=False, device=device, prompt="The ")
+                   eval_every=6, eval_windows=4, progress=False, device=device, prompt="The ")
     whole = Trainer(TrainConfig.for_preset("nano", **options)).run()
     first = Trainer(TrainConfig.for_preset("nano", out=tmp_path / "run", **options))
     first.run(until=5)

@@ -1,5 +1,8 @@
 """Which precision a device computes in, and that training in each follows the same curve."""
 
+import shutil
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -78,7 +81,7 @@ def test_float16_scales_its_loss_and_the_scale_survives_a_checkpoint(tmp_path):
     """A scale of 2^40 overflows: steps are skipped, with no update, until it is small enough."""
     corpus = load_corpus("embedded", "byte", max_tokens=500_000, progress=False)
     config = TrainConfig.for_preset("nano", tokens=60 * 2 * 32, context=32, batch_size=2, micro_batch_size=2,
-                                    precision="float16", out=tmp_path, checkpoint_every=8, progress=False)
+                                    precision="float16", out=tmp_path / "run", progress=False)
     trainer = Trainer(config, corpus)
     trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
     before = trainer.model.embedding.weight.clone()
@@ -91,10 +94,33 @@ def test_float16_scales_its_loss_and_the_scale_survives_a_checkpoint(tmp_path):
     assert not skipped[-1]
     assert all(b == (a / 2 if s else a) for a, b, s in zip(scales[:-1], scales[1:], skipped[:-1], strict=True))
     assert not torch.equal(trainer.model.embedding.weight, before)
-    scale, expected = trainer.scaler.state_dict(), [entry["loss"] for entry in trainer.run(until=44)[40:]]
-    resumed = Trainer(config, corpus)
+    scale = trainer.scaler.state_dict()
+    shutil.copytree(tmp_path / "run", tmp_path / "copy")
+    expected = [entry["loss"] for entry in trainer.run(until=44)[40:]]
+    resumed = Trainer(replace(config, out=tmp_path / "copy"), corpus)
     assert resumed.step == 40 and resumed.scaler.state_dict() == scale
     assert [entry["loss"] for entry in resumed.run(until=44)[40:]] == expected
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", pytest.param("muon", marks=pytest.mark.skipif(
+    not hasattr(torch.optim, "Muon"), reason="this PyTorch has no Muon"))])
+def test_a_run_of_float16_goes_on_from_a_checkpoint_before_its_first_update(tmp_path, optimizer):
+    """A fused AdamW that the scaler skips has moments of step 0; the whole run is the one in two parts."""
+    corpus = load_corpus("embedded", "byte", max_tokens=500_000, progress=False)
+    curves = []
+    for stops in ((), (4, 13)):
+        config = TrainConfig.for_preset("nano", tokens=20 * 2 * 32, context=32, batch_size=2, micro_batch_size=2,
+                                        precision="float16", out=tmp_path / str(len(stops)), optimizer=optimizer,
+                                        progress=False)
+        for until in (*stops, None):
+            with Trainer(config, corpus) as trainer:
+                if trainer.step == 0:
+                    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**30)
+                log = trainer.run(until=until)
+                if until == 4:
+                    assert {state["step"].item() for state in trainer.optimizer.state.values()} <= {0.0}
+        curves.append([(entry["loss"], entry["loss_scale"]) for entry in log])
+    assert curves[0] == curves[1] and log[3]["grad_norm"] is None and log[-1]["grad_norm"] is not None
 
 
 def test_a_run_does_not_change_its_precision(tmp_path):

@@ -43,10 +43,10 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--compile": ["", "yes"],
         "--model": ["", "window_size", "window_size=0", "wings=2", "vocab_size=9"], "--optimizer": ["", "sgd"],
         **dict.fromkeys(["--tokens", "--corpus-tokens", "--context", "--batch-size",
-                         "--micro-batch-size", "--eval-every", "--eval-windows", "--checkpoint-every"], _WHOLE),
+                         "--micro-batch-size", "--eval-every", "--eval-windows"], _WHOLE),
         **dict.fromkeys(["--minutes", "--learning-rate", "--clip", "--peak-flops", "--timeout"], _RATE),
         **dict.fromkeys(["--warmup", "--final-fraction", "--beta1", "--beta2"], [*_WORDS, "1.5", "-0.1"]),
-        "--weight-decay": _WORDS, "--seed": _COUNT},
+        "--weight-decay": _WORDS, "--checkpoint-minutes": _WORDS, "--seed": _COUNT},
     ("sample", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--prompt": ["", "\udcff"],
         "--max-new-tokens": [*_COUNT, "1000000000000"], "--temperature": [*_WORDS, "1e-300"], "--top-k": _WHOLE,
@@ -81,7 +81,7 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--device": _DEVICE,
         "--precision": ["", "float8"], "--learning-rates": _RATE, "--seeds": _COUNT, "--slowest": _RATE,
         **dict.fromkeys(["--tokens", "--width", "--layers", "--heads", "--context", "--window", "--batch-size",
-                         "--measurements", "--eval-windows", "--checkpoint-every"], _WHOLE)},
+                         "--measurements", "--eval-windows"], _WHOLE), "--checkpoint-minutes": _WORDS},
     ("export", "--model", "{model}", "--out", "{new}.pt2", "--length", "9"): {
         "--model": ["", "{missing}", "{file}", "{long}"], "--out": ["", "x.zip", "{file}/x.pt2", "{folder}"],
         **dict.fromkeys(["--length", "--batch", "--gate-length"], _WHOLE)},
@@ -149,11 +149,11 @@ def _kinds_of_files(folder: Path, places: dict[str, object]) -> list[tuple[Path,
     (tasks / "piqa.jsonl").write_text((json.dumps(piqa) + "\n") * 20)
     copied = shutil.copytree(model, folder / "model")
     tokenize(text, shards, "byte", 20_000, progress=False)
-    short = dict(tokens=256, context=32, batch_size=2, micro_batch_size=2, checkpoint_every=2, progress=False)
+    short = dict(tokens=256, context=32, batch_size=2, micro_batch_size=2, progress=False)
     with Trainer(TrainConfig.for_preset("nano", data=str(text), device="cpu", out=run, **short)) as trainer:
         trainer.run(until=2)
     train = ["train", "--tokens", "256", "--context", "32", "--batch-size", "2", "--micro-batch-size", "2",
-             "--checkpoint-every", "2", "--no-progress", "--device", "cpu", "--data"]
+             "--no-progress", "--device", "cpu", "--data"]
     read = ["tokenize", "--tokenizer", "byte", "--no-progress", "--out", "{new}", "--source"]
     evaluate = ["evaluate", "--model", str(model), "--data", str(text), "--split", "all", "--tokens", "32",
                 "--context", "32", "--tasks", "piqa", "--limit", "20", "--device", "cpu", "--task-data", str(tasks)]

@@ -45,11 +45,11 @@ class Kind:
 
 
 def training(steps: int, text: Path) -> Kind:
-    """Return the training of a nano model on some text, with a checkpoint every four steps."""
+    """Return the training of a nano model on some text, with a checkpoint after every step."""
     batch, context = 8, 64
     return Kind(("train", "--preset", "nano", "--data", str(text), "--tokens", str(steps * batch * context),
                  "--context", str(context), "--batch-size", str(batch), "--micro-batch-size", str(batch),
-                 "--eval-every", "10", "--eval-windows", "8", "--checkpoint-every", "4", "--no-progress",
+                 "--eval-every", "10", "--eval-windows", "8", "--checkpoint-minutes", "0", "--no-progress",
                  "--device", "cpu"), _steps, results_of_training)
 
 

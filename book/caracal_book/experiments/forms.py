@@ -40,8 +40,8 @@ from caracal_min.modules import MultiHeadFourier
 from caracal_min.record import write_record
 from caracal_min.training.distributed import Group
 from caracal_min.training.folder import RunFolder
-from caracal_min.training.parts import part_from
 from caracal_min.training.recipe import TrainConfig
+from caracal_min.training.run_record import process_from
 from caracal_min.training.settings import require_kinds, require_range
 
 from .mixer import require_whole_text
@@ -168,7 +168,7 @@ class FormsConfig:
         tokens = int(self.tokens * (self.sweep_part if sweep else 1))
         run = TrainConfig.for_preset("nano", tokens=tokens, context=self.context, learning_rate=learning_rate,
                                      seed=seed, out=out, device="cpu", progress=False)
-        return replace(run, eval_every=max(1, run.steps // 12), checkpoint_every=max(1, run.steps // 6))
+        return replace(run, eval_every=max(1, run.steps // 12), checkpoint_minutes=1.0)
 
 
 def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
@@ -231,7 +231,7 @@ def _state(config: FormsConfig) -> dict:
 def _take_part(config: FormsConfig, state: dict) -> None:
     """Note that this process takes part, with which code and where."""
     group = Group("cpu")
-    state["parts"].append(part_from(len(list(config.out.glob("*/*/result.json"))), group))
+    state["parts"].append(process_from(len(list(config.out.glob("*/*/result.json"))), group))
     group.close()
     with writing(config.out / _STATE) as partial_file:
         partial_file.write_text(json.dumps(state, indent=1) + "\n")

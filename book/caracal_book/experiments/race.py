@@ -32,7 +32,7 @@ from caracal_min.precision import find_device
 from caracal_min.record import write_record
 from caracal_min.training.distributed import Group
 from caracal_min.training.folder import RunFolder
-from caracal_min.training.parts import part_from
+from caracal_min.training.run_record import process_from
 
 from .race_config import RaceConfig
 from .race_contenders import CONTENDERS, REFERENCE, fitted
@@ -192,7 +192,7 @@ class _Race:
         if not self.took_part:
             done = sum(result["steps"] for result in _finished(self.config.out))
             group = Group(self.config.device)
-            self.state["parts"].append(part_from(done, group))
+            self.state["parts"].append(process_from(done, group))
             group.close()
             self.took_part = True
             self._write_state()

@@ -73,7 +73,7 @@ class RaceConfig:
     """How often a run measures its held-out loss."""
     eval_windows: int = 128
     """Windows per measurement, the same for all."""
-    checkpoint_every: int = 50
+    checkpoint_minutes: float = 5.0
     """Steps between checkpoints."""
     slowest: float = 6.0
     """Contenders whose step takes longer than this many steps of Caracal are left out, with the time."""
@@ -95,7 +95,7 @@ class RaceConfig:
             if not given or len(set(given)) < len(given):
                 raise ValueError(f"{name}={' '.join(map(str, given)) or 'none'}; give at least one, and each once")
         require_range(self, ("width", "layers", "heads", "context", "window", "batch_size", "measurements",
-                             "eval_windows", "checkpoint_every"), low=1)
+                             "eval_windows"), low=1)
         require_range(self, ("tokens",), low=self.batch_size * self.context)
         require_range(self, ("sweep_part",), above=0, high=1)
         require_range(self, ("slowest",), above=0)
@@ -121,5 +121,5 @@ class RaceConfig:
         return TrainConfig(data=self.data, validation=self.validation, tokenizer=self.tokenizer, tokens=tokens,
                            context=self.context, batch_size=self.batch_size, micro_batch_size=self.batch_size,
                            learning_rate=learning_rate, seed=seed, eval_every=max(1, steps // self.measurements),
-                           eval_windows=self.eval_windows, checkpoint_every=self.checkpoint_every, out=out,
+                           eval_windows=self.eval_windows, checkpoint_minutes=self.checkpoint_minutes, out=out,
                            device=self.device, precision=self.precision, progress=self.progress)

@@ -5,6 +5,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import torch
+
 from caracal_min.data.corpus import Corpus
 from caracal_min.files import writing
 from caracal_min.language_model import LanguageModel
@@ -29,16 +31,11 @@ class RaceRun(Trainer):
     """
 
     def __init__(self, config: TrainConfig, corpus: Corpus, build: Callable[[], LanguageModel]):
-        self._make_model = build
-        super().__init__(config, corpus)
+        torch.manual_seed(config.seed)
+        super().__init__(config, corpus, build())
 
     def _leave(self) -> None:
         pass
-
-    def _bar(self, end: int):
-        bar = super()._bar(end)
-        bar.set_description(self.config.out.name)
-        return bar
 
     def to_the_end(self, facts: Mapping, look: Callable[[LanguageModel], Mapping] | None = None) -> dict:
         """Train to the end of the budget, write the result, remove the checkpoints, and return the result.

@@ -33,7 +33,7 @@ def config(out, **changes):
     """A race of two, in steps of 2 x 16 tokens, without the timing deciding anything."""
     small = dict(contenders=("caracal", "static"), learning_rates=(1e-3, 3e-3), seeds=(0, 1), tokens=STEPS * 2 * 16,
                  width=32, layers=3, heads=2, context=16, window=8, batch_size=2, measurements=3, eval_windows=4,
-                 checkpoint_every=2, sweep_part=1.0, slowest=1e9, device="cpu", precision="float32", progress=False,
+                 checkpoint_minutes=0.0, sweep_part=1.0, slowest=1e9, device="cpu", precision="float32", progress=False,
                  out=out)
     return RaceConfig(**{**small, **changes})
 

@@ -168,7 +168,7 @@ def test_a_record_that_is_there_is_not_written_over(nano, tmp_path, capsys):
 def test_a_killed_run_is_measured_at_its_checkpoint(text, tmp_path, capsys):
     run = tmp_path / "run"
     given = dict(data=str(text), out=run, tokens=256, corpus_tokens=10**6, context=16, batch_size=4,
-                 micro_batch_size=4, checkpoint_every=2, progress=False, device="cpu")
+                 micro_batch_size=4, progress=False, device="cpu")
     with Trainer(TrainConfig.for_preset("nano", **given)) as trainer:
         trainer.run(until=2)
     record = run_evaluate(EvaluateConfig(str(run), str(text), context=16, device="cpu", precision="float32",

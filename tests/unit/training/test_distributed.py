@@ -19,7 +19,7 @@ def command(out, shards, processes, *more):
              "caracal_min"] if processes > 1 else [sys.executable, "-m", "caracal_min"]
     return [*start, "train", "--preset", "nano", "--data", str(shards), "--tokens", "10240", "--context", "64",
             "--batch-size", "8", "--micro-batch-size", "2", "--eval-every", "10", "--eval-windows", "8",
-            "--checkpoint-every", "7", "--no-progress", "--device", "cpu", "--out", str(out), *more]
+            "--no-progress", "--device", "cpu", "--out", str(out), *more]
 
 
 @pytest.fixture(scope="module")

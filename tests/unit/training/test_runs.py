@@ -5,13 +5,15 @@ import json
 import shutil
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from caracal_min.data import RULE, documents
+from caracal_min.data import RULE, documents, tokenize
 from caracal_min.data.shards import ShardedTokens
+from caracal_min.files import file_sha256
 from caracal_min.record import read_record
 from caracal_min.training import TrainConfig, Trainer, learning_rate
 from caracal_min.training.run_log import RunLog
@@ -31,7 +33,7 @@ def text(tmp_path_factory):
 
 def config(text, steps=4, **changes):
     defaults = dict(data=text, tokens=steps * 4 * 32, corpus_tokens=200_000, context=32, batch_size=4,
-                    micro_batch_size=4, eval_every=3, eval_windows=4, checkpoint_every=3, progress=False, device="cpu")
+                    micro_batch_size=4, eval_every=3, eval_windows=4, progress=False, device="cpu")
     return TrainConfig.for_preset("nano", **(defaults | changes))
 
 
@@ -116,7 +118,7 @@ def test_every_baseline_trains_and_resumes(text, architecture, tmp_path):
     assert whole[-1]["loss"] < whole[0]["loss"] - 0.1
     Trainer(config(text, tokens=6 * 32, out=tmp_path / "b", **changes)).run(until=4)
     resumed = Trainer(config(text, tokens=6 * 32, out=tmp_path / "b", **changes))
-    assert resumed.step == 3 and [e["loss"] for e in resumed.run()] == [e["loss"] for e in whole]
+    assert resumed.step == 4 and [e["loss"] for e in resumed.run()] == [e["loss"] for e in whole]
 
 
 def test_the_model_has_the_vocabulary_of_the_tokenizer(text, gpt2):
@@ -187,8 +189,7 @@ def test_a_run_begins_with_the_weights_of_another(text, tmp_path):
     first = config(text, out=tmp_path / "first")
     with Trainer(first) as trainer:
         end = trainer.run()[-1]["validation_loss"]
-    more = config(text, out=tmp_path / "more", start=str(tmp_path / "first"), learning_rate=1e-9, steps=6,
-                  checkpoint_every=2)
+    more = config(text, out=tmp_path / "more", start=str(tmp_path / "first"), learning_rate=1e-9, steps=6)
     with Trainer(more) as trainer:
         trainer.run(until=4)
     shutil.move(tmp_path / "first", tmp_path / "moved")
@@ -199,8 +200,60 @@ def test_a_run_begins_with_the_weights_of_another(text, tmp_path):
         log = trainer.run()
     assert log[-1]["step"] == 6 and log[-1]["validation_loss"] == pytest.approx(end, abs=1e-4)
     results = read_record(tmp_path / "more" / "record.json", require_commit=False)["results"]
-    assert results["start_sha256"] == hashlib.sha256(
+    (before,) = results["stretches"]
+    assert before["steps"] == 4 and before["tokens"] == 4 * 4 * 32 and before["config"]["optimizer"] == "adamw"
+    assert before["sha256"] == results["start_sha256"] == hashlib.sha256(
         (tmp_path / "moved" / "model" / "model.safetensors").read_bytes()).hexdigest() != results["model_sha256"]
+
+
+def test_the_record_names_every_stretch_of_a_run_that_goes_on_from_weights(text, tmp_path):
+    """Of a finished run, then of one that was stopped and is started from its checkpoint, then of a model alone."""
+    for name, start, until in (("a", None, None), ("b", "a", 3), ("c", "b", None)):
+        with Trainer(config(text, out=tmp_path / name, start=start and str(tmp_path / start), seed=ord(name))) as run:
+            run.run(until=until)
+    first, second = read_record(tmp_path / "c" / "record.json", require_commit=False)["results"]["stretches"]
+    assert (first["steps"], first["config"]["seed"], first["config"]["start"]) == (4, ord("a"), None)
+    assert (second["step"], second["settings"]["seed"], second["settings"]["start"]) == (3, ord("b"), first["sha256"])
+    assert first["data"]["sha256"] == second["corpus"] and first["code"]["sha256"]
+    shutil.copytree(tmp_path / "c" / "model", tmp_path / "alone")
+    with Trainer(config(text, out=tmp_path / "d", start=str(tmp_path / "alone"))) as run:
+        run.run()
+    (only,) = read_record(tmp_path / "d" / "record.json", require_commit=False)["results"]["stretches"]
+    assert only == {"source": str(tmp_path / "alone" / "model.safetensors"),
+                    "sha256": file_sha256(tmp_path / "alone" / "model.safetensors")}
+
+
+def test_a_run_goes_on_wherever_its_text_lies_and_without_it_once_its_shards_are_complete(text, tmp_path, monkeypatch):
+    folder = tmp_path / "data"
+    folder.mkdir()
+    shutil.copy(text, folder / "x.jsonl")
+    whole = Trainer(config(text)).run()
+    monkeypatch.chdir(tmp_path)
+
+    def more(data, until):
+        with Trainer(config(data, out="run")) as run:
+            return run.step, run.run(until=until)
+
+    assert more("data/x.jsonl", 1)[0] == 0
+    assert more("./data/x.jsonl", 2)[0] == 1
+    monkeypatch.chdir(folder)
+    shutil.move("../run", "run")
+    assert more(Path("x.jsonl"), 3)[0] == 2
+    (folder / "x.jsonl").unlink()
+    step, log = more("x.jsonl", None)
+    assert step == 3 and [e["loss"] for e in log] == [e["loss"] for e in whole]
+
+
+def test_shards_may_move_and_other_data_is_refused(text, tmp_path):
+    tokenize(text, tmp_path / "shards", "byte", progress=False)
+    with Trainer(config(str(tmp_path / "shards"), out=tmp_path / "run")) as run:
+        run.run(until=2)
+    shutil.move(tmp_path / "shards", tmp_path / "elsewhere")
+    with Trainer(config(str(tmp_path / "elsewhere"), out=tmp_path / "run")) as run:
+        assert run.step == 2
+    tokenize(text, tmp_path / "shards", "byte", limit_documents=100, progress=False)
+    with pytest.raises(ValueError, match="holds a run on other data .its hash differs.; resume with the same data"):
+        Trainer(config(str(tmp_path / "shards"), out=tmp_path / "run"))
 
 
 def test_a_start_of_another_model_is_refused_and_so_is_another_start_on_the_way(text, tmp_path):
@@ -209,7 +262,7 @@ def test_a_start_of_another_model_is_refused_and_so_is_another_start_on_the_way(
             trainer.run()
     with pytest.raises(ValueError, match="^the weights of .*no-swa.* are not those of the model .*; give the same"):
         Trainer(config(text, start=str(tmp_path / "no-swa")))
-    more = config(text, out=tmp_path / "more", start=str(tmp_path / "first"), checkpoint_every=1)
+    more = config(text, out=tmp_path / "more", start=str(tmp_path / "first"))
     with Trainer(more) as trainer:
         trainer.run(until=1)
     for start in (str(tmp_path / "other"), None):

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from small_run import config, corpus
+from small_run import config, corpus, kill_after
 
 from caracal_min import Caracal
 from caracal_min.files import file_sha256
@@ -16,10 +16,9 @@ NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """The folder of a run that ended without warning after step 9: checkpoints at 4 and 8."""
+    """The folder of a run that was killed after step 9: checkpoints at 4 and 8."""
     out = tmp_path_factory.mktemp("killed") / "run"
-    with Trainer(config(out), corpus()) as trainer:
-        trainer.run(until=9)
+    kill_after(Trainer(config(out), corpus()), 9, checkpoints=[4, 8])
     return out
 
 
@@ -80,7 +79,7 @@ def test_the_gate_can_be_cut(run):
 def test_every_kind_of_model_comes_back(tmp_path, changes):
     if "architecture" in changes:
         pytest.importorskip("transformers")
-    with Trainer(config(tmp_path, steps=2, checkpoint_every=1, **changes), corpus()) as trainer:
+    with Trainer(config(tmp_path, steps=2, **changes), corpus()) as trainer:
         trainer.run(until=1)
     model, tokens = load_trained(tmp_path).model, torch.arange(20)[None] + 60
     with torch.no_grad():
@@ -94,13 +93,9 @@ def test_the_model_folder_of_a_killed_run_is_not_there_yet(run):
 
 
 def test_a_model_that_the_settings_do_not_describe_is_refused(tmp_path):
-    class Own(Trainer):
-        def _make_model(self):
-            return Caracal.from_preset("nano", n_layers=2)
-
-    with Own(config(tmp_path, checkpoint_every=1), corpus()) as trainer:
+    with Trainer(config(tmp_path), corpus(), model=Caracal.from_preset("nano", n_layers=2)) as trainer:
         trainer.run(until=1)
-    with pytest.raises(ValueError, match="does not hold the weights of a caracal of the preset nano") as caught:
+    with pytest.raises(ValueError, match="holds the weights of a model of one's own, Caracal; only the") as caught:
         load_trained(tmp_path)
     assert "\n" not in str(caught.value)
 

@@ -1,21 +1,27 @@
 """The training loop: schedule, accumulation, divergence, and a run that survives SIGKILL with the same curve."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
-from small_run import config, corpus, losses
+from safetensors.torch import load_file, save_file
+from small_run import config, corpus, kill_after, losses
 
-from caracal_min import Caracal
+from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import Manifest, tokenize
+from caracal_min.language_model import LanguageModel
 from caracal_min.training import DivergedError, TrainConfig, Trainer, learning_rate
+from caracal_min.training.checkpoint import read_checkpoint
+from caracal_min.training.trained import load_trained
 
 
 def without_times(entry):
@@ -69,8 +75,7 @@ def test_running_in_parts_is_the_same_run():
 
 def test_resume_follows_the_same_curve_to_the_last_bit(tmp_path):
     whole = Trainer(config(tmp_path / "a"), corpus()).run()
-    first = Trainer(config(tmp_path / "b"), corpus())
-    first.run(until=7)  # the last checkpoint is at step 4; steps 5 to 7 are lost, as by a kill
+    kill_after(Trainer(config(tmp_path / "b"), corpus()), 7, checkpoints=[4])  # steps 5 to 7 are lost
     resumed = Trainer(config(tmp_path / "b"), corpus())
     assert resumed.step == 4
     log = resumed.run()
@@ -88,10 +93,10 @@ def test_finished_run_is_not_trained_again(tmp_path):
     assert again.step == 12 and len(again.run()) == 12
 
 
-def command(out):
+def command(out, *more):
     return [sys.executable, "-m", "caracal_min", "train", "--preset", "nano", "--tokens", "20480", "--context", "64",
             "--batch-size", "8", "--micro-batch-size", "8", "--corpus-tokens", "300000", "--eval-every", "10",
-            "--eval-windows", "8", "--checkpoint-every", "4", "--no-progress", "--device", "cpu", "--out", str(out)]
+            "--eval-windows", "8", "--no-progress", "--device", "cpu", "--out", str(out), *more]
 
 
 def wait_for_step(out, step, process):
@@ -106,7 +111,8 @@ def test_sigkill_and_resume_by_the_command_line(tmp_path):
     """The same command, killed twice without warning and started again, ends with the curve of an undisturbed run."""
     subprocess.run(command(tmp_path / "whole"), check=True, capture_output=True)
     for step in (6, 17):
-        process = subprocess.Popen(command(tmp_path / "killed"), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        process = subprocess.Popen(command(tmp_path / "killed", "--checkpoint-minutes", "0"),
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         wait_for_step(tmp_path / "killed", step, process)
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -119,14 +125,78 @@ def test_sigkill_and_resume_by_the_command_line(tmp_path):
         assert without_times(a) == without_times(b)
 
 
-def test_sigterm_stops_with_a_checkpoint(tmp_path):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_stops_the_command_with_a_checkpoint_of_its_last_step(tmp_path, name):
     process = subprocess.Popen(command(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_for_step(tmp_path, 5, process)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(getattr(signal, name))
     out, err = process.communicate(timeout=60)
-    assert process.returncode == 0, err
-    assert "the same command goes on from here" in out
-    assert (tmp_path / "checkpoint.safetensors").exists()
+    assert (process.returncode, err) == (0, "")
+    done = len((tmp_path / "log.jsonl").read_text().splitlines())
+    assert f"step {done} of 40: stopped; the same command goes on from here" in out
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors")[0]["step"] == done < 40
+
+
+PROGRAM = """
+import os, signal, sys
+sys.path.insert(0, {folder!r})
+from pathlib import Path
+from small_run import config, corpus
+from caracal_min.training import StoppedError, Trainer
+trainer = Trainer(config(Path(sys.argv[1])), corpus())
+if {ignored}:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+step = trainer.optimizer.step
+def stepping(*_):
+    if trainer.step == 4:
+        for name in {names}:
+            os.kill(os.getpid(), getattr(signal, name))
+    step()
+trainer.optimizer.step = stepping
+try:
+    trainer.run()
+except StoppedError as error:
+    print(error)
+print(trainer.step, signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+@pytest.mark.parametrize("names, ignored, said, kept", [
+    (["SIGTERM"], False, "SIGTERM after step 5\n5 True\n", 5), (["SIGHUP"], True, "12 True\n", 12),
+    (["SIGINT", "SIGINT"], False, None, None)], ids=["one", "ignored", "two"])
+def test_a_signal_stops_a_run_of_a_program_too(tmp_path, names, ignored, said, kept):
+    """The step during which it comes is ended and kept; nohup's SIGHUP is ignored; a second Ctrl-C does not wait."""
+    code = PROGRAM.format(folder=os.path.dirname(__file__), names=names, ignored=ignored)
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True)
+    if said is None:
+        assert done.returncode != 0 and done.stderr.endswith("KeyboardInterrupt\n")
+        assert not (tmp_path / "checkpoint.safetensors").exists()
+        return
+    assert done.stdout == said
+    assert read_checkpoint(tmp_path / "checkpoint.safetensors")[0]["step"] == kept
+
+
+def test_a_run_that_is_left_at_some_step_goes_on_there(tmp_path):
+    with Trainer(config(tmp_path), corpus()) as trainer:
+        trainer.run(until=5)
+        kept = (tmp_path / "checkpoint.safetensors").stat().st_mtime_ns
+        trainer.run(until=5)
+    assert (tmp_path / "checkpoint.safetensors").stat().st_mtime_ns == kept
+    with Trainer(config(tmp_path), corpus()) as again:
+        assert again.step == 5
+        assert losses(again.run()) == losses(Trainer(config(), corpus()).run())
+
+
+def test_checkpoints_are_minutes_apart(tmp_path, monkeypatch):
+    """The clock is replaced: a step takes some 40 seconds, and at least two minutes are between checkpoints."""
+    trainer, kept = Trainer(config(tmp_path, checkpoint_minutes=2.0), corpus()), []
+    checkpoint, now = trainer.checkpoint, iter(range(0, 10**6, 10))
+    trainer.checkpoint = lambda: (checkpoint(), kept.append((trainer.step, trainer.seconds)))
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(now)))
+    trainer.run()
+    times = [0.0, *(seconds for _, seconds in kept)]
+    assert kept[-1][0] == 12 and 3 <= len(kept) <= 6
+    assert all(120 <= b - a < 170 for a, b in zip(times[:-2], times[1:-1], strict=True))
 
 
 def test_a_kill_while_writing_keeps_the_previous_checkpoint(tmp_path):
@@ -147,7 +217,7 @@ def test_nan_stops_with_the_step_and_keeps_the_checkpoint(tmp_path):
     message = str(caught.value)
     assert "step 7" in message and "learning_rate" in message and str(tmp_path) in message and "\n" not in message
     assert (tmp_path / "checkpoint.safetensors").read_bytes() == before
-    assert Trainer(config(tmp_path), corpus()).step == 4
+    assert Trainer(config(tmp_path), corpus()).step == 6
 
 
 def test_other_settings_or_data_are_refused(tmp_path):
@@ -168,13 +238,13 @@ def test_other_settings_are_refused_before_the_corpus_is_read(tmp_path, monkeypa
 def test_when_a_run_is_measured_sampled_and_kept_may_change_on_the_way(tmp_path):
     whole = losses(Trainer(config(), corpus()).run())
     Trainer(config(tmp_path), corpus()).run(until=4)
-    changes = dict(checkpoint_every=3, eval_every=2, prompt="gate ")
+    changes = dict(checkpoint_minutes=1e-9, eval_every=2, prompt="gate ")
     with Trainer(config(tmp_path, **changes), corpus()) as trainer:
         log = trainer.run(until=10)
     assert losses(log) == whole[:10] and trainer.step == 10
     assert [entry["step"] for entry in log if "validation_loss" in entry] == [6, 8, 10]
     assert [entry["step"] for entry in log if "sample" in entry] == [8]
-    assert Trainer(config(tmp_path), corpus()).step == 9
+    assert read_checkpoint(tmp_path / "checkpoint.previous.safetensors")[0]["step"] == 9
     with pytest.raises(ValueError, match="eval_windows=8, now 9"):
         Trainer(config(tmp_path, eval_windows=9), corpus())
 
@@ -232,7 +302,9 @@ def test_a_package_that_is_missing_is_reported_before_the_corpus_is_read(tmp_pat
     (dict(model=("vocab_size=99",)), ["caracal has no setting 'vocab_size'"]),
     (dict(model=("window_size=9",), architecture="llama"), ["llama has no setting 'window_size'", "d_model"]),
     (dict(data=""), ["data is empty"]),
-    (dict(out="runs/a"), ["out='runs/a'", "Path"]),
+    (dict(out=""), ["out=''", "a path"]),
+    (dict(model="window_size=9"), ["model='window_size=9'", "a tuple"]),
+    (dict(checkpoint_minutes=-1.0), ["checkpoint_minutes=-1.0", ">= 0"]),
     (dict(compile="yes"), ["compile='yes'", "no, blocks, model"]),
     (dict(timeout=0.0), ["timeout=0.0", "> 0"]),
     (dict(corpus_tokens=0), ["corpus_tokens=0"]),
@@ -248,3 +320,74 @@ def test_tokenizer_and_preset_must_fit():
     data = corpus()
     with pytest.raises(ValueError, match="unknown tokenizer"):
         Trainer(config(), replace(data, tokenizer="klingon"))
+
+
+def test_numbers_of_numpy_and_paths_of_either_kind_are_taken(tmp_path):
+    made = config(str(tmp_path), seed=np.int64(3), context=np.int32(32), learning_rate=np.float32(0.5),
+                  model=["n_layers=2"], progress=np.bool_(False), data=Path("a") / "b")
+    assert made == config(tmp_path, seed=3, learning_rate=0.5, model=("n_layers=2",), data="a/b")
+    assert json.loads(json.dumps(made.resume_settings))["seed"] == 3 and isinstance(made.out, Path)
+    shape = CaracalConfig(*np.array([256, 64, 3, 2]), window_size=np.int16(8), init_std=np.float32(0.5))
+    assert json.dumps(vars(shape)) == json.dumps(vars(CaracalConfig(256, 64, 3, 2, window_size=8, init_std=0.5)))
+
+
+class Bigram(LanguageModel):
+    """A model that is in no zoo: the next token from the last alone."""
+
+    def __init__(self, ids):
+        super().__init__()
+        self.config, self.embedding = SimpleNamespace(vocab_size=ids), torch.nn.Embedding(ids, 16)
+
+    def hidden(self, tokens):
+        return self.embedding(tokens).roll(1, -1)
+
+    def unembed(self, hidden):
+        return hidden @ self.embedding.weight.t()
+
+    def save_pretrained(self, folder):
+        folder.mkdir(exist_ok=True)
+        (folder / "config.json").write_text('{"model_type": "bigram"}')
+        save_file({"embedding.weight": self.embedding.weight.detach()}, folder / "model.safetensors")
+
+
+def test_a_model_of_ones_own_is_trained_and_resumed(tmp_path):
+    torch.manual_seed(0)
+    first = Bigram(256)
+    start = first.embedding.weight.detach().clone()
+    whole = Trainer(config(learning_rate=0.1), corpus(), model=first).run()
+    assert whole[-1]["loss"] < whole[0]["loss"] - 0.5
+    for until in (5, None):
+        own = Bigram(256)
+        own.embedding.weight.data.copy_(start)
+        with Trainer(config(tmp_path, learning_rate=0.1), corpus(), model=own) as trainer:
+            assert trainer.model is own
+            log = trainer.run(until=until)
+        if until:
+            with pytest.raises(ValueError, match="holds the weights of a model of one's own, Bigram; only the program"):
+                load_trained(tmp_path)
+            with pytest.raises(ValueError, match="holds a run with architecture='Bigram', now 'caracal'"):
+                Trainer(config(tmp_path, learning_rate=0.1), corpus())
+    assert losses(log) == losses(whole)
+    assert json.loads((tmp_path / "record.json").read_text())["results"]["model"] == {"model_type": "bigram"}
+    with pytest.raises(ValueError, match="the model has 7 ids and the tokenizer byte has 256; give a model"):
+        Trainer(config(), corpus(), model=Bigram(7))
+    with pytest.raises(ValueError, match="a Bigram cannot generate"):
+        Trainer(config(prompt="The "), corpus(), model=Bigram(256))
+
+
+def test_each_batch_is_read_once_and_ahead_of_its_step():
+    trainer = Trainer(config(), corpus())
+    batches, asked = trainer.batches, []
+
+    class Noted:
+        def __getitem__(self, i):
+            asked.append((i, trainer.step))
+            return batches[i]
+
+        def epochs(self, n):
+            return batches.epochs(n)
+
+    trainer.batches = Noted()
+    trainer.run(until=5)
+    assert losses(trainer.run()) == losses(Trainer(config(), corpus()).run())
+    assert asked == [(0, 0), *((i, i - 1) for i in range(1, 12))]
