@@ -127,7 +127,8 @@ class Caracal(LanguageModel):
         Args:
             convolution: "relaxed" or "dot_product", as in `MultiHeadFourier.new_cache`.
         """
-        return [block.mixer.new_cache(batch, capacity, convolution) for block in self.blocks]
+        dtype = self.embedding.weight.dtype
+        return [block.mixer.new_cache(batch, capacity, convolution, dtype) for block in self.blocks]
 
     @staticmethod
     def seen(caches: list[Cache]) -> list[int]:

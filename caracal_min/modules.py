@@ -15,7 +15,7 @@ the outputs are those of the parallel pass at the new positions.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
@@ -26,7 +26,7 @@ from .attention import sliding_window_attention
 from .caches import Cache, FourierCache, WindowCache
 from .convolution import causal_conv_fft
 from .partitioned import PartitionedConvolution, RollingConvolution
-from .projections import Columns, HeadMix, ShortConv
+from .projections import HeadMix, ShortConv, TimeLastLinear
 from .relaxed import DotProductConvolution, RelaxedConvolution
 from .spectral import transformed
 
@@ -77,11 +77,11 @@ class MultiHeadFourier(nn.Module):
         if gate_length is not None and gate_length < 1:
             raise ValueError(f"gate_length={gate_length}; give a number >= 1, or None for a gate at every token")
         self.d_model, self.n_heads, self.gate_length = d_model, n_heads, gate_length
-        self.pre_conv = ShortConv(d_model, self.kernel_size) if pre_conv else None
+        self.pre_conv = ShortConv(d_model, d_model, self.kernel_size, groups=d_model, bias=False) if pre_conv else None
         self.norm = nn.LayerNorm(d_model)
-        self.to_value = Columns(d_model, d_model)
-        self.to_gate = Columns(d_model, d_model)
-        self.gate_mix = HeadMix(d_model, n_heads) if gate == "two_stage" else None
+        self.to_value = TimeLastLinear(d_model, d_model)
+        self.to_gate = TimeLastLinear(d_model, d_model)
+        self.gate_mix = HeadMix(d_model, d_model, 1, groups=n_heads) if gate == "two_stage" else None
         self.to_out = nn.Linear(d_model, d_model)
 
     def streams(self, x: Tensor, conv_state: Tensor | None = None, start: int = 0) -> tuple[Tensor, Tensor]:
@@ -95,24 +95,19 @@ class MultiHeadFourier(nn.Module):
 
         Source: Caracal, Section 3.2, Steps 1 and 2.
         """
-        batch, length, width = x.shape
+        length = x.shape[1]
         gates = length if self.gate_length is None else max(0, min(length, self.gate_length - start))
         x = _recomputed(self._normed, x, conv_state)
-        columns = x.reshape(batch * length, width).t()
-        v = self.to_value(columns).view(width, batch, length).transpose(0, 1)
+        v = self.to_value(x).transpose(1, 2)
         if gates == 0:
             return v, v[..., :0]
-        if gates < length:
-            columns = x[:, :gates].reshape(batch * gates, width).t()
-        g = self.to_gate(columns)
-        if self.gate_mix is not None:
-            g = _recomputed(self._second_stage, g)
-        return v, g.view(width, batch, gates).transpose(0, 1)
+        g = self.to_gate(x[:, :gates]).transpose(1, 2)
+        return v, g if self.gate_mix is None else _recomputed(self._second_stage, g)
 
     def _normed(self, x: Tensor, conv_state: Tensor | None) -> Tensor:
         if self.pre_conv is not None:
             x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if conv_state is None else torch.cat([conv_state, x], dim=1)
-            x = self.pre_conv(x)
+            x = self.pre_conv(x.transpose(1, 2)).transpose(1, 2)
         return self.norm(x)
 
     def _second_stage(self, g: Tensor) -> Tensor:
@@ -123,7 +118,7 @@ class MultiHeadFourier(nn.Module):
 
         With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
         """
-        _require_input(x, self.to_out.weight)
+        _require_input(x, self.d_model)
         if cache is None:
             return self.to_out(causal_conv_fft(*self.streams(x)).transpose(1, 2))
         before = cache.state
@@ -136,7 +131,8 @@ class MultiHeadFourier(nn.Module):
             cache.state = before
             raise
 
-    def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> FourierCache:
+    def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed", dtype: torch.dtype | None = None,
+                  device: torch.device | None = None) -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
 
         With a gate_length below the capacity it has the size of the former, and takes any number of tokens.
@@ -144,15 +140,15 @@ class MultiHeadFourier(nn.Module):
         Args:
             convolution: "relaxed", O(log^2 L) per token on average, or its slow twin "dot_product", O(L); L is the
                 length of the text, or gate_length where that is smaller.
+            dtype, device: of the inputs to come; None: those of the layer's weights.
         """
         if convolution not in _CONVOLUTIONS:
             raise ValueError(f"unknown convolution {convolution!r}; accepted: {', '.join(_CONVOLUTIONS)}")
         whole, cut = _CONVOLUTIONS[convolution]
         kind, size = (whole, capacity) if capacity <= (self.gate_length or capacity) else (cut, self.gate_length)
-        weight = self.to_value.weight
-        online = kind(batch, self.d_model, size, weight.dtype, weight.device)
-        conv_state = None if self.pre_conv is None else weight.new_zeros(batch, self.kernel_size - 1, self.d_model)
-        return FourierCache(online, conv_state)
+        place = _place(self, dtype, device)
+        before = None if self.pre_conv is None else torch.zeros(batch, self.kernel_size - 1, self.d_model, **place)
+        return FourierCache(kind(batch, self.d_model, size, **place), before)
 
 
 class SlidingWindowAttention(nn.Module):
@@ -184,7 +180,7 @@ class SlidingWindowAttention(nn.Module):
 
         With `lengths`, row i appends only its first lengths[i] tokens, and the outputs beyond mean nothing.
         """
-        _require_input(x, self.to_out.weight)
+        _require_input(x, self.d_model)
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
             return self._out(sliding_window_attention(q, k, v, self.window_size, self.backend))
@@ -199,13 +195,14 @@ class SlidingWindowAttention(nn.Module):
     def _out(self, y: Tensor) -> Tensor:
         return self.to_out(y.transpose(1, 2).flatten(2))
 
-    def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed") -> WindowCache:
-        """Return an empty cache for `batch` sequences of up to `capacity` tokens, no longer than the window."""
+    def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed", dtype: torch.dtype | None = None,
+                  device: torch.device | None = None) -> WindowCache:
+        """Return an empty cache, no longer than the window.  Arguments as `MultiHeadFourier.new_cache`."""
         if min(batch, capacity) < 1:
             raise ValueError(f"batch={batch}, capacity={capacity}; give whole numbers >= 1")
         shape = (batch, self.n_heads, min(self.window_size, capacity), self.d_model // self.n_heads)
-        weight = self.to_qkv.weight
-        return WindowCache(weight.new_zeros(shape), weight.new_zeros(shape), self.window_size)
+        k, v = (torch.zeros(shape, **_place(self, dtype, device)) for _ in range(2))
+        return WindowCache(k, v, self.window_size)
 
 
 class SwiGLU(nn.Module):
@@ -257,15 +254,19 @@ def _recomputed(f: Callable, *inputs) -> Tensor:
     return f(*inputs)
 
 
+def _place(layer: nn.Module, dtype: torch.dtype | None, device: torch.device | None) -> dict[str, Any]:
+    weight = next(layer.parameters(), torch.empty(0))  # a quantised layer may have none
+    return {"dtype": dtype or weight.dtype, "device": device or weight.device}
+
+
 def _require_heads(d_model: int, n_heads: int) -> None:
     if n_heads < 1 or d_model < 1 or d_model % n_heads:
         raise ValueError(f"d_model={d_model} does not split into n_heads={n_heads} equal heads; "
                          "give positive numbers with d_model % n_heads == 0")
 
 
-def _require_input(x: Tensor, weight: Tensor) -> None:
-    width = weight.shape[0]
+def _require_input(x: Tensor, width: int) -> None:
     if x.ndim != 3 or x.shape[1] == 0 or x.shape[-1] != width:
         raise ValueError(f"the layer got shape {tuple(x.shape)}; it takes [batch, length, {width}], length >= 1")
-    if not x.is_floating_point() or x.device != weight.device:
-        raise ValueError(f"the layer got {x.dtype} on {x.device}; it takes floating-point numbers on {weight.device}")
+    if not x.is_floating_point():
+        raise ValueError(f"the layer got {x.dtype}; it takes floating-point numbers")

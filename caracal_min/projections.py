@@ -1,84 +1,96 @@
-"""The linear maps inside a Multi-Head Fourier layer, in the layouts in which nothing has to be copied.
+"""The linear maps inside a Multi-Head Fourier layer, in the memory layouts in which nothing has to be copied.
 
-Tokens enter as `[B, L, D]`, channels last.  The convolution over time wants time last.  A matrix product writes its
-result in either order at the same cost, so the projections are where the order changes:
+Tokens enter as `[B, L, D]`, channels contiguous.  The convolution over time wants time contiguous.  A matrix product
+writes its result in either order at the same cost, so the projections are where the order in memory changes:
 
-    ShortConv   `[B, L + 2, D]` to `[B, L, D]`, channels last
-    Columns     `[D, tokens]` to `[D, tokens]`, a linear layer on columns
-    HeadMix     `[D, tokens]` to `[D, tokens]`, a linear layer on columns within each head
+    class             shapes, as its base class      in memory
+    ShortConv         `[B, D, L + 2]`, `[B, D, L]`   `[B, L + 2, D]`, `[B, L, D]`
+    TimeLastLinear    `[..., in]`, `[..., out]`      `[..., in]`, `[out, ...]`
+    HeadMix           `[B, D, L]`, `[B, D, L]`       `[D, B, L]`, `[D, B, L]`
 
-They are PyTorch's layers with another `forward`: parameters, names and initialisation are the same.
+Each keeps the contract of its base class in PyTorch: it is built like it, takes inputs of the same shapes and of any
+strides, and returns the same values.  So adapters, quantisation and hooks may treat it as that class.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.overrides import has_torch_function_unary
 
-__all__ = ["Columns", "HeadMix", "ShortConv", "shifted_products"]
+__all__ = ["HeadMix", "ShortConv", "TimeLastLinear", "shifted_products"]
 
 
 class ShortConv(nn.Conv1d):
-    """Depthwise causal convolution of a few taps, without bias.
+    """An `nn.Conv1d` that is fast where it is depthwise, has no bias, and channels are contiguous in memory.
 
-    Args:
-        channels: D.
-        taps: inputs that an output sees, its own token's included.
-
-    Shape: `[B, taps - 1 + L, D]`, the inputs before the first token included, to `[B, L, D]`.
+    Shape: `[B, D, taps - 1 + L]` to `[B, D, L]`; after padding on the left it is causal.
 
     Source: Caracal, Section 3.2, Step 1.
     """
 
-    def __init__(self, channels: int, taps: int):
-        super().__init__(channels, channels, taps, groups=channels, bias=False)
-
     def forward(self, x: Tensor) -> Tensor:
-        """Convolve `[B, taps - 1 + L, D]`."""
-        if x.shape[1] == self.kernel_size[0]:  # one token
-            return (x * self.weight[:, 0].t()).sum(1, keepdim=True)
+        """Convolve `[B, D, taps - 1 + L]`."""
+        if not _is_plain(self, x) or self.groups != self.in_channels or self.bias is not None:
+            return super().forward(x)
+        if x.shape[-1] == self.kernel_size[0]:  # one token
+            return (x * self.weight[:, 0]).sum(-1, keepdim=True)
         if torch.compiler.is_compiling():
-            return shifted_products(x, self.weight)
+            return shifted_products(x.mT, self.weight).mT
         # As an image of height 1 in channels-last layout: the convolution then reads x as it lies.
-        image = x.unsqueeze(1).permute(0, 3, 1, 2)
-        return F.conv2d(image, self.weight.unsqueeze(2), groups=self.groups)[:, :, 0].transpose(1, 2)
+        return F.conv2d(x.unsqueeze(-2), self.weight.unsqueeze(2), groups=self.groups).squeeze(-2)
 
 
 def shifted_products(x: Tensor, weight: Tensor) -> Tensor:
-    """Convolve as `ShortConv` does, by a product per tap: `[B, taps - 1 + L, D]` and `[D, 1, taps]` to `[B, L, D]`.
+    """Convolve as `ShortConv` does, by a product per tap: `[..., taps - 1 + L, D]` and `[D, 1, taps]` to `[..., L, D]`.
 
     The compiler makes one loop of it, together with the norm that follows; step by step it would be slower.
     """
     taps = weight.shape[-1]
-    length = x.shape[1] - taps + 1
-    return sum(x[:, k:k + length] * weight[:, 0, k] for k in range(taps))
+    length = x.shape[-2] - taps + 1
+    return sum(x[..., k:k + length, :] * weight[:, 0, k] for k in range(taps))
 
 
-class Columns(nn.Linear):
-    """A linear layer on columns: `[in_features, tokens]` to `[out_features, tokens]`."""
+class TimeLastLinear(nn.Linear):
+    """An `nn.Linear` whose result lies in memory as `[out_features, ...]`: transposed, its time is contiguous.
+
+    Shape: `[..., in_features]` to `[..., out_features]`.
+
+    Source: Caracal, Section 3.2, Step 2.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Apply the layer to every column."""
-        return torch.addmm(self.bias.unsqueeze(1), self.weight, x)
+        """Apply the layer to `[..., in_features]`."""
+        one_token = x.ndim < 2 or x.shape[-2] == 1  # there is no order in time, and PyTorch's product is faster
+        if one_token or self.bias is None or has_torch_function_unary(self.weight):  # such as a quantised weight
+            return super().forward(x)
+        columns = torch.addmm(self.bias.unsqueeze(1), self.weight, x.reshape(-1, x.shape[-1]).t())
+        return columns.t().view(*x.shape[:-1], self.out_features)
 
 
 class HeadMix(nn.Conv1d):
-    """Mix channels within each head, token by token: a grouped convolution of one tap.
+    """An `nn.Conv1d` that is fast where it has one tap and a bias, and `[D, B, L]` is contiguous in memory.
 
-    Args:
-        channels: D.
-        heads: H; D % H must be 0.
+    With a group for each head it mixes channels within each head, token by token.
 
-    Shape: `[D, tokens]` to `[D, tokens]`.
+    Shape: `[B, D, L]` to `[B, D, L]`.
 
     Source: Caracal, Section 3.2, Step 2, the second stage of the gate.
     """
 
-    def __init__(self, channels: int, heads: int):
-        super().__init__(channels, channels, 1, groups=heads)
-
     def forward(self, x: Tensor) -> Tensor:
-        """Mix `[D, tokens]`."""
+        """Mix `[B, D, L]`."""
+        if not _is_plain(self, x) or self.kernel_size != (1,) or self.bias is None:
+            return super().forward(x)
         heads, channels = self.groups, self.in_channels // self.groups
-        weight = self.weight.view(heads, channels, channels)
-        mixed = torch.baddbmm(self.bias.view(heads, channels, 1), weight, x.view(heads, channels, -1))
-        return mixed.flatten(0, 1)
+        weight, bias = self.weight.view(heads, channels, channels), self.bias.view(heads, channels, 1)
+        if x.numel() == self.in_channels:  # one token: a matrix product would wait for its threads
+            return ((weight * x.reshape(heads, 1, channels)).sum(-1, keepdim=True) + bias).view(x.shape)
+        columns = x.movedim(-2, 0)  # (D, B, L)
+        mixed = torch.baddbmm(bias, weight, columns.reshape(heads, channels, -1))
+        return mixed.view(columns.shape).movedim(0, -2)
+
+
+def _is_plain(conv: nn.Conv1d, x: Tensor) -> bool:
+    """Whether x fits the layer, which neither pads nor strides nor changes the width; all else is left to PyTorch."""
+    return (x.ndim in (2, 3) and x.shape[-2] == conv.in_channels == conv.out_channels
+            and conv.stride == conv.dilation == (1,) and conv.padding == (0,))

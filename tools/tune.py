@@ -55,12 +55,12 @@ def short(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     """Time the 3-tap convolution, forward and backward."""
     width, length = PRESETS[options.preset].d_model, options.length
     x = F.pad(torch.randn(options.tokens // length, length, width, device=options.device), (0, 0, 2, 0))
-    conv = ShortConv(width, 3).to(options.device)
+    conv = ShortConv(width, width, 3, groups=width, bias=False).to(options.device)
     weight = torch.randn(options.tokens // length, length, width, device=options.device)
     for how, build in (("eager", lambda f: f), ("compiled", partial(torch.compile, dynamic=False))):
         yield f"short convolution, fwd + bwd, {how}", [
             (name, Differentiated(in_precision(build(f), options.device), [x], weight, [conv.weight]))
-            for name, f in (("ShortConv", conv), ("shifted products", partial(_shifted, conv)))]
+            for name, f in (("ShortConv", lambda x: conv(x.mT).mT), ("shifted products", partial(_shifted, conv)))]
 
 
 def loss(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:

@@ -62,7 +62,7 @@ def test_attention_forgets_beyond_its_window_and_fourier_does_not():
 
 def test_gates_that_are_cut_are_not_computed():
     layer, read = fourier(gate_length=7), []
-    layer.to_gate.register_forward_hook(lambda module, given, result: read.append(given[0].shape[1]))
+    layer.to_gate.register_forward_hook(lambda module, given, result: read.append(given[0].shape[:2].numel()))
     x = torch.randn(2, 20, 16, dtype=torch.float64)
     cache = layer.new_cache(2, 20)
     layer(x)
@@ -155,8 +155,7 @@ def test_bfloat16_stays_bfloat16_with_the_convolution_in_float32():
     *((lambda layer=layer, x=x: layer(x), words)
       for layer in (MultiHeadFourier(8, 4), SlidingWindowAttention(8, 4, 8), Block(MultiHeadFourier(8, 4), 16).mixer)
       for x, words in [(torch.randn(2, 0, 8), ["(2, 0, 8)", "length >= 1"]),
-                       (torch.ones(2, 3, 8, dtype=torch.int64), ["torch.int64", "floating-point"]),
-                       (torch.randn(2, 3, 8, device="meta"), ["meta", "on cpu"])]),
+                       (torch.ones(2, 3, 8, dtype=torch.int64), ["torch.int64", "floating-point"])]),
     *((lambda x=x, lengths=lengths: SlidingWindowAttention(8, 4, 8).forward(
         x, SlidingWindowAttention(8, 4, 8).new_cache(2, 9), lengths), words)
       for x, lengths, words in [(torch.randn(1, 1, 8), None, ["(1, 4, 1, 2)", "[2, 4, tokens, 2]"]),

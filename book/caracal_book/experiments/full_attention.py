@@ -27,7 +27,7 @@ class Attention(Mixer):
         if rotary and d_model // n_heads % 2:
             raise ValueError(f"heads of {d_model // n_heads} channels cannot be rotated in pairs; give an even number")
         self.rotary = rotary
-        self.pre_conv = ShortConv(d_model, 3) if pre_conv else None
+        self.pre_conv = ShortConv(d_model, d_model, 3, groups=d_model, bias=False) if pre_conv else None
         self.to_qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.to_out = nn.Linear(d_model, d_model, bias=False)
 

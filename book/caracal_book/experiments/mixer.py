@@ -53,4 +53,4 @@ def require_whole_text(layer: nn.Module, cache: object, lengths: object) -> None
 
 def short_conv(conv: ShortConv, x: Tensor) -> Tensor:
     """Apply a short causal convolution to `[B, L, D]`, with zeros before the first token."""
-    return conv(F.pad(x, (0, 0, conv.kernel_size[0] - 1, 0)))
+    return conv(F.pad(x, (0, 0, conv.kernel_size[0] - 1, 0)).transpose(1, 2)).transpose(1, 2)

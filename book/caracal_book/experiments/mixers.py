@@ -44,7 +44,7 @@ class StaticConvolution(Mixer):
 
     def __init__(self, d_model: int, n_heads: int, length: int, pre_conv: bool = True):
         super().__init__(d_model, n_heads)
-        self.pre_conv = ShortConv(d_model, 3) if pre_conv else None
+        self.pre_conv = ShortConv(d_model, d_model, 3, groups=d_model, bias=False) if pre_conv else None
         self.norm = nn.LayerNorm(d_model)
         self.to_value = nn.Linear(d_model, d_model)
         self.kernel = nn.Parameter(decaying_kernel(d_model, length))
@@ -71,7 +71,7 @@ class GatedConvolution(Mixer):
     def __init__(self, d_model: int, n_heads: int, length: int):
         super().__init__(d_model, n_heads)
         self.to_qkv = nn.Linear(d_model, 3 * d_model)
-        self.short = ShortConv(3 * d_model, 3)
+        self.short = ShortConv(3 * d_model, 3 * d_model, 3, groups=3 * d_model, bias=False)
         self.kernel = nn.Parameter(decaying_kernel(d_model, length))
         self.to_out = nn.Linear(d_model, d_model)
 
@@ -127,7 +127,7 @@ class DeltaRule(Mixer):
     def __init__(self, d_model: int, n_heads: int):
         super().__init__(d_model, n_heads)
         self.to_qkv = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.short = ShortConv(3 * d_model, 4)
+        self.short = ShortConv(3 * d_model, 3 * d_model, 4, groups=3 * d_model, bias=False)
         self.to_rate = nn.Linear(d_model, 2 * n_heads, bias=False)
         self.decay = nn.Parameter(torch.linspace(0.01, 16, n_heads).log())  # A; published: the log of uniform(0, 16)
         self.decay_bias = nn.Parameter(torch.full((n_heads,), -4.0))  # c; published: softplus(c) from 0.001 to 0.1

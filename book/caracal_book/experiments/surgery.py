@@ -125,7 +125,7 @@ def windows_of(model: Caracal | Learner, keys: int = 1) -> Iterator[None]:
 def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
     """Let every pre-convolution keep the tap of the token itself: x~_t = w_2 x_t."""
     def own_tap(conv: nn.Module, given: tuple[Tensor], result: Tensor) -> Tensor:
-        return given[0][:, conv.kernel_size[0] - 1:] * conv.weight[:, 0, -1]
+        return given[0][..., conv.kernel_size[0] - 1:] * conv.weight[:, 0, -1:]
 
     with ExitStack() as hooks:
         for layer in _layers(model, MultiHeadFourier):
@@ -244,16 +244,16 @@ def _gates(model: Caracal | Learner, change: Callable[[MultiHeadFourier, Tensor]
 
 
 def _gate_hooks(layer: MultiHeadFourier, change: Callable) -> Iterable:
-    batch = 0
-
-    def note(_, given: tuple) -> None:
-        nonlocal batch
+    def refuse_caches(_, given: tuple) -> None:
         if any(argument is not None for argument in given[1:]):
             raise ValueError("surgery is on the parallel pass; a cache would take lags for positions, give whole texts")
-        batch = len(given[0])
 
-    def changed(_, given: tuple, g: Tensor) -> Tensor:
-        return change(layer, g.unflatten(1, (batch, -1))).flatten(1)
+    def mixed(_, given: tuple, g: Tensor) -> Tensor:  # (B, D, L)
+        return change(layer, g.transpose(0, 1)).transpose(0, 1)
 
-    last = layer.to_gate if layer.gate_mix is None else layer.gate_mix
-    return layer.register_forward_pre_hook(note), last.register_forward_hook(changed)
+    def projected(_, given: tuple, g: Tensor) -> Tensor:  # (B, L, D)
+        return change(layer, g.permute(2, 0, 1)).permute(1, 2, 0)
+
+    last = layer.to_gate.register_forward_hook(projected) if layer.gate_mix is None else \
+        layer.gate_mix.register_forward_hook(mixed)
+    return layer.register_forward_pre_hook(refuse_caches), last
