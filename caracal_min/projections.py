@@ -1,7 +1,7 @@
 """The linear maps inside a Multi-Head Fourier layer, in the layouts in which nothing has to be copied.
 
 Tokens enter as `[B, L, D]`, channels last.  The convolution over time wants time last.  A matrix product writes its
-result in either order at the same cost, so the projections are where the order changes:
+result in either order at the same cost, so the projections are where the order changes::
 
     ShortConv   `[B, L + 2, D]` to `[B, L, D]`, channels last
     Columns     `[D, tokens]` to `[D, tokens]`, a linear layer on columns
