@@ -6,3 +6,4 @@ Search.htmlToText = (text) => text;
 Scorer.score = ([page, , , , score]) =>
   score + (page.startsWith("notebooks/") ? 1000 : page.startsWith("book/api") ? -1000 : 0);
 Search.status?.setAttribute("role", "status");
+document.querySelector(".bd-search-container input").focus();

@@ -11,7 +11,7 @@ from bs4 import BeautifulSoup
 
 TEXTS = "search_texts.js"  # in _static
 _UNREAD = (".bd-article pre, .bd-article script, .bd-article style, .bd-article annotation, .caracal-figure, "
-           ".cell_output, .headerlink, .viewcode-link")
+           ".cell_output, .headerlink, .ledger-filter, .viewcode-link")
 
 
 def setup(app):
