@@ -1,6 +1,6 @@
 """Caracal: a language model whose token mixing is FFT convolution, small enough to read in an afternoon.
 
-Train, save, load, generate, evaluate:
+Train, save, load, generate, evaluate::
 
     >>> import torch
     >>> from caracal_min import Caracal
@@ -18,7 +18,7 @@ Train, save, load, generate, evaluate:
 
 `help("caracal_min.training")` and the like say the rest, and `python -m caracal_min --help` what needs no Python.
 
-Flat is the model; a folder is something done with it.  In the order of reading:
+Flat is the model; a folder is something done with it.  In the order of reading::
 
     minimal         the whole model in one file, for reading and copying
     convolution     the product of two polynomials, causally, four ways

@@ -2,7 +2,7 @@
 
 Symbols: B batch, H heads, L tokens, d channels per head, w the window.
 
-Three backends compute the same thing, and none builds a mask of L x L:
+Three backends compute the same thing, and none builds a mask of L x L::
 
     blocked   any device.  The sequence is cut into blocks of w tokens.  A query in block n can only see keys in
               blocks n - 1 and n, so one w x 2w mask, shared by every block, is enough: O(L * w) time and memory.

@@ -1,4 +1,4 @@
-"""What the layers keep between tokens while decoding:
+"""What the layers keep between tokens while decoding::
 
     FourierCache   v and g, as an online convolution, and the last inputs of pre_conv
     WindowCache    the last `window` keys and values of an attention layer

@@ -1,6 +1,6 @@
 """Causal convolution of two sequences: the product of two polynomials, cut off at degree L - 1.
 
-Symbols, as in the paper (Section 4.2 and Appendix C):
+Symbols, as in the paper (Section 4.2 and Appendix C)::
 
     v, g    the content and the gate, two real sequences of length L
     r       their causal convolution, r_t = sum over j <= t of v_j g_{t-j}

@@ -1,4 +1,4 @@
-"""The whole of Caracal in one file, to read and to copy, with PyTorch alone.  Symbols:
+"""The whole of Caracal in one file, to read and to copy, with PyTorch alone.  Symbols::
 
     B, L, D    batch, tokens, channels; these are H heads of d channels, D = H d
     v, g, r    content, gate, their causal convolution: r_t = sum of v_j g_(t-j), j <= t

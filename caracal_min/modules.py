@@ -1,6 +1,6 @@
 """The layers of Caracal: Multi-Head Fourier, sliding-window attention, SwiGLU, and the block around them.
 
-Symbols, with the names of the paper (Section 3.2):
+Symbols, with the names of the paper (Section 3.2)::
 
     B, L, D        batch, tokens, model width
     H, d           heads, channels per head, D = H d

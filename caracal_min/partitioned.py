@@ -4,7 +4,7 @@ With g_i = 0 for i >= K, r_t = sum of g_i v_{t-i} over i < K needs the last K of
 "fixed-size rolling buffer" of Caracal, Section 3.3 and Appendix F; without the cut all of v and g would be needed.
 
 The first K tokens bring both v and g: relaxed multiplication.  From then on the gate is a fixed filter and v alone is
-new.  Time is cut into periods of K tokens, each with two sources of results:
+new.  Time is cut into periods of K tokens, each with two sources of results::
 
     after n < K tokens of a period, with m the lowest bit of n, its results n ... n + m - 1 receive
         v[n-m:n] * g[0:2m]

@@ -1,7 +1,7 @@
 """The linear maps inside a Multi-Head Fourier layer, in the memory layouts in which nothing has to be copied.
 
 Tokens enter as `[B, L, D]`, channels contiguous.  The convolution over time wants time contiguous.  A matrix product
-writes its result in either order at the same cost, so the projections are where the order in memory changes:
+writes its result in either order at the same cost, so the projections are where the order in memory changes::
 
     class             shapes, as its base class      in memory
     ShortConv         `[B, D, L + 2]`, `[B, D, L]`   `[B, L + 2, D]`, `[B, L, D]`

@@ -1,7 +1,7 @@
 """Records of runs: one JSON file that says what was run, with which code, where, on what, and what came out.
 
 `train`, `evaluate`, `count`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them; no number is typed.
-Three things make that checkable:
+Three things make that checkable::
 
     digest        SHA-256 over everything else: an edited record is refused
     code.sha256   over the files of the two packages that can decide a number: all of `caracal_min`, and of

@@ -2,7 +2,7 @@
 
 When token t arrives, v_t and g_t become known and r_t = sum over j <= t of v_j g_{t-j} is wanted.  Both operands
 are still growing, so no spectrum can be computed once and for all.  Relaxed (online) multiplication sorts the
-pairs (i, j) by when the later of the two becomes known, and adds them to *future* results in blocks:
+pairs (i, j) by when the later of the two becomes known, and adds them to *future* results in blocks::
 
     after n tokens, with m the lowest bit of n and l = n - m, the results n ... n + m - 1 receive
         v[0:m] * g[0:m]                        if l = 0

@@ -1,7 +1,7 @@
 """How fast and how light, always as a ratio against something else in the same run.
 
 Both sides of a ratio run in turns, and medians are compared: a machine that is busy slows down both.  What is
-measured:
+measured::
 
     convolution   the operator, forward and backward, against the layout of the paper's appendix (`appendix`)
     layer         a Multi-Head Fourier layer, forward and backward, and what it keeps for backward

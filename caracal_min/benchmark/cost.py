@@ -2,7 +2,7 @@
 
 A part takes at least as long as the slower of its two counts on a device (`Device.seconds`): the roofline.
 
-Parts, in the order of `PARTS`:
+Parts, in the order of `PARTS`::
 
     output           the tied output matrix, and its logits; looking a token up costs nothing
     mlp              the three matrices of the SwiGLU
@@ -14,7 +14,7 @@ Parts, in the order of `PARTS`:
 
 Two operations, a multiplication and an addition, per weight and token; 2.5 N log2 N for a real FFT of N points.  Bytes:
 every operator reads its inputs and writes its result once, attention is one operator (FlashAttention), and weights are
-read once for all tokens of a batch.  Small operators, such as norms and sums, are counted in one of two ways:
+read once for all tokens of a batch.  Small operators, such as norms and sums, are counted in one of two ways::
 
     one by one      as PyTorch runs the models that this package builds; a Llama is that of `transformers`, whose norm
                     is eight operators, mostly in float32, and whose turn by position is five

@@ -1,7 +1,7 @@
 """The eight tasks of the paper's Table 2, as lm-evaluation-harness defines them, from local files or from the hub.
 
 Prompts, answers and metrics are the harness's own configurations; a local file only takes the place of the data set.
-Its rows are brought into the form that the hub has, one JSON object a line:
+Its rows are brought into the form that the hub has, one JSON object a line::
 
     file                  columns
     lambada_openai.jsonl  text; the last word is the target

@@ -1,6 +1,6 @@
 """The training loop: warm-up and cosine, clipping, accumulation, and a run that survives a kill.
 
-A run is a `TrainConfig`.  With `out` set it lives in a folder, in which one process at a time works:
+A run is a `TrainConfig`.  With `out` set it lives in a folder, in which one process at a time works::
 
     checkpoint.safetensors            weights, optimizer state, random state, step, log (see `checkpoint`)
     checkpoint.previous.safetensors   the one before it

@@ -1,7 +1,7 @@
 """The models that the paper compares with: Llama, Mamba, Mamba-2 and Jamba, from `transformers`, at its sizes.
 
 Built from a configuration, so nothing is downloaded; called like `model.Caracal`.  The paper gives width, layers and
-heads (Table 1) and parameter counts in whole millions (Table 2).  The rest is what reproduces those counts:
+heads (Table 1) and parameter counts in whole millions (Table 2).  The rest is what reproduces those counts::
 
     llama    the SwiGLU of Appendix E, 8 d / 3 rounded up to a multiple of 128; every head has its own keys and values
     mamba    two Mamba blocks for each layer of Table 1, with no MLP; state size 16

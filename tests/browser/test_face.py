@@ -3,11 +3,11 @@
 import re
 
 import pytest
-from bookext.plots import colours
 from figure_pages import contrast
 from page_checks import DESK, PHONE, Visit, unfold
 from test_pages import CLAIMS, PAGES
 
+from caracal_book.rules.drawings import colours
 from caracal_book.viz.style import dark, palette
 
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]

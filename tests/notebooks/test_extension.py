@@ -1,5 +1,6 @@
 """The book's Sphinx extension: small books built with it, and its parts that need no build."""
 
+import ast
 import io
 import re
 from types import SimpleNamespace
@@ -71,7 +72,7 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
 
 
-def test_outputs_from_the_cache_count_as_well(build, capfd):
+def test_outputs_from_the_cache_count_as_well(build):
     first, second = build(mode="cache"), build(mode="cache")
     assert [warnings for warnings, _ in (first, second)] == ["", ""]
     assert [page.count("points = 2047") for page in (first[1][STEM], second[1][STEM])] == [1, 1]
@@ -171,15 +172,30 @@ def test_numbers_are_shown_as_people_write_them(number, shown):
     assert number_html(number) == shown
 
 
-def test_docstrings_are_repaired():
-    lines = ["The symbols:", "", "    v   content", "    g   gate", "", "Args: none."]
-    docstrings.keep_tables_literal(None, "module", "m", None, None, lines)
-    assert lines[0] == "The symbols::" and lines[1:] == ["", "    v   content", "    g   gate", "", "Args: none."]
-    attribute = ["Hash: 16 hex digits."]
-    docstrings.hide_colons(None, "attribute", "a", None, None, attribute)
-    assert ":" not in attribute[0]
-    docstrings.show_colons(None, "attribute", "a", None, None, attribute)
-    assert attribute == ["Hash: 16 hex digits."]
+def test_what_describes_an_attribute_keeps_its_colon():
+    """napoleon alone makes a type of the words before it."""
+    from sphinx.ext.napoleon import Config, GoogleDocstring
+
+    def read(lines):
+        return str(GoogleDocstring(lines, Config(), what="attribute", name="a"))
+
+    lines = ["Budget: minutes to train for.", "", "More."]
+    assert ":type:" in read(list(lines))
+    docstrings.keep_colons(None, "attribute", "a", None, None, lines)
+    assert read(lines).split() == [".."] + "Budget: minutes to train for. More.".split()
+    other = ["Return it: all."]
+    docstrings.keep_colons(None, "function", "f", None, None, other)
+    assert other == ["Return it: all."]
+
+
+def test_tables_in_the_docstrings_of_modules_are_literal(root):
+    """What stands indented below a line that ends with one colon would run together on its page of the API."""
+    found = []
+    for package in (root / "caracal_min", root / "book" / "caracal_book"):
+        for path in package.rglob("*.py"):
+            said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+            found += [f"{path.name}: {line}" for line in re.findall(r"^(.*[^:]:)\n\n    \S", said, re.MULTILINE)]
+    assert found == []
 
 
 @pytest.mark.parametrize("left, right, before, after", [

@@ -16,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 from caracal_book import viz
+from caracal_book.rules import drawings
 from caracal_book.viz import svg as stills
 from caracal_book.viz.style import dark, palette
 
@@ -62,19 +63,19 @@ def rasters(svg):
 
 def test_a_plot_loses_its_ground_and_keeps_what_else_is_white(draw):
     svg = draw(everything)
-    bare = plots.without_ground(svg)
+    bare = drawings.without_ground(svg)
     grounds = r'<g id="patch_[12]">\s*<path d="[^"]*" style="fill: {}"/>'
     assert len(re.findall(grounds.format("#ffffff"), svg)) == 2  # of the figure and of its axes
     assert len(re.findall(grounds.format("none"), bare)) == 2
     assert bare.count("#ffffff") == svg.count("#ffffff") - 2 > 0
     still = stills.frame(40, 30, stills.rect(1, 1, 5, 5, fill=palette.paper))
-    assert plots.without_ground(still).count(palette.paper) == still.count(palette.paper) - 1 == 1
+    assert drawings.without_ground(still).count(palette.paper) == still.count(palette.paper) - 1 == 1
 
 
 def test_in_the_dark_every_colour_is_its_counterpart(draw):
-    light = plots.without_ground(draw(everything))
-    night = plots.on_dark(light)
-    assert {c.lower() for c in COLOUR.findall(without_rasters(night))} <= set(plots.colours(dark))
+    light = drawings.without_ground(draw(everything))
+    night = drawings.on_dark(light)
+    assert {c.lower() for c in COLOUR.findall(without_rasters(night))} <= set(drawings.colours(dark))
     assert night.count(dark.content.lower()) == light.count(palette.content.lower()) > 0
     assert re.search(r"<svg\b[^>]*", night)[0].count(f'fill="{dark.ink}"') == 1, "black letters carry no colour"
     nothing = COLOUR.sub("", without_rasters(light))
@@ -84,7 +85,7 @@ def test_in_the_dark_every_colour_is_its_counterpart(draw):
 @THEMES
 def test_an_image_keeps_how_it_fades_in_fewer_bytes(theme, draw):
     given = draw(everything)
-    made = plots.rasters_in(given, theme)
+    made = drawings.rasters_in(given, theme)
     (before,), (after,) = rasters(given), rasters(made)
     opacity = before[..., 3].astype(int)
     assert len(np.unique(opacity)) == 16 and abs(opacity - after[..., 3]).max() <= 2, "64 steps from 0 to 255"
@@ -102,13 +103,13 @@ def test_an_image_keeps_how_it_fades_in_fewer_bytes(theme, draw):
 ])
 def test_a_colour_that_the_dark_has_not_is_named(paint, says, draw):
     with pytest.raises(ValueError, match=says):
-        plots.on_dark(draw(paint))
+        drawings.on_dark(draw(paint))
 
 
 @THEMES
 def test_what_the_style_draws_is_not_faint(theme, draw):
-    svg = plots.without_ground(draw(everything))
-    assert plots.faint(svg if theme is palette else plots.on_dark(svg), theme) == set()
+    svg = drawings.without_ground(draw(everything))
+    assert drawings.faint(svg if theme is palette else drawings.on_dark(svg), theme) == set()
 
 
 @THEMES
@@ -121,24 +122,24 @@ def test_what_the_style_draws_is_not_faint(theme, draw):
 ])
 def test_what_is_faint_is_named(theme, paint, says, draw):
     svg = draw(paint)
-    (problem,) = plots.faint(svg if theme is palette else plots.on_dark(svg), theme)
+    (problem,) = drawings.faint(svg if theme is palette else drawings.on_dark(svg), theme)
     assert re.match(says, problem)
 
 
 def test_letters_in_orange_are_faint_on_white_alone(draw):
     svg = draw(lambda ax: ax.text(0, 0, "x", color=palette.gate))
-    assert len(plots.faint(svg, palette)) == 1 and plots.faint(plots.on_dark(svg), dark) == set()
+    assert len(drawings.faint(svg, palette)) == 1 and drawings.faint(drawings.on_dark(svg), dark) == set()
 
 
 @THEMES
 def test_colours_for_lines_and_letters_stand_out(theme):
     """Any series may be a line; ink, grey, blue, green and vermillion may be letters."""
-    paper, ratio = plots._rgb(theme.paper), {}
+    paper, ratio = drawings.rgb(theme.paper), {}
     for name in ("content", "gate", "result", "wrapped", "ink", "muted"):
-        ratio[name] = plots.contrast(plots._rgb(getattr(theme, name)), paper)
-    assert min(*ratio.values(), *(plots.contrast(plots._rgb(other), paper) for other in theme.others)) >= 3
+        ratio[name] = drawings.contrast(drawings.rgb(getattr(theme, name)), paper)
+    assert min(*ratio.values(), *(drawings.contrast(drawings.rgb(other), paper) for other in theme.others)) >= 3
     assert min(ratio[name] for name in ratio if name != "gate") >= 4.5
-    assert plots.contrast(np.zeros(3), np.full(3, 255)) == pytest.approx(21)
+    assert drawings.contrast(np.zeros(3), np.full(3, 255)) == pytest.approx(21)
 
 
 def test_a_plot_is_a_little_larger_than_matplotlib_makes_it(draw):
@@ -176,7 +177,7 @@ def test_a_page_has_a_plot_for_each_theme_in_one_figure(build, draw):
     svg = draw(everything)
     warnings, page, images = build(svg, "**Figure 1.1.** It rises, since $a<b$.\n\nText.")
     assert warnings == ""
-    assert set(images) == {"light.svg", "dark.svg"} and images["dark.svg"] == plots.on_dark(images["light.svg"])
+    assert set(images) == {"light.svg", "dark.svg"} and images["dark.svg"] == drawings.on_dark(images["light.svg"])
     figure = re.search(r'<figure class="book-figure" id="figure-1-1">.*?</figure>', page, re.DOTALL)[0]
     tags = re.findall(r"<img [^>]*>", figure)
     assert [re.search(r"on-(light|dark)\b", tag)[1] for tag in tags] == ["light", "dark"]

@@ -24,7 +24,8 @@ def test_what_is_installed_reaches_all_tests(root):
 
 def test_what_changed_is_what_differs_and_else_the_last_commit(tmp_path):
     def git(*arguments):
-        subprocess.run(["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True)
+        me = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", str(tmp_path), *me, *arguments], check=True)
 
     git("init", "-q")
     for name in ("one.py", "two.py"):

@@ -1,7 +1,7 @@
 """The book's own Sphinx extension: measured numbers, the claims ledger, and a site without outside requests.
 
-`cells`, `printed_values`, `prose_numbers`, `loose_numbers`, `ledger`, `figure_rules` and `notebook_rules` know nothing
-of Sphinx and are tested by themselves; the other modules connect them to the build.
+What needs no Sphinx, the rules on notebooks and the arithmetic of drawings, is in `caracal_book.rules`; the modules
+here connect it to the build.
 """
 
 from . import (
@@ -16,18 +16,17 @@ from . import (
     landing,
     measured,
     plots,
-    promises,
     search,
     site,
     typography,
     weight,
 )
 
-_PARTS = (site, kernel, formulas, execution, docstrings, measured, claims, plots, boxes, chapters, landing, promises,
-          typography, search, weight, access)
+_MODULES = (site, kernel, formulas, execution, docstrings, measured, claims, plots, boxes, chapters, landing, typography,
+            search, weight, access)
 
 
 def setup(app):
-    for part in _PARTS:
-        part.setup(app)
-    return {"version": "1", "env_version": 3, "parallel_read_safe": True, "parallel_write_safe": True}
+    for module in _MODULES:
+        module.setup(app)
+    return {"version": "1", "env_version": 4, "parallel_read_safe": True, "parallel_write_safe": True}

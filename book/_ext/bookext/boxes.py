@@ -82,7 +82,7 @@ class MarkBoxes(SphinxPostTransform):
     default_priority = 910  # after the links to the ledger have their addresses
 
     def run(self, **kwargs):
-        verdicts = {claim.id: claim.verdict for page in ledger_pages(self.env).values() for claim in page.claims}
+        verdicts = {claim.id: claim.verdict for claims in ledger_pages(self.env).values() for claim in claims}
         for box in list(self.document.findall(nodes.block_quote)):
             if first_words(box).startswith("Theorem"):
                 box["classes"].append("theorem-box")

@@ -8,7 +8,6 @@ something is `not tested here` is a warning.
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -17,66 +16,26 @@ from sphinx.util.docutils import SphinxDirective
 
 from caracal_book.rules.ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, read_ledger, untested
 
+from .by_page import ByPage
 from .measured import notebook_of, with_output
 
 logger = logging.getLogger(__name__)
+ledger_pages = ByPage("claims_ledgers")  # lists of claims
 
 HEADS = ("No.", "The paper says", "Verdict", "We found")
-_FILTER = """<div class="ledger-filter" hidden>FIELDS <output></output></div>
-<script>
-document.addEventListener("DOMContentLoaded", () => {
-  const box = document.querySelector(".ledger-filter"), lists = [...box.querySelectorAll("select")];
-  const rows = [...document.querySelectorAll("table.claims-ledger tbody tr")];
-  const show = () => {
-    const chosen = lists.map((list) => list.value).filter(Boolean);
-    rows.forEach((row) => { row.hidden = !chosen.every((name) => row.classList.contains(name)); });
-    box.querySelector("output").textContent = `${rows.filter((row) => !row.hidden).length} of ${rows.length} claims`;
-  };
-  const follow = () => {
-    const name = "is-" + location.hash.slice(1);
-    if ([...lists[0].options].some((option) => option.value === name)) lists[0].value = name;
-    else if (location.hash.startsWith("#ledger-")) lists.forEach((list) => { list.value = ""; });
-    show();
-  };
-  lists.forEach((list) => list.addEventListener("change", show));
-  addEventListener("hashchange", follow);
-  box.hidden = false;
-  follow();
-});
-</script>"""
+_FILTER = '<div class="ledger-filter" hidden>FIELDS <output></output></div>'
 _CLAIM_LINK = re.compile(r"claim\s+(\d+)", re.IGNORECASE)
 
 
-class LedgerPage(NamedTuple):
-    """A page that shows a ledger, as kept in the environment."""
-
-    docname: str
-    claims: list[Claim]
-
-
 def setup(app):
+    ledger_pages.connect(app)
     app.add_directive("claims-ledger", ClaimsLedger)
     app.add_node(claim_link)
     app.add_post_transform(ResolveClaimLinks)
     app.connect("doctree-read", mark_asserting_cells)
     app.connect("doctree-read", report_untested)
-    app.connect("env-purge-doc", purge)
-    app.connect("env-merge-info", merge)
+    app.connect("html-page-context", load_filter)
     app.connect("env-check-consistency", check_consistency)
-
-
-def ledger_pages(env) -> dict[str, LedgerPage]:
-    if not hasattr(env, "claims_ledgers"):
-        env.claims_ledgers = {}
-    return env.claims_ledgers
-
-
-def purge(app, env, docname):
-    ledger_pages(env).pop(docname, None)
-
-
-def merge(app, env, docnames, other):
-    ledger_pages(env).update({name: page for name, page in ledger_pages(other).items() if name in docnames})
 
 
 class claim_link(nodes.Inline, nodes.TextElement):
@@ -95,7 +54,7 @@ class ClaimsLedger(SphinxDirective):
             claims = read_ledger(path)
         except (OSError, ValueError) as error:
             raise self.error(f"{self.arguments[0]}: {error}") from error
-        ledger_pages(self.env)[self.env.docname] = LedgerPage(self.env.docname, claims)
+        ledger_pages(self.env)[self.env.docname] = claims
         return [self.summary(claims), ledger_filter(claims), self.table(claims)]
 
     def summary(self, claims: list[Claim]) -> nodes.Node:
@@ -147,6 +106,11 @@ def ledger_filter(claims: list[Claim]) -> nodes.Node:
     return nodes.raw("", _FILTER.replace("FIELDS", fields), format="html")
 
 
+def load_filter(app, pagename, templatename, context, doctree):
+    if pagename in ledger_pages(app.env):
+        app.add_js_file("ledger.js")
+
+
 def mark_asserting_cells(app, doctree):
     """Give the cell tagged claim-8 the id claim-8 and, below it, a link to the row of the ledger."""
     for cell in list(doctree.findall(nodes.container)):
@@ -173,8 +137,7 @@ class ResolveClaimLinks(SphinxPostTransform):
     default_priority = 900
 
     def run(self, **kwargs):
-        places = {claim.id: (page.docname, claim) for page in ledger_pages(self.env).values()
-                  for claim in page.claims}
+        places = {claim.id: (page, claim) for page, claims in ledger_pages(self.env).items() for claim in claims}
         for node in list(self.document.findall(claim_link)):
             if node["number"] in places:
                 node.replace_self(self.link(node, *places[node["number"]]))
@@ -209,7 +172,7 @@ def notebook_docname(env, stem: str) -> str | None:
 
 def check_consistency(app, env):
     """Warn of claims without a cell and cells without a claim, once every page has been read."""
-    claims = [claim for page in ledger_pages(env).values() for claim in page.claims]
+    claims = [claim for claims in ledger_pages(env).values() for claim in claims]
     notebooks = {name.rsplit("/", 1)[-1]: (name, notebook) for name in sorted(env.found_docs)
                  if (notebook := notebook_of(env, name)) is not None}
     by_stem = {stem: notebook for stem, (_, notebook) in notebooks.items()}

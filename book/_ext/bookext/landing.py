@@ -1,7 +1,8 @@
 """The landing page: the live cover, the verdicts as they are counted, and a card for each chapter.
 
-The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is typed twice: the figure is the
-package's, the verdicts are counted in the ledger, and titles, questions, times and pictures are the chapters' own.
+The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is typed twice: the cover is the figure
+that a chapter opens with, the verdicts are counted in the ledger, and titles, questions, times and pictures are the
+chapters' own.
 """
 
 import re
@@ -10,59 +11,56 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
-import torch
 from docutils import nodes
+from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from caracal_book import viz
+from caracal_book.rules.drawings import on_dark, without_ground
 from caracal_book.rules.figure_rules import OPENING
 from caracal_book.rules.ledger import VERDICTS, read_ledger
 
+from .by_page import ByPage
+from .claims import slug
 from .measured import notebook_of
-from .plots import on_dark, without_ground
+
+logger = logging.getLogger(__name__)
 
 DESCRIPTION = ("A language model built on polynomial multiplication, taken apart and put together: interactive "
                "figures, code that runs on a laptop, and what the Caracal paper says, checked.")
 STILLS = "_static/chapters"
+openings = ByPage("opening_figures")  # of chapters, as HTML
 _STILL = re.compile(r'class="caracal-still" src="data:image/svg\+xml,([^"]+)" alt=')
+_COVER = re.compile(r'(?<=<div class="cover-figure">)([\w/]+)(?=</div>)')
 _MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
 
 
 def setup(app):
+    openings.connect(app)
     app.add_directive("cover", Cover)
     app.add_directive("verdict-strip", VerdictStrip)
     app.add_directive("chapter-cards", ChapterCards)
-    app.connect("doctree-read", keep_still)
-    app.connect("env-purge-doc", lambda app, env, docname: stills(env).pop(docname, None))
-    app.connect("env-merge-info", lambda app, env, names, other: stills(env).update(
-        {name: still for name, still in stills(other).items() if name in names}))
+    app.connect("doctree-read", keep_opening)
+    app.connect("html-page-context", fill_in_cover)
     app.connect("html-page-context", describe)
     app.connect("build-finished", write_stills)
 
 
-def stills(env) -> dict[str, str]:
-    """Return the stills of the chapters' opening figures, SVG by page."""
-    if not hasattr(env, "opening_stills"):
-        env.opening_stills = {}
-    return env.opening_stills
-
-
-def keep_still(app, doctree):
-    """Keep the still of the figure that a chapter opens with, for its card."""
+def keep_opening(app, doctree):
+    """Keep the figure that a chapter opens with, for its card and for the cover."""
     for cell in doctree.findall(nodes.container):
         if OPENING in cell.get("cell_metadata", {}).get("tags", []):
             for raw in cell.findall(nodes.raw):
-                if found := _STILL.search(raw.astext()):
-                    stills(app.env)[app.env.docname] = unquote(found[1]).replace("'", '"')  # as it was drawn
+                if _STILL.search(raw.astext()):
+                    openings(app.env)[app.env.docname] = raw.astext()
 
 
 def write_stills(app, exception):
-    """Write each still in the colours of both themes, without the ground that it stands on."""
+    """Write the still of each opening figure in the colours of both themes, without the ground that it stands on."""
     if exception is None and app.builder.format == "html":
         folder = Path(app.outdir, STILLS)
         folder.mkdir(parents=True, exist_ok=True)
-        for docname, svg in stills(app.env).items():
-            drawing = without_ground(svg)
+        for docname, html in openings(app.env).items():
+            drawing = without_ground(unquote(_STILL.search(html)[1]).replace("'", '"'))  # as it was drawn
             for theme, coloured in (("light", drawing), ("dark", on_dark(drawing))):
                 (folder / still_name(docname, theme)).write_text(coloured, encoding="utf-8")
 
@@ -89,11 +87,25 @@ def minutes_of(notebook: dict) -> int:
 
 
 class Cover(SphinxDirective):
-    """The anti-diagonals of two short sequences, live."""
+    """The figure that a chapter opens with, live; the argument is the chapter's page."""
+
+    required_arguments = 1
 
     def run(self):
-        figure = viz.antidiagonals(torch.tensor([2, 1, 3, 1, 2, 1]), torch.tensor([1, 2, 1, 3, 1, 2]), t=4)
-        return [nodes.raw("", f'<div class="cover-figure">{figure.to_html()}</div>', format="html")]
+        self.env.note_dependency(self.env.doc2path(self.arguments[0]))
+        return [nodes.raw("", f'<div class="cover-figure">{self.arguments[0]}</div>', format="html")]
+
+
+def fill_in_cover(app, pagename, templatename, context, doctree):
+    """Put the figure in the place of its chapter's name: not all chapters are read when the directive is."""
+    def figure(found: re.Match) -> str:
+        if found[1] not in openings(app.env):
+            logger.warning("the cover is to show the figure that opens '%s', and there is none", found[1],
+                           location=pagename, type="landing")
+        return openings(app.env).get(found[1], "")
+
+    if "body" in context:
+        context["body"] = _COVER.sub(figure, context["body"])
 
 
 class VerdictStrip(SphinxDirective):
@@ -108,10 +120,10 @@ class VerdictStrip(SphinxDirective):
         address = self.env.app.builder.get_relative_uri(self.env.docname, self.arguments[1])
         counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
         counts = {verdict: count for verdict, count in counts.items() if count}
-        bar = "".join(f'<span class="verdict-{v.replace(" ", "-")}" style="flex-grow: {n}"></span>'
+        bar = "".join(f'<span class="verdict-{slug(v)}" style="flex-grow: {n}"></span>'
                       for v, n in counts.items())
-        words = "".join(f'<li><a href="{address}#{v.replace(" ", "-")}"><b>{n}</b> <span class="verdict '
-                        f'verdict-{v.replace(" ", "-")}">{v}</span></a></li>' for v, n in counts.items())
+        words = "".join(f'<li><a href="{address}#{slug(v)}"><b>{n}</b> <span class="verdict verdict-{slug(v)}">{v}'
+                        "</span></a></li>" for v, n in counts.items())
         said = f"{len(claims)} statements of the paper, and what a cell of this book found of each:"
         return [nodes.raw("", f'<div class="verdict-strip"><p>{said}</p><div class="verdict-bar" aria-hidden="true">'
                               f"{bar}</div><ul>{words}</ul></div>", format="html")]

@@ -20,23 +20,18 @@ from sphinx.util.docutils import SphinxRole
 from caracal_book.rules.printed_values import PrintedValue, printed_values
 from caracal_book.rules.prose_numbers import check_notebook
 
+from .by_page import ByPage
+
 logger = logging.getLogger(__name__)
+measured_in = ByPage("measured_values")  # dictionaries of printed values by name
 
 
 def setup(app):
-    app.add_node(measured_number, html=(visit_html, None), latex=(visit_text, None), text=(visit_text, None))
+    measured_in.connect(app)
+    app.add_node(measured_number, html=(visit_html, None))
     app.add_role("measured", MeasuredRole())
     app.add_post_transform(FillInMeasured)
     app.connect("doctree-read", collect_and_check)
-    app.connect("env-purge-doc", purge)
-    app.connect("env-merge-info", merge)
-
-
-def measured_in(env) -> dict[str, dict[str, PrintedValue]]:
-    """Return the printed values by document and name."""
-    if not hasattr(env, "measured_values"):
-        env.measured_values = {}
-    return env.measured_values
 
 
 def notebook_of(env, docname: str) -> dict | None:
@@ -68,14 +63,6 @@ def collect_and_check(app, doctree):
     measured_in(app.env)[docname], _ = printed_values(notebook)
     for problem in check_notebook(notebook):
         logger.warning("cell %d: %s", problem.cell, problem.message, location=docname, type="measured")
-
-
-def purge(app, env, docname):
-    measured_in(env).pop(docname, None)
-
-
-def merge(app, env, docnames, other):
-    measured_in(env).update({name: values for name, values in measured_in(other).items() if name in docnames})
 
 
 class measured_number(nodes.General, nodes.Inline, nodes.Element):
@@ -128,9 +115,4 @@ def visit_html(translator, node):
     translator.body.append(
         f'<span class="measured" data-notebook="{escape(node["notebook"])}" data-name="{escape(node["name"])}" '
         f'data-value="{escape(node["number"])}">{number_html(node["number"])}</span>')
-    raise nodes.SkipNode
-
-
-def visit_text(translator, node):
-    translator.body.append(node["number"])
     raise nodes.SkipNode

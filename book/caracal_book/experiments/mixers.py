@@ -1,7 +1,7 @@
 """Rivals of the Fourier layer: mixers that take its place in a block, `[B, L, D]` to `[B, L, D]`.
 
 Each is written from its formula, short and for the CPU: those of quadratic cost build their L x L scores, none loops
-over time.  Compare what they learn, not how fast they are.  With x the input, t a token, j <= t the tokens up to it:
+over time.  Compare what they learn, not how fast they are.  With x the input, t a token, j <= t the tokens up to it::
 
     StaticConvolution   y_t = sum_j h_{t-j} v_j                       h learned, the same for every text
     GatedConvolution    y_t = q_t sum_j h_{t-j} (k_j v_j)             Hyena of order 2

@@ -4,7 +4,7 @@ The rule of the sweep: every contender runs at every learning rate with the firs
 where its held-out loss is lowest it then runs on all tokens with every seed.  (With sweep_part=1 the sweep runs on all
 tokens, and what is left are the other seeds.)  A best rate at the edge of those tried is marked as such.
 
-Every run is a `training.Trainer` run in a folder of its own, so the whole race survives a kill:
+Every run is a `training.Trainer` run in a folder of its own, so the whole race survives a kill::
 
     race.json                 what all runs share, the time of a step of each contender, the processes that took part
     runs/NAME_RATE_SEED/      a run: its checkpoints and log, and, once it is over, result.json in place of checkpoints

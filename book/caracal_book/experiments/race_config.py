@@ -4,7 +4,7 @@ Text is read as bytes unless told otherwise.  A model that trains in minutes is 
 GPT-2 most of its parameters and most of its time would be those of its output matrix, which all contenders share.
 
 How long it takes, with the defaults, on two cores with bfloat16 units.  A step of 16 x 512 bytes took so many seconds
-of processor time, of both cores together, on a machine that had much other work:
+of processor time, of both cores together, on a machine that had much other work::
 
     caracal 1.34   no-swa 1.29   no-swa-no-pc 1.21   window 1.39   llama 1.79   static 1.05   hyena 1.27
     gated-deltanet 5.3   mamba2 5.8   mamba: two sequences alone had not ended after 50

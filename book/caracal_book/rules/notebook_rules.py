@@ -8,7 +8,7 @@ import ast
 import re
 from collections.abc import Callable, Iterator
 
-from . import figure_rules, loose_numbers
+from . import figure_rules
 from .cells import calls, code_cells, markdown_cells, parse
 from .ledger import NOT_TESTED, asserts_something
 from .printed_values import Problem, cell_tags
@@ -146,16 +146,10 @@ def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
         yield from (Problem(index, quote) for quote in quotes(text) if isinstance(quote, str))
 
 
-def comparisons_are_asserted(notebook: dict) -> Iterator[Problem]:
-    """A loose number stands in a sentence with a comparison only where an assert holds what is printed."""
-    trees = {index: parse(cell["source"]) for index, cell in code_cells(notebook)}
-    yield from loose_numbers.unasserted(dict(markdown_cells(notebook)), trees)
-
-
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, columns_have_names,
     something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked,
-    the_time_counts_the_exercises, numbers_are_named_well, comparisons_are_asserted, *figure_rules.RULES,
+    the_time_counts_the_exercises, numbers_are_named_well, *figure_rules.RULES,
 )
 
 

@@ -1,6 +1,6 @@
 """Numbers in the text of a notebook, each checked against the value that a cell printed.
 
-A number that a cell computes is followed directly by a comment that names the printed value:
+A number that a cell computes is followed directly by a comment that names the printed value::
 
     2047<!-- = smallest safe N -->      equal when the printed value is rounded to these digits
     3e-6<!-- ~ leak in float32 -->      within a factor of 2
