@@ -72,7 +72,7 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
 
 
-def test_outputs_from_the_cache_count_as_well(build):
+def test_outputs_from_the_cache_count_as_well(build, capfd):
     first, second = build(mode="cache"), build(mode="cache")
     assert [warnings for warnings, _ in (first, second)] == ["", ""]
     assert [page.count("points = 2047") for page in (first[1][STEM], second[1][STEM])] == [1, 1]
