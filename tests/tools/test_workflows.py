@@ -1,8 +1,8 @@
 """The workflows of GitHub: read by actionlint, and every shell step of them run in a scratch clone.
 
 Of GitHub there are stand-ins: `origin` is an empty repository beside the clone, what `${{ }}` stands for is in a table,
-and the actions that a step uses are not run.  `make` is asked what it would do (`make -n`), since the suite itself is
-what it does.
+and the actions that a step uses are not run.  `make` is asked what it would do (`make -n`), and the tests are only
+collected, since the suite itself is what they do.
 """
 
 import os
@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import lint_workflows
@@ -20,7 +21,9 @@ import yaml
 WORKFLOWS = sorted((Path(__file__).resolve().parents[2] / ".github" / "workflows").glob("*.yml"))
 SHA = "0123456789abcdef0123456789abcdef01234567"
 SITE = "https://book.example.org"
-TABLE = {"steps.pages.outputs.base_url": SITE, "needs.build.outputs.site": SITE,
+MARKS = ("built and browser", "built and not browser", "browser and not built")
+TABLE = {"matrix.tests": MARKS[0],
+         "steps.pages.outputs.base_url": SITE, "needs.build.outputs.site": SITE,
          "!github.event.repository.private && github.repository || ''": "owner/name"}
 """What the expressions in the environment of steps stand for."""
 AUTHOR = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
@@ -76,6 +79,12 @@ def run_step(clone, tmp_path, monkeypatch):
     make = programs / "make"
     make.write_text(f'#!/bin/sh\nexec {shutil.which("make")} --dry-run --always-make "$@"\n')
     make.chmod(0o755)
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    for name in ("python", "ruff"):  # what `make .venv/.installed` would have put there; pytest only collects
+        program = clone / ".venv" / "bin" / name
+        program.write_text(f'#!/bin/sh\nexec {Path(sys.executable).parent / name} "$@"\n'.replace(
+            ' "$@"', ' "$@"' + (" --collect-only -q tests/tools/test_check.py" if name == "python" else "")))
+        program.chmod(0o755)
 
     def run(script, environment=None):
         assert "${{" not in script, "an expression in a script is pasted into it as code; hand it over in env"
@@ -96,10 +105,18 @@ def test_every_shell_step_runs(script, environment, run_step):
     run_step(script, environment)
 
 
-def test_the_steps_that_build_and_test_are_the_two_commands_of_the_readme(run_step):
-    (tests,) = (step["run"] for step in jobs("ci.yml")["test"]["steps"] if "run" in step)
-    assert "jupyter-book build . --all -W" in run_step(tests) and "-m pytest" in run_step(tests)
-    assert "python -m venv .venv" in run_step("make book PYTHON=python")
+def test_the_jobs_together_run_every_test_and_build_the_book_once(run_step):
+    """Each test has one of the marks of the pages or none of them."""
+    found = jobs("ci.yml")
+    (units,) = (step["run"] for step in found["units"]["steps"] if "pytest" in step.get("run", ""))
+    assert '-m "not built and not browser"' in units
+    assert tuple(found["pages"]["strategy"]["matrix"]["tests"]) == MARKS and found["pages"]["needs"] == "book"
+    for built, browser in product((False, True), repeat=2):
+        facts = {"built": built, "browser": browser}
+        assert sum(eval(marks, {}, facts) for marks in ("not built and not browser", *MARKS)) == 1
+    (build,) = (step["run"] for step in found["book"]["steps"] if "run" in step)
+    assert "jupyter-book build . --all -W" in run_step(build)
+    assert "python -m venv .venv" in run_step("make .venv/.installed PYTHON=python")
 
 
 @pytest.mark.parametrize("site, link", [(SITE, f"{SITE}/book/claims.html"), ("", "../book/claims.md")])
@@ -143,10 +160,10 @@ def test_what_waits_for_what():
 
 def test_one_python_keeps_the_cache_of_downloads():
     (kept,) = re.findall(r"matrix.python == '([\d.]+)' && 'pip' \|\| ''", WORKFLOWS[0].read_text())
-    assert kept in jobs("ci.yml")["test"]["strategy"]["matrix"]["python"]
+    assert kept in jobs("ci.yml")["units"]["strategy"]["matrix"]["python"]
     cached = [step["with"] for path in WORKFLOWS for job in jobs(path.name).values() for step in job["steps"]
               if "cache" in step.get("with", {})]
-    assert len(cached) == 2 and {step["python-version"] for step in cached} == {kept, "${{ matrix.python }}"}
+    assert len(cached) == 4 and {step["python-version"] for step in cached} == {kept, "${{ matrix.python }}"}
 
 
 def test_runners_fetch_pytorch_for_cpus(root):
@@ -169,8 +186,8 @@ def test_only_what_is_shared_may_be_missing_from_ci(report_missing, monkeypatch)
 
 
 def test_github_alone_may_miss_what_is_shared(root):
-    (step,) = (step for step in jobs("ci.yml")["test"]["steps"] if "run" in step)
-    assert step["env"]["WITHOUT_SHARED"] == "1" and "CI" not in step["env"]
+    environment = yaml.safe_load(WORKFLOWS[0].read_text())["env"]
+    assert WORKFLOWS[0].name == "ci.yml" and environment["WITHOUT_SHARED"] == "1" and "CI" not in environment
     assert "WITHOUT_SHARED" not in (root / ".ci" / "run").read_text()
 
 
