@@ -26,6 +26,8 @@ TABLE = {"matrix.tests": MARKS[0],
          "steps.pages.outputs.base_url": SITE, "needs.build.outputs.site": SITE,
          "!github.event.repository.private && github.repository || ''": "owner/name"}
 """What the expressions in the environment of steps stand for."""
+SOME = "tests/tools/test_check.py tests/browser/test_touch.py tests/browser/test_phone.py"
+"""Files with tests of each mark."""
 AUTHOR = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
 
 
@@ -80,10 +82,9 @@ def run_step(clone, tmp_path, monkeypatch):
     make.write_text(f'#!/bin/sh\nexec {shutil.which("make")} --dry-run --always-make "$@"\n')
     make.chmod(0o755)
     (clone / ".venv" / "bin").mkdir(parents=True)
-    for name in ("python", "ruff"):  # what `make .venv/.installed` would have put there; pytest only collects
+    for name, more in (("ruff", ""), ("python", f" --collect-only -q {SOME}")):  # as `make .venv/.installed` leaves it
         program = clone / ".venv" / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec {Path(sys.executable).parent / name} "$@"\n'.replace(
-            ' "$@"', ' "$@"' + (" --collect-only -q tests/tools/test_check.py" if name == "python" else "")))
+        program.write_text(f'#!/bin/sh\nexec {Path(sys.executable).parent / name} "$@"{more}\n')
         program.chmod(0o755)
 
     def run(script, environment=None):
