@@ -6,7 +6,8 @@ Three things make that checkable::
     digest        SHA-256 over everything else: an edited record is refused
     code.sha256   over the files of the two packages that can decide a number: all of `caracal_min`, and of
                   `caracal_book` what is not a figure, a checker, a rule or a record
-    schema        `record_schema.json`, against which every record is validated as it is written and as it is read
+    schema        `record_schema.json`, against which every record is validated as it is read, and as it is written
+                  where jsonschema is installed
 
 A digest finds accidents, not forgers: whoever edits a record can compute it anew.  What a forger cannot do is make the
 run come out so when somebody repeats it.
@@ -25,6 +26,7 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import metadata, resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -78,10 +80,8 @@ def require_recordable(path: Path) -> None:
     """Find out before a run whether its record can be written at its end, and take down the code as it is now.
 
     Raises:
-        ImportError: jsonschema is not installed.
         OSError: the file could not be written.
     """
-    _schema_validator()
     require_writable(path)
     code()
 
@@ -115,7 +115,8 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
         record = seal(json.loads(json.dumps(record, default=str, allow_nan=False)))
     except ValueError:
         raise RecordError(f"{path}: the run has results that are not finite numbers; it is not recorded") from None
-    _validate(record, path)
+    if find_spec("jsonschema"):
+        _validate(record, path)
     with writing(path) as partial:
         partial.write_text(json.dumps(record, indent=1) + "\n")
     return record
@@ -262,16 +263,11 @@ def _no_number(text: str) -> NoReturn:
     raise ValueError(f"{text} is no number")
 
 
-def _schema_validator():
+def _validate(record: dict, path: Path) -> None:
     try:
         import jsonschema
     except ImportError:
         raise missing("a record", "jsonschema", "train") from None
-    return jsonschema
-
-
-def _validate(record: dict, path: Path) -> None:
-    jsonschema = _schema_validator()
     schema = json.loads((resources.files(__package__) / "record_schema.json").read_text())
     try:
         jsonschema.validate(record, schema)

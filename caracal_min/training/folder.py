@@ -35,7 +35,6 @@ class RunFolder:
 
     Raises:
         OSError: it is a file, or cannot be written; another process works in it (`RunInUseError`).
-        ImportError: jsonschema, which the record needs, is not installed.
     """
 
     def __init__(self, path: Path, is_main: bool = True):

@@ -2,10 +2,15 @@
 
 References are computed in float64 on the CPU, from the very inputs.  Errors are root mean squares relative to the
 reference: float32 lands under 1e-5, one rounding to bfloat16 near 2e-3, gradients under autocast from 2e-2 to 5e-2.
+Bounds of float32 assume float32 arithmetic: TF32, near 3e-4, is beyond them.  PyTorch leaves it to the caller for
+matrix products, and takes it for cuDNN's convolutions by default.
 """
+
+import copy
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.attention import sliding_window_attention
@@ -13,6 +18,7 @@ from caracal_min.benchmark import BenchmarkConfig, run_benchmark
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
 from caracal_min.loss import linear_cross_entropy, token_loss
 from caracal_min.modules import MultiHeadFourier
+from caracal_min.projections import ShortConv
 from caracal_min.training import TrainConfig, Trainer
 from caracal_min.zoo import make_model
 
@@ -103,6 +109,38 @@ def test_a_fourier_layer_under_autocast(device, changes):
         results.append([y, *torch.autograd.grad(y, [input_, *module.parameters()], dy.to(y))])
     for a, b in zip(*results, strict=True):
         assert error(a, b) < 0.1
+
+
+@on_every_device
+@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False), dict(gate="single_stage")])
+def test_a_fourier_layer_in_float32(device, changes):
+    torch.manual_seed(0)
+    layer = MultiHeadFourier(64, 4, **changes)
+    x, dy = torch.randn(2, 2, 300, 64)
+    results = []
+    for dtype, place in ((torch.float64, "cpu"), (torch.float32, device)):
+        module, input_ = copy.deepcopy(layer).to(place, dtype), x.to(place, dtype).requires_grad_()
+        y = module(input_)
+        results.append([y, *torch.autograd.grad(y, [input_, *module.parameters()], dy.to(y))])
+    for expected, found in zip(*results, strict=True):
+        assert error(found, expected) < 1e-5
+
+
+def test_on_a_gpu_the_taps_are_no_convolution_of_the_library():
+    """Which would round to TF32; a tensor that says it is on a GPU is enough to see it."""
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            called.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    class Elsewhere(torch.Tensor):
+        is_cuda = True
+
+    conv, x, called = ShortConv(6, 6, 3, groups=6, bias=False), torch.randn(2, 6, 9), []
+    with Watch():
+        found = conv(x.as_subclass(Elsewhere))
+    assert "aten.addcmul.default" in called and not [name for name in called if "conv" in name]
+    assert torch.allclose(found, torch.nn.functional.conv1d(x, conv.weight, groups=6), atol=1e-6)
 
 
 @on_every_device

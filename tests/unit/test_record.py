@@ -198,16 +198,24 @@ def test_the_code_is_that_of_the_beginning_of_the_run(checkout, tmp_path):
     assert stored["clean"] is True and stored["sha256"] == code_sha256(files_of("HEAD", checkout))
 
 
-def test_what_a_record_needs_is_looked_for_before_the_run(tmp_path, monkeypatch):
+def test_what_a_record_needs_is_looked_for_before_the_run(tmp_path):
     (tmp_path / "file").write_text("")
     require_recordable(tmp_path / "new" / "folder" / "record.json")
     assert not (tmp_path / "new").exists()
     for path, kind in ((tmp_path, IsADirectoryError), (tmp_path / "file" / "x.json", NotADirectoryError)):
         with pytest.raises(kind, match=str(tmp_path)):
             require_recordable(path)
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(ImportError, match="a record needs jsonschema"):
-        require_recordable(tmp_path / "record.json")
+
+
+def test_a_record_is_written_without_jsonschema_and_read_with_it(tmp_path, monkeypatch):
+    path = tmp_path / "record.json"
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "jsonschema", None)
+        require_recordable(path)
+        written = write_record(path, "train", {"a": 1}, RESULTS, DATA, 1.0, torch.device("cpu"))
+        with pytest.raises(ImportError, match="a record needs jsonschema"):
+            read_record(path, require_commit=False)
+    assert read_record(path, require_commit=False) == written
 
 
 def git(folder, *arguments):

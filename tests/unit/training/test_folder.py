@@ -266,13 +266,6 @@ def test_a_folder_without_permission_is_found_before_the_work():
         assert all("\n" not in str(e.value) and "delete" not in str(e.value) for e in (made, written))
 
 
-def test_the_package_that_records_need_is_looked_for_before_the_run(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "jsonschema", None)
-    with pytest.raises(ImportError, match="a record needs jsonschema: pip install"):
-        Trainer(config(tmp_path / "run"), corpus())
-    assert not (tmp_path / "run" / "log.jsonl").exists()
-
-
 def test_a_run_that_diverges_ends_without_a_record(tmp_path):
     trainer = Trainer(config(tmp_path, eval_every=100), corpus())
     with torch.no_grad():
