@@ -13,9 +13,8 @@ accidents, not forgers.
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,7 +25,7 @@ from torch.optim import Optimizer
 
 from ..files import writing
 
-__all__ = ["Checkpoints", "DamagedError", "not_finite", "read_checkpoint", "weights_of"]
+__all__ = ["Checkpoint", "Checkpoints", "DamagedError", "not_finite", "weights_of"]
 
 _NEWEST, _PREVIOUS, _FORMAT = "checkpoint.safetensors", "checkpoint.previous.safetensors", "caracal-checkpoint-2"
 
@@ -35,25 +34,75 @@ class DamagedError(ValueError):
     """A checkpoint that is not as it was written, or not of this model."""
 
 
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint that has been read and is whole."""
+
+    path: Path
+    """Its file."""
+    facts: dict
+    """Where the run stands, and what must be equal for it to go on."""
+    tensors: dict[str, Tensor]
+    """Weights, optimizer state, random states and log, on the CPU."""
+    note: str = ""
+    """One line for the user if the newer file is damaged and this is the one before it, else ""."""
+
+    def require_settings(self, settings: dict) -> None:
+        """Raise ValueError, in one line, if the run has another setting."""
+        before, after = self.facts["settings"], json.loads(json.dumps(settings))
+        for name in sorted(before.keys() | after.keys()):
+            if (old := before.get(name)) != (new := after.get(name)):
+                raise ValueError(f"{self.path.parent} holds a run with {name}={old!r}, now {new!r}; resume with the "
+                                 "same settings, or choose another folder")
+
+    def restore(self, model: nn.Module, optimizer: Optimizer, corpus: str) -> bytes:
+        """Give its state to a model, an optimizer and torch's generators, and return the log.
+
+        Args:
+            corpus: digest of the data.
+
+        Raises:
+            ValueError: it is of a run on other data, or of another model of one's own.
+        """
+        if self.facts["corpus"] != corpus:
+            raise ValueError(f"{self.path.parent} holds a run on other data (its hash differs); resume with the same "
+                             "data, or choose another folder")
+        weights = {name: (t.shape, t.dtype) for name, t in weights_of(model).items()}
+        stored = {name: (t.shape, t.dtype) for name, t in self.tensors.items() if name.startswith("model.")}
+        if different := {name for name, _ in weights.items() ^ stored.items()}:
+            name = min(different)
+            raise ValueError(f"{self.path} does not hold the state of this model: {name} is "
+                             f"{stored.get(name, 'missing')}, expected {weights.get(name, 'nothing')}")
+        model.load_state_dict({name.removeprefix("model."): self.tensors[name] for name in stored},
+                              strict=False)  # names were compared; those of tied weights are not in the file
+        state: dict[int, dict] = {}
+        for name, tensor in self.tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                state.setdefault(int(index), {})[key] = tensor.clone()  # the file's memory is not kept
+        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        torch.set_rng_state(self.tensors["random.cpu"])
+        if "random.cuda" in self.tensors and torch.cuda.is_available():
+            torch.cuda.set_rng_state(self.tensors["random.cuda"])
+        return self.tensors["log"].numpy().tobytes()
+
+
 class Checkpoints:
     """The last two checkpoints of a run, `checkpoint.safetensors` and `checkpoint.previous.safetensors`.
 
     Args:
-        folder: of the run, which exists.
-
-    Attributes:
-        note: one line for the user if the newest was damaged and the one before it was taken, else "".
+        folder: of the run.
     """
 
     def __init__(self, folder: Path):
-        self.folder, self.note = folder, ""
+        self.folder = folder
         self._newest_is_whole = True
 
     def save(self, model: nn.Module, optimizer: Optimizer, facts: dict, log: bytes = b"") -> None:
         """Write the state of a run; a kill at any moment leaves the checkpoint before it or this one, whole.
 
         Args:
-            facts: JSON-like; `step` and the like, and `settings` (dict) and `corpus` (digest), compared when loading.
+            facts: JSON-like; `settings` (dict) and `corpus` (digest), which a `Checkpoint` compares, and the rest.
             log: the run's log up to this step.
 
         Raises:
@@ -79,56 +128,26 @@ class Checkpoints:
         """The files that are there, the newest first."""
         return [path for path in (self.folder / _NEWEST, self.folder / _PREVIOUS) if path.exists()]
 
-    def require_settings(self, settings: dict) -> None:
-        """Raise ValueError, as `load`, if the run in the folder has other settings; no tensor is read for that."""
-        before = next(self._stored_settings(), None)
-        if before is not None:
-            _require_settings(self.folder, before, settings)
-
-    def load(self, model: nn.Module, optimizer: Optimizer, facts: dict) -> tuple[dict, bytes]:
-        """Restore a run from the newest checkpoint that is whole.
-
-        Args:
-            facts: what `save` would be given now.
-
-        Returns:
-            the facts and the log of the checkpoint; the facts given and an empty log if there is no checkpoint.
+    def read(self) -> Checkpoint | None:
+        """Return the newest checkpoint that is whole; None if there is none at all.
 
         Raises:
             DamagedError: there is a checkpoint, but none that is whole.
-            ValueError: it belongs to a run with other settings or another corpus.
-            OSError: it cannot be read.
+            OSError: it cannot be opened.
         """
         damage: list[DamagedError] = []
         for path in self.paths:
             try:
-                stored, tensors = read_checkpoint(path)
-                _require_settings(self.folder, stored["settings"], facts["settings"])
-                if stored["corpus"] != facts["corpus"]:
-                    raise ValueError(f"{self.folder} holds a run on other data (its hash differs); resume with the "
-                                     "same data, or choose another folder")
-                _require_tensors(path, tensors, model)
+                facts, tensors = _read(path)
             except DamagedError as error:
                 damage.append(error)
                 continue
-            _apply(tensors, model, optimizer)
             self._newest_is_whole = not damage
-            if damage:
-                self.note = f"{damage[0]}; the run goes on from the checkpoint before it, step {stored['step']}"
-            return stored, tensors["log"].numpy().tobytes()
+            note = f"{damage[0]}; the checkpoint before it is taken, step {facts['step']}" if damage else ""
+            return Checkpoint(path, facts, tensors, note)
         if damage:
-            raise DamagedError(f"{damage[0]}; restore it, or start anew in another folder")
-        return facts, b""
-
-    def _stored_settings(self) -> Iterator[dict[str, Any]]:
-        """Yield the settings in each checkpoint whose header is readable, the newest first."""
-        for path in self.paths:
-            try:
-                with safe_open(path, framework="pt") as file:
-                    settings = json.loads(file.metadata()["facts"])["settings"].copy()
-            except (SafetensorError, OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-                continue  # `load` says what is wrong with it
-            yield settings
+            raise DamagedError(f"{damage[0]}; restore it, or train anew in another folder")
+        return None
 
 
 def not_finite(model: nn.Module, optimizer: Optimizer) -> str | None:
@@ -161,13 +180,8 @@ def _sha256(facts: str, tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def read_checkpoint(path: Path) -> tuple[dict, dict[str, Tensor]]:
-    """Return facts and tensors of a file, on the CPU.
-
-    Raises:
-        DamagedError: it is no checkpoint, or its hash is not right, in one line.
-        OSError: it cannot be opened.
-    """
+def _read(path: Path) -> tuple[dict, dict[str, Tensor]]:
+    """Return facts and tensors of a file, on the CPU; DamagedError, in one line, unless it is as it was written."""
     path.open("rb").close()  # no permission is no damage
     try:
         with safe_open(path, framework="pt") as file:
@@ -181,37 +195,3 @@ def read_checkpoint(path: Path) -> tuple[dict, dict[str, Tensor]]:
     if _sha256(metadata["facts"], tensors) != metadata["sha256"]:
         raise DamagedError(f"{path} is damaged: its contents do not match their hash")
     return json.loads(metadata["facts"]), tensors
-
-
-def _require_settings(folder: Path, before: dict, after: dict) -> None:
-    """Raise ValueError, in one line, if two runs differ in a setting."""
-    after = json.loads(json.dumps(after))
-    for name in sorted(before.keys() | after.keys()):
-        old, new = before.get(name), after.get(name)
-        if old != new:
-            raise ValueError(f"{folder} holds a run with {name}={old!r}, now {new!r}; resume with the same settings, "
-                             "or choose another folder")
-
-
-def _require_tensors(path: Path, tensors: dict[str, Tensor], model: nn.Module) -> None:
-    """Raise DamagedError unless the tensors are of this model: a model of one's own may have changed."""
-    weights = {name: (t.shape, t.dtype) for name, t in weights_of(model).items()}
-    stored = {name: (t.shape, t.dtype) for name, t in tensors.items() if name.startswith("model.")}
-    if different := {name for name, _ in weights.items() ^ stored.items()}:
-        name = min(different)
-        raise DamagedError(f"{path} does not hold the state of this run: {name} is {stored.get(name, 'missing')}, "
-                           f"expected {weights.get(name, 'nothing')}")
-
-
-def _apply(tensors: dict[str, Tensor], model: nn.Module, optimizer: Optimizer) -> None:
-    model.load_state_dict({k.removeprefix("model."): t for k, t in tensors.items() if k.startswith("model.")},
-                          strict=False)  # names were compared; those of tied weights are not in the file
-    state: dict[int, dict] = {}
-    for name, tensor in tensors.items():
-        if name.startswith("optimizer."):
-            _, index, key = name.split(".")
-            state.setdefault(int(index), {})[key] = tensor
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
-    torch.set_rng_state(tensors["random.cpu"])
-    if "random.cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["random.cuda"])

@@ -42,8 +42,8 @@ class RunFolder:
         self._lock: FileLock | None = None
         self._is_main = is_main
         if is_main:
-            _make(path)
             require_recordable(self.record)
+            path.mkdir(parents=True, exist_ok=True)
             self._hold()
         self.checkpoints = Checkpoints(path)
 
@@ -92,13 +92,3 @@ class RunFolder:
                                     "another folder") from None
             self._lock = lock
         _held[place] = self
-
-
-def _make(path: Path) -> None:
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise NotADirectoryError(f"{path} is a file, or lies in one; give the name of a folder") from None
-    except OSError as error:
-        raise type(error)(error.errno, f"{path} cannot be made ({error.strerror}); give another place, or ask for "
-                          "permission") from None

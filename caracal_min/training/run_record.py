@@ -1,6 +1,5 @@
 """What the record of a run says of its processes, of the weights it began with, of its text and of its model."""
 
-import json
 import time
 
 import torch
@@ -10,7 +9,7 @@ from ..data.tokenizers import Tokenizer, tokenizer_sha256
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..record import code, machine, read_record
-from ..weights import CONFIG, WEIGHTS
+from ..weights import WEIGHTS, read_config
 from .distributed import Group
 from .folder import RunFolder
 from .recipe import TrainConfig
@@ -86,5 +85,4 @@ def data_of(corpus: Corpus, validation: str | None) -> dict:
 
 def model_of(folder: RunFolder) -> dict:
     """Return what the record says of the model that was saved: its configuration and the hash of its weights."""
-    return {"model": json.loads((folder.model / CONFIG).read_bytes()),
-            "model_sha256": file_sha256(folder.model / WEIGHTS)}
+    return {"model": read_config(folder.model), "model_sha256": file_sha256(folder.model / WEIGHTS)}

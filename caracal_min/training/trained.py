@@ -11,7 +11,7 @@ from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..weights import CONFIG, WEIGHTS
 from ..zoo.registry import load_model, make_model
-from .checkpoint import Checkpoints, DamagedError, read_checkpoint, weights_of
+from .checkpoint import Checkpoints, weights_of
 from .recipe import TrainConfig, model_changes
 
 __all__ = ["Trained", "initial_model", "load_trained"]
@@ -112,18 +112,12 @@ def initial_model(config: TrainConfig, tokenizer: Tokenizer, own: LanguageModel 
 
 def _from_checkpoint(folder: Path, gate_length: int | None) -> Trained:
     """Load the model of the newest checkpoint that is whole."""
-    damage: list[DamagedError] = []
-    for path in Checkpoints(folder).paths:
-        try:
-            stored, tensors = read_checkpoint(path)
-        except DamagedError as error:
-            damage.append(error)
-            continue
-        model = _built(path, stored["settings"], tensors, gate_length)
-        note = (f"{folder} has no finished model: this is the one of its checkpoint at step {stored['step']}"
-                + (f", since {damage[0]}" if damage else ""))
-        return Trained(model, path, folder, stored["step"], stored, note)
-    raise DamagedError(f"{folder} has no finished model, and {damage[0]}; restore it, or train again")
+    checkpoint = Checkpoints(folder).read()
+    model = _built(checkpoint.path, checkpoint.facts["settings"], checkpoint.tensors, gate_length)
+    step = checkpoint.facts["step"]
+    note = f"{folder} has no finished model: this is the one of its checkpoint at step {step}"
+    note += f" ({checkpoint.note})" if checkpoint.note else ""
+    return Trained(model, checkpoint.path, folder, step, checkpoint.facts, note)
 
 
 def _built(path: Path, settings: dict, tensors: dict, gate_length: int | None) -> LanguageModel:

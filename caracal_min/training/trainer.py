@@ -29,7 +29,7 @@ from ..evaluation.losses import held_out_loss
 from ..language_model import LanguageModel
 from ..precision import autocast, resolve_precision
 from ..record import write_record
-from .checkpoint import not_finite
+from .checkpoint import Checkpoint, not_finite
 from .distributed import Group
 from .flops import flops_per_token, peak_flops
 from .folder import RunFolder
@@ -93,9 +93,10 @@ class Trainer:
                              shards=None if config.out is None else config.out / "shards")
         if config.tensorboard:
             require_tensorboard()
-        if config.out is not None:
-            self._folder = RunFolder(config.out, self.group.is_main)
-            self._folder.checkpoints.require_settings(self._settings)
+        self._folder = None if config.out is None else RunFolder(config.out, self.group.is_main)
+        checkpoint = self._folder and self._folder.checkpoints.read()
+        if checkpoint is not None:
+            checkpoint.require_settings(self._settings)
         torch.manual_seed(config.seed)
         self.model = initial_model(config, self._tokenizer, model, start).to(self.device)
         self.optimizer = make_optimizer(self.model, config)
@@ -106,9 +107,8 @@ class Trainer:
         self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,
                                self.group.world_size)
         require_window(self.corpus.validation, config.context, " that are held out")
-        self.step, self.seconds = 0, 0.0
         with self.group.waiting():
-            self._resume()
+            self._resume(checkpoint)
             self._loss = self.group.loss_of(self.model.compile_for(config.compile))
         self._flops = flops_per_token(self.model, config.context)
         self._peak = config.peak_flops or peak_flops(self.device)
@@ -282,19 +282,18 @@ class Trainer:
         return {"step": self.step, "seconds": self.seconds, "settings": self._settings, "corpus": self.corpus.digest,
                 "scaler": self.scaler.state_dict(), "parts": self._processes, "stretches": self._stretches}
 
-    def _resume(self) -> None:
-        self._processes, self._ahead, kept, notes = [], (-1, None), b"", []
-        if self._folder is not None:
-            stored, kept = self._folder.checkpoints.load(self.model, self.optimizer, self._facts())
-            self.step, self.seconds, self._processes = stored["step"], stored["seconds"], stored["parts"]
-            self.scaler.load_state_dict(stored["scaler"])
-            notes.append(self._folder.checkpoints.note)
-            if self._folder.complete and not self.finished:
-                raise ValueError(f"{self.config.out} holds the record of a finished run, but no checkpoint of its end; "
-                                 "its model is as it was: choose another folder to train anew")
-        self._log = RunLog(self.config.out if self.group.is_main else None, kept,
+    def _resume(self, checkpoint: Checkpoint | None) -> None:
+        self.step, self.seconds, self._processes, self._ahead, log = 0, 0.0, [], (-1, None), b""
+        if checkpoint is not None:
+            log, facts = checkpoint.restore(self.model, self.optimizer, self.corpus.digest), checkpoint.facts
+            self.step, self.seconds, self._processes = facts["step"], facts["seconds"], facts["parts"]
+            self.scaler.load_state_dict(facts["scaler"])
+        if self._folder is not None and self._folder.complete and not self.finished:
+            raise ValueError(f"{self.config.out} holds the record of a finished run, but no checkpoint of its end; its "
+                             "model is as it was: choose another folder to train anew")
+        self._log = RunLog(self.config.out if self.group.is_main else None, log,
                            self.config.tensorboard and not self.finished)
-        for note in filter(None, (*notes, self._log.note) if self.group.is_main else ()):
+        for note in filter(None, (checkpoint and checkpoint.note, self._log.note) if self.group.is_main else ()):
             print(note)
         self._processes = [*self._processes, process_from(self.step, self.group)]
         self._kept_at = self.seconds

@@ -64,7 +64,7 @@ def test_a_flipped_bit_anywhere_is_found_and_the_one_before_is_taken(run, whole,
         with Trainer(config(run), corpus()) as trainer:
             assert trainer.step == 4, f"bit at {place} of {len(data)}"
         said = capsys.readouterr().out
-        assert "the run goes on from the checkpoint before it, step 4" in said and said.count("\n") == 1
+        assert "the checkpoint before it is taken, step 4" in said and said.count("\n") == 1
     _, curve = resume(run)
     assert curve == whole
 
@@ -81,7 +81,7 @@ def test_a_damaged_one_never_replaces_a_good_one(run):
 def test_two_damaged_ones_are_refused(run):
     for name in (NEWEST, PREVIOUS):
         (run / name).write_bytes((run / name).read_bytes()[:5000])
-    with pytest.raises(ValueError, match="not a readable checkpoint .*; restore it, or start anew") as caught:
+    with pytest.raises(ValueError, match="not a readable checkpoint .*; restore it, or train anew") as caught:
         Trainer(config(run), corpus())
     assert "\n" not in str(caught.value) and "delete" not in str(caught.value)
     Caracal.from_preset("nano").save_pretrained(run / "m")
@@ -104,7 +104,7 @@ def test_one_of_another_model_of_ones_own_is_refused(tmp_path):
         if layers == 2:
             with Trainer(config(tmp_path), corpus(), model=model) as trainer:
                 trainer.run(until=4)
-    with pytest.raises(ValueError, match="does not hold the state of this run: model.blocks.2.* is missing") as caught:
+    with pytest.raises(ValueError, match="not hold the state of this model: model.blocks.2.* is missing") as caught:
         Trainer(config(tmp_path), corpus(), model=model)
     assert "\n" not in str(caught.value)
 

@@ -246,7 +246,7 @@ def rights_of_nobody():
 def test_what_cannot_be_a_folder_of_a_run_is_found_before_the_work(tmp_path):
     (tmp_path / "file").write_text("")
     for out in (tmp_path / "file", tmp_path / "file" / "run"):
-        with pytest.raises(NotADirectoryError, match="is a file, or lies in one; give the name of a folder"):
+        with pytest.raises(NotADirectoryError, match="is no folder; give another place"):
             RunFolder(out)
     (tmp_path / "run" / "record.json").mkdir(parents=True)
     with pytest.raises(IsADirectoryError, match="record.json is a folder"):
@@ -256,7 +256,7 @@ def test_what_cannot_be_a_folder_of_a_run_is_found_before_the_work(tmp_path):
 def test_a_folder_without_permission_is_found_before_the_work():
     with tempfile.TemporaryDirectory() as above:
         os.chmod(above, 0o555)
-        with rights_of_nobody(), pytest.raises(PermissionError, match="cannot be made .*permission") as made:
+        with rights_of_nobody(), pytest.raises(PermissionError, match="no permission to write") as made:
             RunFolder(Path(above) / "run")
         os.chmod(above, 0o755)
         RunFolder(Path(above) / "run").close()

@@ -56,6 +56,7 @@ def test_the_record_holds_the_curve_and_the_model(text, tmp_path):
     assert record["config"]["learning_rate"] == 3e-3 and record["config"]["out"] == str(tmp_path)
     assert record["data"] == {
         "source": str(tmp_path / "shards"), "validation": None, "tokenizer": "byte",
+        "tokenizer_sha256": file_sha256(tmp_path / "model" / "tokenizer.json"),
         "train_tokens": len(trainer.corpus.train), "validation_tokens": len(trainer.corpus.validation), "rule": RULE,
         "sha256": trainer.corpus.digest}
     assert record["results"]["parameters"] == load_model(tmp_path / "model").num_parameters()

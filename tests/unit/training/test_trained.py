@@ -56,9 +56,9 @@ def test_a_damaged_checkpoint_is_passed_over_and_two_are_refused(run):
     (run / NEWEST).write_bytes((run / NEWEST).read_bytes()[:-100])
     trained = load_trained(run)
     assert trained.step == 4 and trained.source == run / PREVIOUS
-    assert "at step 4, since" in trained.note and NEWEST in trained.note and "\n" not in trained.note
+    assert "at step 4 (" in trained.note and NEWEST in trained.note and "\n" not in trained.note
     (run / PREVIOUS).write_bytes(b"half of a file")
-    with pytest.raises(ValueError, match="has no finished model, and .* not a readable checkpoint") as caught:
+    with pytest.raises(ValueError, match="not a readable checkpoint .*; restore it, or train anew in") as caught:
         load_trained(run)
     assert "\n" not in str(caught.value)
 

@@ -20,7 +20,7 @@ from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import Manifest, tokenize
 from caracal_min.language_model import LanguageModel
 from caracal_min.training import DivergedError, TrainConfig, Trainer, learning_rate
-from caracal_min.training.checkpoint import read_checkpoint
+from caracal_min.training.checkpoint import Checkpoints
 from caracal_min.training.trained import load_trained
 
 
@@ -134,7 +134,7 @@ def test_a_signal_stops_the_command_with_a_checkpoint_of_its_last_step(tmp_path,
     assert (process.returncode, err) == (0, "")
     done = len((tmp_path / "log.jsonl").read_text().splitlines())
     assert f"step {done} of 40: stopped; the same command goes on from here" in out
-    assert read_checkpoint(tmp_path / "checkpoint.safetensors")[0]["step"] == done < 40
+    assert Checkpoints(tmp_path).read().facts["step"] == done < 40
 
 
 PROGRAM = """
@@ -173,7 +173,7 @@ def test_a_signal_stops_a_run_of_a_program_too(tmp_path, names, ignored, said, k
         assert not (tmp_path / "checkpoint.safetensors").exists()
         return
     assert done.stdout == said
-    assert read_checkpoint(tmp_path / "checkpoint.safetensors")[0]["step"] == kept
+    assert Checkpoints(tmp_path).read().facts["step"] == kept
 
 
 def test_a_run_that_is_left_at_some_step_goes_on_there(tmp_path):
@@ -244,7 +244,8 @@ def test_when_a_run_is_measured_sampled_and_kept_may_change_on_the_way(tmp_path)
     assert losses(log) == whole[:10] and trainer.step == 10
     assert [entry["step"] for entry in log if "validation_loss" in entry] == [6, 8, 10]
     assert [entry["step"] for entry in log if "sample" in entry] == [8]
-    assert read_checkpoint(tmp_path / "checkpoint.previous.safetensors")[0]["step"] == 9
+    (tmp_path / "checkpoint.safetensors").unlink()
+    assert Checkpoints(tmp_path).read().facts["step"] == 9
     with pytest.raises(ValueError, match="eval_windows=8, now 9"):
         Trainer(config(tmp_path, eval_windows=9), corpus())
 
