@@ -22,8 +22,8 @@ from . import (
     weight,
 )
 
-_MODULES = (site, kernel, formulas, execution, docstrings, measured, claims, plots, boxes, chapters, landing, typography,
-            search, weight, access)
+_MODULES = (site, kernel, formulas, execution, docstrings, measured, claims, plots, boxes, chapters, landing,
+            typography, search, weight, access)
 
 
 def setup(app):
