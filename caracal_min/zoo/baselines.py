@@ -9,7 +9,7 @@ heads (Table 1) and parameter counts in whole millions (Table 2).  The rest is w
     jamba    an attention layer in every six, Mamba (state size 16) in the others; the SwiGLU of llama in all of them,
              no mixture of experts
 
-All tie the output matrix to the embedding.  In millions, ours with 50,257 tokens and the paper's:
+All tie the output matrix to the embedding.  In millions, ours with 50,257 tokens and the paper's::
 
               llama            mamba            mamba2           jamba
     tiny       64.280   64      66.418   66      64.235   64      70.742   71

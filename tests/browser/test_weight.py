@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 from bookext.search import TEXTS
-from bookext.weight import share_figures
 from figure_pages import data, write_page
 from page_checks import PHONE, Visit
 from test_pages import PAGES
 
 from caracal_book import viz
+from caracal_book.rules.drawings import share_figures
 
 BLOCKING = 1_000           # bytes of script files that hold up a page
 LARGEST = {"index": 1_000_000, "01": 1_150_000, "05": 1_450_000, "08": 1_350_000}

@@ -137,10 +137,10 @@ def test_what_is_no_repository_is_warned_of(monkeypatch, caplog):
     ("owner/name", "", "/name/"), ("owner/owner.github.io", "", "/"), ("owner/name", "https://book.example.org", "/"),
     ("", "", "/"),
 ])
-def test_the_page_for_missing_pages_leads_home(slug, url, home, tmp_path, monkeypatch):
+def test_the_page_for_missing_pages_leads_home(slug, url, home, root, tmp_path, monkeypatch):
     monkeypatch.setenv("BOOK_REPOSITORY", slug)
     monkeypatch.setenv("BOOK_URL", url)
-    site.write_not_found(SimpleNamespace(outdir=tmp_path, builder=SimpleNamespace(format="html")), None)
+    site.write_not_found(SimpleNamespace(srcdir=root, outdir=tmp_path, builder=SimpleNamespace(format="html")), None)
     assert f'<a href="{home}">' in (tmp_path / "404.html").read_text(encoding="utf-8")
 
 
@@ -194,7 +194,7 @@ def test_tables_in_the_docstrings_of_modules_are_literal(root):
     for package in (root / "caracal_min", root / "book" / "caracal_book"):
         for path in package.rglob("*.py"):
             said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            found += [f"{path.name}: {line}" for line in re.findall(r"^(.*[^:]:)\n\n    \S", said, re.MULTILINE)]
+            found += [f"{path.name}: {line}" for line in re.findall(r"^(.*[^:\n]:)\n\n    ", said, re.MULTILINE)]
     assert found == []
 
 

@@ -15,6 +15,7 @@ from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from caracal_book.rules.cells import minutes_of, question_of
 from caracal_book.rules.drawings import on_dark, without_ground
 from caracal_book.rules.figure_rules import OPENING
 from caracal_book.rules.ledger import VERDICTS, read_ledger
@@ -31,7 +32,6 @@ STILLS = "_static/chapters"
 openings = ByPage("opening_figures")  # of chapters, as HTML
 _STILL = re.compile(r'class="caracal-still" src="data:image/svg\+xml,([^"]+)" alt=')
 _COVER = re.compile(r'(?<=<div class="cover-figure">)([\w/]+)(?=</div>)')
-_MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
 
 
 def setup(app):
@@ -68,22 +68,6 @@ def write_stills(app, exception):
 def still_name(docname: str, theme: str) -> str:
     """Return the name of the file that shows a chapter's opening figure on a theme, light or dark."""
     return f"{Path(docname).name}-on-{theme}.svg"
-
-
-def question_of(notebook: dict) -> tuple[str, str]:
-    """Return the title of a chapter and the last question of its first cell, as plain text."""
-    title, _, text = notebook["cells"][0]["source"].partition("\n")
-    plain = re.sub(r"<!--.*?-->|[*`$\\]", "", " ".join(text.split()))
-    questions = re.findall(r"[^.?]+\?", plain)
-    return title.lstrip("# "), questions[-1].strip() if questions else ""
-
-
-def minutes_of(notebook: dict) -> int:
-    """Return how long a chapter takes to read, as it says itself; ValueError where it does not say."""
-    text = "\n".join(cell["source"] for cell in notebook["cells"][:6] if cell["cell_type"] == "markdown")
-    if (found := _MINUTES.search(text)) is None:
-        raise ValueError("a chapter says how long it takes: '**Time:** about 50 minutes'")
-    return int(found[1])
 
 
 class Cover(SphinxDirective):

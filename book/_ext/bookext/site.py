@@ -90,19 +90,6 @@ def stamp_downloads(app, exception):
 def write_not_found(app, exception):
     """Write 404.html, which the host of the site shows in place of any missing page, so that it needs no other file."""
     if exception is None and app.builder.format == "html":
+        page = Path(app.srcdir, "book/_templates/404.html").read_text(encoding="utf-8")
         home = urlsplit(address()).path or "/"
-        Path(app.outdir, "404.html").write_text(_NOT_FOUND.format(home=home), encoding="utf-8")
-
-
-_NOT_FOUND = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>No such page: Caracal from Scratch</title>
-<style>:root {{ color-scheme: light dark; }} body {{ max-width: 36rem; margin: 15vh auto; padding: 0 1.5rem;
-font: 1.1rem/1.6 system-ui, sans-serif; background: #fff; color: #222; }} a {{ color: #0064A0; }}
-@media (prefers-color-scheme: dark) {{ body {{ background: #171B21; color: #E8E8E8; }} a {{ color: #3D9FE8; }} }}
-</style></head>
-<body><main><h1>There is no such page</h1>
-<p>The page may have been renamed, or the chapter is not written yet. What there is begins at
-<a href="{home}">Caracal from Scratch</a>; what it says of something, the <a href="{home}search.html">search</a>
-finds.</p></main></body></html>
-"""
+        Path(app.outdir, "404.html").write_text(page.replace("{home}", home), encoding="utf-8")

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from docutils import nodes
 
+from caracal_book.rules.drawings import share_figures
+
 UNUSED = ("thebe", "design-tabs")
 DESIGN = "sphinx-design"
 OPTIONS = "documentation_options.js"  # a line of the theme's layout uses it at once
 
 _PICTURE = re.compile(r'<img (?![^>]*loading=)(?=[^>]*src="(?!data:))')
-_FIGURE = re.compile(r"""(<div class="caracal-figure" id="caracal-(\w+)-[0-9a-f]+">\n)(<style>.*?</style>)"""
-                     r"""(.*?<script type="module">)(.*?)(\nfor \(const host of document.*?</script>)""", re.DOTALL)
 
 
 def setup(app):
@@ -53,25 +53,3 @@ def drop_font_awesome(app, exception):
     """Remove the theme's copy of Font Awesome, which no page loads."""
     if exception is None and app.builder.format == "html":
         shutil.rmtree(Path(app.outdir, "_static", "vendor", "fontawesome"), ignore_errors=True)
-
-
-def share_figures(body: str) -> str:
-    """Return a page's HTML in which figures made by one module hold it once.
-
-    A figure is whole in itself, for notebooks.  In a page the first of a kind keeps its program under its name, the
-    others take it from there, and the style stands in the first figure alone.
-    """
-    kept: set[str] = set()
-
-    def once(match: re.Match) -> str:
-        opening, module, style, still, program, rest = match.groups()
-        first = module not in kept
-        style = "" if kept else style
-        kept.add(module)
-        if first:
-            program += f"\n(globalThis.caracalFigures ??= {{}}).{module} = render;\n"
-        else:
-            program = f"\nconst render = globalThis.caracalFigures.{module};\n"
-        return opening + style + still + program + rest
-
-    return _FIGURE.sub(once, body)

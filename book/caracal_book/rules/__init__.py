@@ -7,7 +7,7 @@
     ledger          the claims of the paper, read and checked
     figure_rules    figures, captions, alternative texts
     notebook_rules  all other rules
-    drawings        a drawing in the colours of both themes; what is hard to see in it
+    drawings        drawings in the colours of both themes; what is hard to see in them
 
 `python -m caracal_book.rules` applies all of them, to all notebooks or to those that are named.
 """

@@ -1,8 +1,10 @@
-"""The parts of a notebook, as `nbformat` reads it: its cells by kind, and the code as syntax trees."""
+"""A notebook, as `nbformat` reads it: its cells by kind, its code as syntax trees, its question and its minutes."""
 
 import ast
 import re
 from collections.abc import Iterator
+
+_MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
 
 
 def code_cells(notebook: dict) -> Iterator[tuple[int, dict]]:
@@ -20,3 +22,19 @@ def parse(code: str) -> ast.Module:
 
 def calls(nodes: list[ast.AST]) -> Iterator[ast.Call]:
     return (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Call))
+
+
+def question_of(notebook: dict) -> tuple[str, str]:
+    """Return the title of a chapter and the last question of its first cell, as plain text."""
+    title, _, text = notebook["cells"][0]["source"].partition("\n")
+    plain = re.sub(r"<!--.*?-->|[*`$\\]", "", " ".join(text.split()))
+    questions = re.findall(r"[^.?]+\?", plain)
+    return title.lstrip("# "), questions[-1].strip() if questions else ""
+
+
+def minutes_of(notebook: dict) -> int:
+    """Return how long a chapter takes to read, as it says itself; ValueError where it does not say."""
+    text = "\n".join(cell["source"] for cell in notebook["cells"][:6] if cell["cell_type"] == "markdown")
+    if (found := _MINUTES.search(text)) is None:
+        raise ValueError("a chapter says how long it takes: '**Time:** about 50 minutes'")
+    return int(found[1])

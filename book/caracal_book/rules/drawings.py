@@ -1,4 +1,4 @@
-"""A drawing in the colours of both themes, without the ground that it stands on, and what is hard to see in it.
+"""Drawings for a page: in the colours of both themes, without their ground, none hard to see, each program once.
 
 A notebook draws on white with `viz.palette`, so that it reads well wherever it runs.  The pages show it in the colours
 of `viz.dark` too.
@@ -19,6 +19,8 @@ _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _RASTER = re.compile(r"(?<=data:image/png;base64,)[\w+/=\s]+")
 _GROUNDS = ((re.compile(r'style="fill: #ffffff"/>'), 'style="fill: none"/>'),  # matplotlib's figure and axes
             (re.compile(r'(<rect width="\d+" height="\d+") fill="#FFFFFF"/>'), r'\1 fill="none"/>'))  # viz.svg's
+_FIGURE = re.compile(r"""(<div class="caracal-figure" id="caracal-(\w+)-[0-9a-f]+">\n)(<style>.*?</style>)"""
+                     r"""(.*?<script type="module">)(.*?)(\nfor \(const host of document.*?</script>)""", re.DOTALL)
 _STYLE, _LETTERS = re.compile(r'style="([^"]*)"'), re.compile(r'<g style="([^"]*)" transform')
 
 
@@ -116,3 +118,25 @@ def _look(style: str) -> dict[str, str]:
 
 def rgb(colour: str) -> np.ndarray:
     return np.array([int(colour[k:k + 2], 16) for k in (1, 3, 5)])
+
+
+def share_figures(body: str) -> str:
+    """Return a page's HTML in which figures made by one module hold it once.
+
+    A figure is whole in itself, for notebooks.  In a page the first of a kind keeps its program under its name, the
+    others take it from there, and the style stands in the first figure alone.
+    """
+    kept: set[str] = set()
+
+    def once(match: re.Match) -> str:
+        opening, module, style, still, program, rest = match.groups()
+        first = module not in kept
+        style = "" if kept else style
+        kept.add(module)
+        if first:
+            program += f"\n(globalThis.caracalFigures ??= {{}}).{module} = render;\n"
+        else:
+            program = f"\nconst render = globalThis.caracalFigures.{module};\n"
+        return opening + style + still + program + rest
+
+    return _FIGURE.sub(once, body)
