@@ -1,112 +1,298 @@
-"""The runs that are recorded on a GPU: each is a command of the package, and a stage is a list of them.
+"""The first half hour on a GPU: stages of less than ten minutes, each of which goes on where it was stopped.
 
-    python tools/gpu_runs.py measure  --out runs/gpu                     # speed and memory, beside other models
-    python tools/gpu_runs.py train    --out runs/gpu --data ../shared/data --minutes 10
-    python tools/gpu_runs.py evaluate --out runs/gpu --data ../shared/data
-    python tools/gpu_runs.py ablate   --out runs/gpu --tokens 20_000_000
+    python tools/gpu_runs.py pack     --data packed --text ../shared/data/corpus   # once, where there is text
+    python tools/gpu_runs.py check    --out runs/gpu     # is it right there, and what are the rates of the machine?
+    python tools/gpu_runs.py tune     --out runs/gpu     # which of several ways is fastest, and what a step is spent on
+    python tools/gpu_runs.py measure  --out runs/gpu     # beside Llama, and beside what is counted
+    python tools/gpu_runs.py train    --out runs/gpu --data packed     # Tiny, by the fastest way; micro and its twin
+    python tools/gpu_runs.py evaluate --out runs/gpu --data packed
+    python tools/gpu_runs.py ablate   --out runs/gpu --data packed     # four ablations at equal tokens
 
-Before them: `pytest tests/unit/test_devices.py`, which runs its tests on the GPU too.  A stage that is started again
-goes on where it was stopped: commands whose record exists are left out, and training continues from its checkpoint.
-Then `python tools/add_record.py runs/gpu/... NAME` takes each record into the package.
+But for `pack`, nothing is needed beside PyTorch and what `caracal_min` always needs, and no network; pytest and
+transformers are used where they are installed.  A stage is a list of rows, and each row leaves `OUT/ROW.json`: what
+came out, with which code, and on which machine.  The same command skips those that are there and goes on with the
+others, a training run from its checkpoint.  A row that does not fit into the minutes that are left (`--limit`) waits
+for the next call, and one that fails does not stop the others.  `OUT/records.tar.gz` holds all rows, records and logs;
+`OUT/micro/bfloat16` holds weights that are small enough to be carried away.
 
-Training text is whatever corpus/*.jsonl.xz the data folder has, but for the file named *validation*, which is held
-out; the folder also has evals/ (the tasks) and gpt2_bpe/ (GPT-2's vocabulary).  What stands after `--` goes to every
-command but `tokenize`, as in `-- --device cpu`.
+`--rehearse` does the same at the size of nano, in seconds and without a GPU.
 """
 
 import argparse
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
 import sys
-from collections.abc import Iterator
+import tarfile
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 
-from end_to_end import offline_tokenizer, run
+import torch
+import tune as ways
 
-from caracal_min.zoo import VARIANTS
+from caracal_book.experiments.surgery import surgery
+from caracal_min.benchmark import BenchmarkConfig, run_benchmark
+from caracal_min.benchmark.steps import measured_device
+from caracal_min.convolution import causal_conv_fft
+from caracal_min.data import load_corpus, load_tokenizer, make_tokenizer, save_tokenizer, sequential_windows, tokenize
+from caracal_min.evaluation.losses import loss_by_context_length, token_losses
+from caracal_min.files import writing
+from caracal_min.precision import autocast, find_device, resolve_precision
+from caracal_min.record import code, machine, seal
+from caracal_min.training import TrainConfig, Trainer
+from caracal_min.zoo import load_model
 
-SEEDS = (0, 1)
-
-
-def measure(options: argparse.Namespace) -> Iterator[tuple]:
-    """Speed and memory of every part, then whole steps beside other models at one number of tokens a batch."""
-    shared = ("benchmark", "--preset", options.preset, "--tokens", 32768, "--rows")
-    yield (*shared, "convolution", "layer", "training", "profile", "mixer", "generation", *options.more,
-           "--out", options.out / "benchmark.json")
-    yield (*shared, "throughput", "--against", "llama", "mamba2", "no-swa", "--lengths", 256, 512, 1024, 2048, 4096,
-           8192, *options.more, "--out", options.out / "throughput.json")
-
-
-def train(options: argparse.Namespace) -> Iterator[tuple]:
-    """One model, for a number of minutes, on all text there is."""
-    yield from _tokenize(options)
-    yield ("train", *_recipe(options), "--minutes", options.minutes, "--prompt", "The ",
-           "--out", options.out / "run")
+_MARGIN = 25  # seconds that a run which is stopped has for its checkpoint
 
 
-def evaluate(options: argparse.Namespace) -> Iterator[tuple]:
-    """That model: losses by position and length on held-out FineWeb, and every task whole."""
-    yield ("evaluate", "--model", options.out / "run" / "model", "--data", options.out / "validation", "--split",
-           "all", "--tasks", "all", "--task-data", options.data / "evals", "--batch-size", 64, *options.more,
-           *(("--limit", options.limit) if options.limit else ()), "--out", options.out / "evaluation.json")
+@dataclass(frozen=True)
+class Plan:  # how large everything is
+    tiny: str = "tiny"
+    micro: str = "micro"
+    lengths: tuple[int, ...] = (512, 2048, 8192)
+    convolutions: tuple[int, ...] = (512, 1024, 2048, 4096)
+    tokens: int = 32_768  # of a batch that is timed
+    repeats: int = 5
+    compiled: str = "blocks"
+    minutes: float = 7.0  # of training Tiny
+    few_minutes: float = 2.0  # of training micro
+    batch_size: int = 128
+    at_once: int = 64  # sequences per forward pass
+    ablation_tokens: int = 40_000_000
+    held_out_tokens: int = 262_144
+    windows: int = 256  # of a validation while training
+    tests: str = "tests/unit/test_devices.py"
 
 
-def ablate(options: argparse.Namespace) -> Iterator[tuple]:
-    """Every row of the paper's ablations and ratios, for the same number of tokens, with two seeds."""
-    yield from _tokenize(options)
-    for seed in SEEDS:
-        for variant in (name for name in VARIANTS if name != "2:1"):  # the default
-            yield ("train", *_recipe(options), "--variant", variant, "--seed", seed, "--tokens", options.tokens,
-                   "--out", options.out / "ablations" / f"{variant.replace(':', '-')}_{seed}")
+NANO = Plan("nano", "nano", (32,), (32,), 64, 1, "no", 0.02, 0.02, 4, 4, 1024, 1024, 4,
+            "tests/unit/test_loss.py::test_gradcheck")
 
 
-def _recipe(options: argparse.Namespace) -> tuple:
-    return ("--preset", options.preset, "--tokenizer", "gpt2", "--data", options.out / "train", "--validation",
-            options.out / "validation", "--compile", "blocks", "--no-progress", *options.more)
+class Row(NamedTuple):  # one measurement or one run
+    name: str
+    minutes: float  # without which it is not begun
+    run: Callable[[], dict]
 
 
-def _tokenize(options: argparse.Namespace) -> Iterator[tuple]:
-    files = sorted((options.data / "corpus").glob("*.jsonl.xz"))
-    for name in ("train", "validation"):
-        chosen = options.out / f"{name}_text"
-        chosen.mkdir(parents=True, exist_ok=True)
-        for file in files:
-            link = chosen / file.name
-            if ("validation" in file.name) == (name == "validation") and not link.exists():
-                link.symlink_to(file.resolve())
-        yield ("tokenize", "--source", chosen, "--out", options.out / name)
+def check(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
+    """The machine's rates, the convolution against float64, the tests of devices."""
+    yield Row("rates", 1, lambda: measured_device(options.device)._asdict())
+    yield Row("errors", 1, lambda: {f"{name}, {dtype}, {n}": _errors(call, n, dtype, options.device)
+                                    for name, call in ways.IMPLEMENTATIONS.items() for n in plan.convolutions
+                                    for dtype in (torch.float32, torch.bfloat16, torch.float16)})
+    yield Row("device_tests", 3, lambda: _pytest(plan.tests, options))
 
 
-STAGES = {stage.__name__: stage for stage in (measure, train, evaluate, ablate)}
+def tune(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
+    """What `tools/tune.py` times, a row each; and a step by kind of work."""
+    def timed(group: str, minutes: float, name: object = "", **changes: object) -> Row:
+        given = dict(only=[group], preset=plan.tiny, length=plan.lengths[0], tokens=plan.tokens, repeats=plan.repeats,
+                     device=options.device)
+        return Row(f"tune_{group}{name and f'_{name}'}", minutes,
+                   lambda: ways.tune(argparse.Namespace(**given | changes)))
+
+    yield timed("vocabulary", 1)
+    for length in plan.convolutions:
+        yield timed("convolution", 1, length, length=length)
+    for kind, parts in (("blocks", [1, 2]), ("no", [1]), ("model", [1])):
+        yield timed("step", 4 if kind == "model" else 2, kind, tokens=2 * plan.tokens, compile=[kind], parts=parts)
+    yield _benchmark("profile", plan, plan.lengths[0], options)
+    yield from (timed(group, 2) for group in ("spectra", "loss", "short"))
 
 
-def done(command: tuple) -> bool:
-    """Say whether the record that a command writes exists."""
-    out = Path(command[command.index("--out") + 1])
-    return (out if out.suffix == ".json" else out / "record.json").exists()
+def measure(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
+    """Operator, layer and step at every length; a step beside that of Llama and beside its count."""
+    yield from (_benchmark(group, plan, length, options)
+                for group in ("convolution", "layer", "counted", "training") for length in plan.lengths)
 
 
-def main() -> None:
-    """Run the commands of a stage that are not done."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("stage", choices=STAGES)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--data", type=Path, default=Path("../shared/data"))
-    parser.add_argument("--preset", default="tiny")
-    parser.add_argument("--minutes", type=float, default=10.0, help="of training (default: 10)")
-    parser.add_argument("--tokens", type=int, default=20_000_000, help="per ablation (default: 20 million)")
-    parser.add_argument("--limit", type=int, help="items per task (default: all)")
-    parser.add_argument("--show", action="store_true", help="print the commands that are left, run none")
-    given = sys.argv[1:]
-    end = given.index("--") if "--" in given else len(given)
-    options = parser.parse_args(given[:end], argparse.Namespace(more=tuple(given[end + 1:])))
-    if options.stage != "measure":
-        offline_tokenizer(options.data / "gpt2_bpe", options.out / "tokenizer")
-    for command in STAGES[options.stage](options):
-        if done(command):
+def train(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
+    """Tiny, by the way that `tune` found fastest; micro, and micro without its long convolution."""
+    yield _training("tiny", plan.tiny, plan, options, minutes=plan.minutes, **_fastest(plan, options.out))
+    micro = dict(batch_size=plan.at_once, minutes=plan.few_minutes)
+    yield _training("micro", plan.micro, plan, options, **micro)
+    yield _training("micro_local", plan.micro, plan, options, model=("gate_length=1",), **micro)
+
+
+def evaluate(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
+    """Every model that is there by now, on held-out text."""
+    for record in sorted(options.out.glob("*/record.json")):
+        yield Row(f"evaluation_{record.parent.name}", 1, partial(_evaluated, record.parent, plan, options))
+
+
+def ablate(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
+    """Tiny and four ablations of the paper, for the same number of tokens each."""
+    for variant in ("default", "no-swa", "no-swa-no-pc", "sslp", "pe"):
+        yield _training(f"ablation_{variant}", plan.tiny, plan, options, variant=variant, tokens=plan.ablation_tokens,
+                        **_fastest(plan, options.out))
+
+
+def pack(plan: Plan, options: argparse.Namespace) -> None:
+    """Write the token shards of both sizes, three fifths of the room for Tiny, and their tokenizers."""
+    for name, preset, share in (("tiny", plan.tiny, 0.6), ("micro", plan.micro, 0.4)):
+        tokenizer = make_tokenizer(TrainConfig.for_preset(preset).tokenizer)
+        tokenize(options.text, options.data / name, tokenizer, limit_tokens=int(options.mib * share * 2**20 / 2),
+                 progress=False)
+        save_tokenizer(tokenizer, options.data / name / "tokenizer")
+    print(f"{options.data} = {sum(file.stat().st_size for file in options.data.rglob('*.*')) / 2**20:.1f} MiB")
+
+
+STAGES = {stage.__name__: stage for stage in (check, tune, measure, train, evaluate, ablate)}
+
+
+def carry_out(rows: Iterator[Row], options: argparse.Namespace) -> tuple[list[str], list[str]]:
+    """Run the rows that have not left a file; return the names of those that are left and of those that failed."""
+    left, failed = [], []
+    for row in rows:
+        path, seconds_left = options.out / f"{row.name}.json", options.deadline - time.monotonic()
+        if path.exists():
             continue
-        if options.show:
-            print("$ python -m caracal_min", *command)
+        if seconds_left < 60 * row.minutes * (not options.rehearse):
+            left.append(row.name)
+            continue
+        print(f"-- {row.name}, {seconds_left / 60:.1f} minutes left", flush=True)
+        started = time.monotonic()
+        try:
+            found = {"row": row.name, "results": row.run(), "seconds": time.monotonic() - started, "code": code(),
+                     "machine": machine(torch.device(options.device))}
+        except (KeyboardInterrupt, subprocess.TimeoutExpired):  # the time is up: of a run there is a checkpoint
+            left.append(row.name)
+            if options.deadline - time.monotonic() > _MARGIN:  # it was somebody else
+                raise
+        except Exception:
+            traceback.print_exc()
+            failed.append(row.name)
         else:
-            run(*command)
+            print(json.dumps(found["results"])[:400], flush=True)
+            with writing(path) as file:
+                file.write_text(json.dumps(seal(json.loads(json.dumps(found))), indent=1) + "\n")
+    return left, failed
+
+
+def _errors(call: Callable, length: int, dtype: torch.dtype, device: str) -> dict[str, float]:
+    """Return the errors of r, dv and dg, relative to those of the operator in float64 on the CPU."""
+    draw = torch.Generator().manual_seed(length)
+    v, g, dr = torch.randn(3, 4, 64, length, generator=draw, dtype=torch.float64).to(dtype)
+    results = []
+    for conv, place, kind in ((call, device, dtype), (causal_conv_fft, "cpu", torch.float64)):
+        inputs = [x.to(place, kind).requires_grad_() for x in (v, g)]
+        r = conv(*inputs)
+        results.append((r, *torch.autograd.grad(r, inputs, dr.to(r))))
+    return {name: ((a.double().cpu() - b).norm() / b.norm()).item()
+            for name, a, b in zip(("r", "dv", "dg"), *results, strict=True)}
+
+
+def _pytest(tests: str, options: argparse.Namespace) -> dict:
+    if find_spec("pytest") is None:
+        return {"skipped": "pytest is not installed"}
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rfE", tests], capture_output=True, text=True,
+                          cwd=Path(__file__).resolve().parent.parent, timeout=options.deadline - time.monotonic())
+    print(done.stdout[-3000:])
+    return {"exit_status": done.returncode, "last_lines": done.stdout.splitlines()[-40:]}
+
+
+def _benchmark(group: str, plan: Plan, length: int, options: argparse.Namespace) -> Row:
+    against = ("llama",) if find_spec("transformers") else ("no-swa",)
+    config = BenchmarkConfig(rows=(group,), lengths=(length,), preset=plan.tiny, tokens=plan.tokens,
+                             against=against, compile=plan.compiled, repeats=plan.repeats, device=options.device)
+    return Row(f"{group}_{length}", 0.5 if group in ("convolution", "layer") else 2,
+               lambda: {"rows": [asdict(row) for row in run_benchmark(config)]})
+
+
+def _fastest(plan: Plan, out: Path) -> dict[str, object]:
+    """Return what to compile and how many sequences to take at once: the fastest that `tune` has timed, if it has."""
+    times = {way: time for path in out.glob("tune_step_*.json")
+             for way, time in json.loads(path.read_text())["results"]["training step"].items()}
+    if not times:
+        return {}
+    _, kind, at_once, *_ = min(times, key=times.__getitem__).replace(",", "").split()  # "compile no, 64 sequences ..."
+    return {"compile": kind, "micro_batch_size": math.gcd(int(at_once), plan.batch_size)}
+
+
+def _training(name: str, preset: str, plan: Plan, options: argparse.Namespace, **changes: object) -> Row:
+    shards, out = options.data / name.partition("_")[0].replace("ablation", "tiny"), options.out / name
+    recipe = dict(data=str(shards), out=out, tokens=10**9, batch_size=plan.batch_size, micro_batch_size=plan.at_once,
+                  compile=plan.compiled, device=options.device, eval_every=200, eval_windows=plan.windows,
+                  prompt="The ", progress=False, checkpoint_minutes=2.0)
+    return Row(name, 1.5, lambda: _trained(TrainConfig.for_preset(preset, **recipe | changes), options))
+
+
+def _trained(config: TrainConfig, options: argparse.Namespace) -> dict:
+    """Train a model, or go on with it, to shortly before the deadline; return what came out."""
+    corpus = load_corpus(config.data, load_tokenizer(Path(config.data) / "tokenizer"))
+    alarm = threading.Timer(options.deadline - _MARGIN - time.monotonic(), os.kill, (os.getpid(), signal.SIGINT))
+    alarm.start()
+    try:
+        with Trainer(config, corpus) as trainer:
+            log = trainer.run()
+    finally:
+        alarm.cancel()
+    if config.out.name.startswith("micro"):
+        trainer.model.bfloat16().save_pretrained(config.out / "bfloat16")
+    peak = torch.cuda.max_memory_allocated() / 2**20 if trainer.device.type == "cuda" else None
+    return {"steps": len(log), "tokens": log[-1]["tokens"], "epochs": log[-1]["tokens"] / len(corpus.train),
+            "seconds": trainer.seconds, "peak_mib": peak, "compile": config.compile,
+            "micro_batch_size": config.micro_batch_size, "first_loss": log[0]["loss"], "sample": log[-1]["sample"],
+            "median_tokens_per_second": statistics.median(e["tokens_per_second"] for e in log[len(log) // 2:]),
+            "validation_loss": log[-1]["validation_loss"]}
+
+
+def _evaluated(folder: Path, plan: Plan, options: argparse.Namespace) -> dict:
+    """Measure a model on text that is held out, and take its gate apart."""
+    config = json.loads((folder / "record.json").read_text())["config"]
+    tokenizer, context = load_tokenizer(folder / "model"), config["context"]
+    tokens = load_corpus(config["data"], tokenizer).validation[:plan.held_out_tokens + 1]
+    model = load_model(folder / "model").to(options.device)
+    windows = sequential_windows(tokens, context)
+    multiples = [m for m in (1, 2, 4, 8, 16) if m * context < len(tokens)]
+    with autocast(options.device, resolve_precision("auto", options.device)):
+        losses = token_losses(model, windows).double()
+        by_length = loss_by_context_length(model, tokens, context, multiples)
+        found = {} if folder.name.startswith("ablation") else {"surgery": [
+            asdict(outcome) for outcome in surgery(model, windows[:128], (0, 4, 32))]}
+    length = len(tokenizer.decode(i for i in windows[:, 1:].flatten().tolist() if i != tokenizer.end_of_text).encode())
+    return found | {"loss": losses.mean().item(), "bits_per_byte": losses.sum().item() / math.log(2) / length,
+                    "tokens": losses.numel(), "bytes": length, "loss_by_position": losses.mean(0).tolist(),
+                    "loss_by_context_length": by_length}
+
+
+def main(given: list[str] | None = None) -> None:
+    """Run the rows of a stage that have not left a file, as far as the minutes go."""
+    started = time.monotonic()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("stage", choices=("pack", *STAGES))
+    for name, default, meaning in (
+            ("out", Path("runs/gpu"), "folder of the rows"), ("data", Path("packed"), "folder that pack writes"),
+            ("text", "../shared/data/corpus", "what pack reads: a file, or a folder of files"),
+            ("mib", 50.0, "room for the shards of both sizes"), ("limit", 9.5, "minutes of this call"),
+            ("device", "auto", "auto, cpu, cuda, ...")):
+        parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: {default})")
+    parser.add_argument("--rehearse", action="store_true", help="at the size of nano")
+    options = parser.parse_args(given)
+    plan, options.deadline = NANO if options.rehearse else Plan(), started + 60 * options.limit
+    if options.stage == "pack":
+        return pack(plan, options)
+    options.device = str(find_device(options.device))
+    options.out.mkdir(parents=True, exist_ok=True)
+    with torch.compiler.set_stance("force_eager") if options.rehearse else nullcontext():  # compiling takes minutes
+        left, failed = carry_out(STAGES[options.stage](plan, options), options)
+    with writing(options.out / "records.tar.gz") as target, tarfile.open(target, "w:gz") as archive:
+        for pattern in ("*.json", "*/record.json", "*/log.jsonl"):
+            for file in sorted(options.out.glob(pattern)):
+                archive.add(file, file.relative_to(options.out))
+    print(f"left, the same command goes on: {', '.join(left) or 'none'}; failed: {', '.join(failed) or 'none'}")
+    sys.exit(1 if failed else 3 if left else 0)
 
 
 if __name__ == "__main__":

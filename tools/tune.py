@@ -6,11 +6,13 @@
 The package does each in one way, on every device the same unless a table in it names the device: `spectral.BLOCK`,
 `loss.rows_at_once`.  This script is for whoever has a new kind of device; what it finds goes into those tables.
 
-    blocks   rows of the convolution transformed at once (`spectral.BLOCK`)
-    spectra  two transforms of real streams, one call for both, or the right angle without padding
-    short    the 3-tap convolution as the layer computes it and as three shifted products, eager and compiled
-    loss     positions whose logits are held at once (`loss.rows_at_once`)
-    step     sequences per forward pass, and what torch.compile is given, for a whole training step
+    convolution  the operator by each of its implementations
+    blocks       rows of the convolution transformed at once (`spectral.BLOCK`)
+    spectra      two transforms of real streams, one call for both, or the right angle without padding
+    short        the 3-tap convolution by the library and as three shifted products, eager and compiled
+    vocabulary   the three products of the output layer, with the vocabulary as it is and padded to a multiple of 128
+    loss         positions whose logits are held at once (`loss.rows_at_once`)
+    step         sequences per forward pass, and what torch.compile is given, for a whole training step
 """
 
 import argparse
@@ -27,11 +29,20 @@ from caracal_min.benchmark.measure import Differentiated, in_precision, in_turns
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
 from caracal_min.language_model import Compiled
-from caracal_min.loss import linear_cross_entropy
+from caracal_min.loss import linear_cross_entropy, rows_at_once
 from caracal_min.model import Caracal
-from caracal_min.projections import ShortConv, shifted_products
+from caracal_min.precision import resolve_precision
+from caracal_min.projections import shifted_products
 
 Way = tuple[str, Callable]
+IMPLEMENTATIONS: dict[str, Callable] = {"FFT": causal_conv_fft}
+
+
+def convolution(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
+    """Time the operator, forward and backward, by each implementation."""
+    v, g, dr = _streams(options)
+    yield "convolution, fwd + bwd", [(name, Differentiated(call, [v, g], dr))
+                                     for name, call in IMPLEMENTATIONS.items()]
 
 
 def blocks(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
@@ -39,8 +50,8 @@ def blocks(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     v, g, dr = _streams(options)
     call = Differentiated(causal_conv_fft, [v, g], dr)
     sizes = [None, *(1 << k for k in range(18, 27, 2))]
-    yield "convolution, fwd + bwd", [(f"blocks of {size}" if size else "all rows at once",
-                                      partial(_with_block, size, options.device, call)) for size in sizes]
+    yield "convolution in blocks, fwd + bwd", [(f"blocks of {size}" if size else "all rows at once",
+                                                partial(_with_block, size, options.device, call)) for size in sizes]
 
 
 def spectra(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
@@ -55,12 +66,23 @@ def short(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     """Time the 3-tap convolution, forward and backward."""
     width, length = PRESETS[options.preset].d_model, options.length
     x = F.pad(torch.randn(options.tokens // length, length, width, device=options.device), (0, 0, 2, 0))
-    conv = ShortConv(width, width, 3, groups=width, bias=False).to(options.device)
+    taps = torch.randn(width, 1, 3, device=options.device).requires_grad_()
     weight = torch.randn(options.tokens // length, length, width, device=options.device)
     for how, build in (("eager", lambda f: f), ("compiled", partial(torch.compile, dynamic=False))):
         yield f"short convolution, fwd + bwd, {how}", [
-            (name, Differentiated(in_precision(build(f), options.device), [x], weight, [conv.weight]))
-            for name, f in (("ShortConv", lambda x: conv(x.mT).mT), ("shifted products", partial(_shifted, conv)))]
+            (name, Differentiated(in_precision(build(partial(f, weight=taps)), options.device), [x], weight, [taps]))
+            for name, f in (("conv2d", _library), ("shifted products", shifted_products))]
+
+
+def vocabulary(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
+    """Time the three products of the output layer, one after the other."""
+    size, ways = PRESETS[options.preset], []
+    for ids in dict.fromkeys((size.vocab_size, -(-size.vocab_size // 128) * 128)):
+        dtype = resolve_precision("auto", options.device)
+        rows = min(options.tokens, rows_at_once(ids))
+        hidden, weight = (torch.randn(n, size.d_model, device=options.device, dtype=dtype) for n in (rows, ids))
+        ways.append((f"{ids} ids", partial(_products, hidden, weight)))
+    yield "products of the output layer", ways
 
 
 def loss(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
@@ -83,8 +105,8 @@ def step(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     whole = torch.randint(PRESETS[options.preset].vocab_size, (options.tokens // options.length, options.length),
                           device=options.device)
     ways = []
-    for kind in get_args(Compiled):
-        for parts in (1, 2, 4):
+    for kind in options.compile:
+        for parts in options.parts:
             if whole.shape[0] % parts == 0:
                 model = Caracal.from_preset(options.preset).to(options.device).compile_for(kind)
                 ways.append((f"compile {kind}, {whole.shape[0] // parts} sequences at once",
@@ -102,7 +124,7 @@ def together(v: Tensor, g: Tensor) -> Tensor:
     return torch.fft.irfft(a.mul_(b), n=n)[..., :length].to(v.dtype)
 
 
-GROUPS = {group.__name__: group for group in (blocks, spectra, short, loss, step)}
+GROUPS = {group.__name__: group for group in (convolution, blocks, spectra, short, vocabulary, loss, step)}
 
 
 def tune(options: argparse.Namespace, show: Callable[[str], None] = print) -> dict[str, dict[str, float]]:
@@ -130,12 +152,17 @@ def _with_block(size: int | None, device: str, call: Callable) -> None:
         call()
 
 
+def _products(hidden: Tensor, weight: Tensor) -> None:
+    logits = hidden @ weight.t()
+    _ = logits @ weight, logits.t() @ hidden
+
+
 def _loss_of(targets: Tensor, rows: int, hidden: Tensor, weight: Tensor) -> Tensor:
     return linear_cross_entropy(hidden, weight, targets, rows)
 
 
-def _shifted(conv: ShortConv, x: Tensor) -> Tensor:
-    return shifted_products(x, conv.weight)
+def _library(x: Tensor, weight: Tensor) -> Tensor:
+    return F.conv2d(x.mT.unsqueeze(-2), weight.unsqueeze(2), groups=len(weight)).squeeze(-2).mT
 
 
 def _accumulate(model: Caracal, loss: Callable, parts: tuple[Tensor, ...]) -> None:
@@ -152,6 +179,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--compile", nargs="+", choices=get_args(Compiled), default=get_args(Compiled))
+    parser.add_argument("--parts", nargs="+", type=int, default=[1, 2, 4], help="into which a step cuts its sequences")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options = parser.parse_args(given)
     if options.tokens < options.length:
