@@ -2,7 +2,7 @@
 
     viz           the figures: what they show, computed; a still; a script that moves it
     exercises     the checkers of the exercises
-    experiments   controlled comparisons: other mixers in the same model, parts taken out, a race of models
+    experiments   controlled comparisons: other mixers in the same model, ablations, a race of models
     numbers       what the paper measured
     runs          the recorded runs that pages show
     rules         what checks the notebooks

@@ -2,17 +2,13 @@
 
 A size is a preset (nano, micro, tiny, small, medium, large), an architecture is who mixes the tokens, and a variant
 changes a Caracal as a row of the paper's tables does.  `make_model` builds any of them, `load_model` reads back what
-`save_pretrained` wrote.  `transformers` is imported when a baseline is asked for, not before.  Weights that
-were trained with the paper's own listing come in by `from_listing`.
+`save_pretrained` wrote.  `transformers` is imported when a baseline is asked for, not before.
 
     registry    the names, and the two functions
     baselines   Llama, Mamba, Mamba-2 and Jamba at the paper's sizes
-    listing     weights of the paper's listing, taken in and given back
 """
 
 from .baselines import BASELINES, Baseline, baseline
-from .listing import from_listing, to_listing
 from .registry import ARCHITECTURES, VARIANTS, check_kind, load_model, make_model
 
-__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline", "check_kind", "from_listing", "load_model",
-           "make_model", "to_listing"]
+__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline", "check_kind", "load_model", "make_model"]

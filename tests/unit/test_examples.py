@@ -15,7 +15,7 @@ FIRST = ["Caracal.from_preset", "Caracal.generate", "Caracal.stream", "Caracal.s
          "convolution.causal_conv_fft", "convolution.linear_conv", "convolution.toeplitz",
          "data.tokenizers.tokenizer_for", "evaluation.losses.held_out_loss", "export.export_program",
          "modules.MultiHeadFourier", "training", "training.recipe.TrainConfig.for_preset",
-         "zoo.listing.from_listing", "zoo.registry.load_model", "zoo.registry.make_model"]
+         "zoo.registry.load_model", "zoo.registry.make_model"]
 # Imported only with packages of an extra.
 WITHOUT = ("caracal_min.evaluation.harness", "caracal_min.evaluation.tasks",
            "caracal_min.__main__")

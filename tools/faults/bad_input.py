@@ -67,7 +67,7 @@ BAD = {  # command and what it needs: option, values that it cannot have
         **dict.fromkeys(["--lengths", "--contexts", "--tokens", "--repeats"], _WHOLE)},
     ("learn", "--out", "{new}", "--tasks", "recall"): {
         "--out": _FOLDER, "--contenders": ["", "gpt"], "--tasks": ["", "chess"], "--learning-rates": _RATE,
-        **dict.fromkeys(["--seeds", "--processes", "--steps"], _WHOLE)},
+        "--seeds": ["-1", "x", "1.5"], **dict.fromkeys(["--processes", "--steps"], _WHOLE)},
     ("surgery", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--data": ["", "{missing}", "{file}", "{long}"],
         "--split": ["", "none"], "--out": _FILE, "--device": _DEVICE, "--lags": ["-1", "x", "1.5"],
@@ -75,13 +75,13 @@ BAD = {  # command and what it needs: option, values that it cannot have
     ("forms", "--out", "{new}", "--forms", "plain", "--tokens", "1024"): {
         "--out": _FOLDER, "--forms": ["", "plane"], "--learning-rates": _RATE, "--seeds": ["-1", "x", "1.5"],
         **dict.fromkeys(["--tokens", "--context", "--windows", "--processes"], _WHOLE)},
-    ("race", "--data", "{text}", "--out", "{new}", "--tokens", "16384", "--no-progress"): {
+    ("race", "--data", "{text}", "--out", "{new}", "--tokens", "16384"): {
         "--data": ["", "{missing}", "{file}", "{long}"], "--validation": ["", "{missing}", "{file}", "{long}"],
         "--tokenizer": ["", "bert"], "--out": _FOLDER, "--contenders": ["", "gpt", "caracal,llama"],
         "--device": _DEVICE,
         "--precision": ["", "float8"], "--learning-rates": _RATE, "--seeds": _COUNT, "--slowest": _RATE,
         **dict.fromkeys(["--tokens", "--width", "--layers", "--heads", "--context", "--window", "--batch-size",
-                         "--measurements", "--eval-windows"], _WHOLE), "--checkpoint-minutes": _WORDS},
+                         "--measurements", "--eval-windows"], _WHOLE)},
     ("export", "--model", "{model}", "--out", "{new}.pt2", "--length", "9"): {
         "--model": ["", "{missing}", "{file}", "{long}"], "--out": ["", "x.zip", "{file}/x.pt2", "{folder}"],
         **dict.fromkeys(["--length", "--batch", "--gate-length"], _WHOLE)},

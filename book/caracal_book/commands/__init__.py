@@ -2,8 +2,8 @@
 
     count       tables of n-grams, which a model has to beat
     learn       small models on tasks that tell mixers apart
-    surgery     a trained model with a part taken out
-    forms       the Fourier layer changed in one thing, trained so, then with parts taken out
+    surgery     ablations of a trained model
+    forms       the Fourier layer changed in one thing, trained so, then ablated
     race        whole models against each other
 
 What a command is, `caracal_min.commands` says.
@@ -15,7 +15,7 @@ from caracal_min.commands.command import on_device_with_record
 from .count import CountConfig, prepare_count, run_count
 from .forms import FormsConfig, run_forms_command
 from .learn import LearnConfig, run_learn_command
-from .race import RaceConfig, prepare_race, run_race
+from .race import RaceConfig, prepare_race, run_race_command
 from .surgery import SurgeryConfig, run_surgery
 
 __all__ = ["COMMANDS"]
@@ -25,5 +25,5 @@ COMMANDS = (
     Command("learn", LearnConfig, run_learn_command),
     Command("surgery", SurgeryConfig, run_surgery, on_device_with_record),
     Command("forms", FormsConfig, run_forms_command),
-    Command("race", RaceConfig, run_race, prepare_race),
+    Command("race", RaceConfig, run_race_command, prepare_race),
 )

@@ -6,7 +6,7 @@ __all__ = ["FormsConfig", "run_forms_command"]
 
 
 def run_forms_command(config: FormsConfig) -> None:
-    """Train and operate on what is left, or go on with it; print each run, and at the end losses and what they owe."""
+    """Run what is left; print each run, and at the end the losses and their rise under two ablations."""
     results = run_forms(config)["results"]
     print(f"{'form':<12}{'rate':>8}{'loss':>9}{'spread':>9}  no lags, and the mean gate, by seed")
     for row in results["standings"]:

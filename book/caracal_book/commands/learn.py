@@ -6,7 +6,7 @@ __all__ = ["LearnConfig", "run_learn_command"]
 
 
 def run_learn_command(config: LearnConfig) -> None:
-    """Run a sweep, or go on with it; print each run, and at the end accuracies at the best rate, and their range."""
+    """Run what is left; print each run, and at the end the accuracies at the best learning rate, and their range."""
     rows = comparison(run_learn(config)["results"]["runs"])
     print(f"{'task':<16}{'contender':<24}{'rate':>8}{'accuracy':>10}  over seeds")
     for row in rows:

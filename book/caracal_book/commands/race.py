@@ -1,14 +1,13 @@
-"""The command `race`: its options are `experiments.race_config.RaceConfig`."""
+"""The command `race`: its options are `experiments.race.RaceConfig`."""
 
 from dataclasses import replace
 
 from caracal_min.precision import find_device
 from caracal_min.record import require_recordable
 
-from ..experiments.race import run_race
-from ..experiments.race_config import RaceConfig
+from ..experiments.race import RaceConfig, run_race
 
-__all__ = ["RaceConfig", "prepare_race", "run_race"]
+__all__ = ["RaceConfig", "prepare_race", "run_race_command"]
 
 
 def prepare_race(config: RaceConfig) -> RaceConfig:
@@ -20,3 +19,9 @@ def prepare_race(config: RaceConfig) -> RaceConfig:
     """
     require_recordable(config.out / "record.json")
     return replace(config, device=str(find_device(config.device)))
+
+
+def run_race_command(config: RaceConfig) -> None:
+    """Run what is left of a race; print each run, and at the end the table."""
+    run_race(config)
+    print(f"record = {config.out / 'record.json'}")

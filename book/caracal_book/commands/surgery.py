@@ -1,4 +1,4 @@
-"""The command `surgery`: what a trained model owes to its parts."""
+"""The command `surgery`: what the loss of a trained model owes to its components."""
 
 import time
 from dataclasses import asdict, dataclass
@@ -24,14 +24,14 @@ _MULTIPLES = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class SurgeryConfig:
-    """Take parts out of a trained Caracal, and see what the loss owes to them; and its growth with the length.
+    """Ablate a trained Caracal: the loss without each of its components, and its growth with the length.
 
     Raises:
         ValueError: a field out of range, in one line.
     """
 
     model: str
-    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
+    """Folder of a run or of a model, which train writes, or "owner/name" on the hub.  Of a run that has not ended, the
     last checkpoint is taken."""
     data: str = "embedded"
     """Text to measure on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
@@ -61,7 +61,7 @@ class SurgeryConfig:
 
 
 def run_surgery(config: SurgeryConfig) -> dict:
-    """Print the losses under every operation and by length, write a record to `config.out`, and return its results.
+    """Print the losses under every ablation and by length, write a record to `config.out`, and return its results.
 
     Raises:
         ValueError, FileNotFoundError, ImportError: as `training.trained.load_trained` and `evaluation.measured`.

@@ -1,6 +1,6 @@
-"""A small model around any mixers, and how it learns a task: the same for all contenders but for the mixers.
+"""A small model around any mixers, and how it learns a task: the same for all contenders but for the mixers::
 
-    ids [B, L] -> embedding -> blocks (mixer, SwiGLU; pre-norm) -> norm -> logits at the positions that are asked
+    ids [B, L] -> embedding -> blocks (mixer, SwiGLU; pre-norm) -> norm -> logits at the positions with a target
 
 `CONTENDERS` says which mixers stand in the two blocks; `learn` trains one of them once.
 """
@@ -19,6 +19,7 @@ from torch import Generator, Tensor, nn
 from caracal_min.modules import Block
 from caracal_min.training.settings import require_kinds, require_range
 
+from .grid import require_known
 from .mixers import make_mixer
 from .task import IGNORED, Batch, Task
 
@@ -53,7 +54,6 @@ CONTENDERS: dict[str, Contender] = {
     "gated-static": Contender(("gated-static", "gated-static")),
     "fourier-no-pc": Contender(("fourier-no-pc", "fourier-no-pc")),
     "fourier-single-stage": Contender(("fourier-single-stage", "fourier-single-stage")),
-    "fourier-query": Contender(("fourier-query", "fourier-query")),
     "linear-attention": Contender(("linear-attention", "linear-attention")),
     "delta-rule": Contender(("delta-rule", "delta-rule")),
 }
@@ -77,17 +77,18 @@ class Lesson:
     init_std: float = 0.1
     """Standard deviation of the initial embedding and of linear maps; convolutions are drawn as PyTorch does."""
     steps: int = 1500
-    """Most steps of AdamW; the rate rises over the first 5 %, stays, and falls to 0 over the last 20 %."""
+    """Most steps of AdamW; the learning rate rises over the first 5 %, stays, and falls to 0 over the last 20 %."""
     batch_size: int = 64
     """Fresh texts a step."""
     points: int = 15
-    """Times that the accuracy is measured, evenly spaced up to the end.  A run that makes no mistake ends there."""
+    """Measurements of the accuracy, evenly spaced up to the end.  A run without a mistake ends at its measurement."""
     texts: int = 1024
-    """Held-out texts to measure on, the same for all contenders and seeds."""
+    """Held-out texts to measure on, at least two, the same for all contenders and seeds."""
 
     def __post_init__(self):
         require_kinds(self)
-        require_range(self, ("d_model", "n_heads", "hidden", "steps", "batch_size", "points", "texts"), low=1)
+        require_range(self, ("d_model", "n_heads", "hidden", "steps", "batch_size", "points"), low=1)
+        require_range(self, ("texts",), low=2)
         require_range(self, ("init_std",), above=0)
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
@@ -98,7 +99,7 @@ class Learner(nn.Module):
     """Blocks of mixers between an embedding and an output layer.
 
     Args:
-        task: what it is to learn; decides ids and whether all answers are read from the last state.
+        task: what it is to learn; decides the number of ids.
         mixers: one for each block, e.g. from `mixers.make_mixer`; all of one width.
         hidden: channels of the SwiGLU.
         init_std: of the initial embedding and linear maps.
@@ -113,10 +114,6 @@ class Learner(nn.Module):
         self.positions = nn.Embedding(task.length, width) if positions else None
         self.blocks = nn.ModuleList(Block(mixer, hidden) for mixer in mixers)
         self.norm = nn.LayerNorm(width)
-        # MAD's reader: an MLP of the last state and of the place whose symbol is to be read.
-        self.places = nn.Embedding(task.length, width) if task.from_last else None
-        self.read = nn.Sequential(nn.Linear(2 * width, 2 * width), nn.SiLU(),
-                                  nn.Linear(2 * width, width)) if task.from_last else None
         self.to_logits = nn.Linear(width, task.vocab_size, bias=False)
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Embedding):
@@ -125,18 +122,14 @@ class Learner(nn.Module):
                     nn.init.zeros_(module.bias)
 
     def forward(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return the logits `[n, vocab_size]` of the n positions that are asked, and their targets, `[n]`."""
+        """Return the logits `[n, vocab_size]` at the n positions with a target, and the targets, `[n]`."""
         x = self.embedding(batch.ids)
         if self.positions is not None:
             x = x + self.positions.weight[:x.shape[1]]
         for block in self.blocks:
             x = block(x)
-        x = self.norm(x)
-        if self.read is not None:
-            place = self.places.weight.expand(len(x), -1, -1)
-            x = self.read(torch.cat([x[:, -1:].expand_as(place), place], dim=-1))
-        asked = batch.targets != IGNORED
-        return self.to_logits(x[asked]), batch.targets[asked]
+        queried = batch.targets != IGNORED
+        return self.to_logits(self.norm(x)[queried]), batch.targets[queried]
 
 
 def make_contender(name: str, task: Task, lesson: Lesson, seed: int = 0) -> Learner:
@@ -145,8 +138,7 @@ def make_contender(name: str, task: Task, lesson: Lesson, seed: int = 0) -> Lear
     Raises:
         ValueError: there is no such contender, in one line.
     """
-    if name not in CONTENDERS:
-        raise ValueError(f"unknown contender {name!r}; accepted: {', '.join(CONTENDERS)}")
+    require_known("contender", (name,), CONTENDERS)
     chosen = CONTENDERS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -156,27 +148,27 @@ def make_contender(name: str, task: Task, lesson: Lesson, seed: int = 0) -> Lear
 
 
 def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: Lesson | None = None,
-          operations: Mapping[str, Callable[["Learner"], AbstractContextManager]] | None = None) -> dict:
+          ablations: Mapping[str, Callable[["Learner"], AbstractContextManager]] | None = None) -> dict:
     """Train a contender once on fresh texts, and return what it learned.
 
     The seed decides the weights and the texts; held-out texts are the same for all.
 
     Args:
         contender: a key of `CONTENDERS`.
-        learning_rate: the peak.
+        learning_rate: peak learning rate.
         lesson: size of the model and of its training; None: the defaults.
-        operations: from `surgery`, by name; measured on the trained model, over the held-out texts in one batch.
+        ablations: from `surgery`, by name; measured on the trained model, over the held-out texts in one batch.
 
     Returns:
         `accuracy` on held-out texts and `loss`, in nats per answer, at the end; `curve`, a list of [step,
-        loss, accuracy]; `parameters`; `seconds`; `operated`, the accuracy under each operation.  A run ends
+        loss, accuracy]; `parameters`; `seconds`; `operated`, the accuracy under each ablation.  A run ends
         early when it makes no mistake on the held-out texts, and when it diverges, with a loss of None.
 
         Where the task has probes (`Task.probes`), `probes`: the accuracy on each.
 
         Where the task has distances (`Task.distances`), `by_distance` too: `distances`, in tokens, `answers`, how
         many there are at each, and the accuracy at each, `curve` for every point of the curve and `operated`
-        under each operation.
+        under each ablation.
 
     Raises:
         ValueError: there is no such contender, in one line.
@@ -209,8 +201,8 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
                 break
     _, loss, accuracy = curve[-1]
     operated, operated_near = {}, {}
-    for name, operation in (operations or {}).items():
-        with operation(model):
+    for name, ablation in (ablations or {}).items():
+        with ablation(model):
             losses, right = answers(model, held_out, lesson.texts)
         operated[name], operated_near[name] = _means(losses, right)[1], _by_distance(right, far)
     run = {"accuracy": accuracy, "loss": loss, "curve": curve, "operated": operated,
@@ -229,14 +221,14 @@ def answers(model: Learner, texts: Batch, batch_size: int = 64) -> tuple[Tensor,
     """Return the loss of each answer, in nats, and whether it is right, bool: `[n]` each, in the order of the texts."""
     losses, right = [], []
     for ids, targets in zip(texts.ids.split(batch_size), texts.targets.split(batch_size), strict=True):
-        logits, asked = model(Batch(ids, targets))
-        losses.append(F.cross_entropy(logits, asked, reduction="none"))
-        right.append(logits.argmax(-1) == asked)
+        logits, wanted = model(Batch(ids, targets))
+        losses.append(F.cross_entropy(logits, wanted, reduction="none"))
+        right.append(logits.argmax(-1) == wanted)
     return torch.cat(losses), torch.cat(right)
 
 
 def measure(model: Learner, texts: Batch, batch_size: int = 64) -> tuple[float | None, float]:
-    """Return loss, in nats per answer (None: not finite), and accuracy on some texts, rounded to five places."""
+    """Return loss, in nats per answer (None: not finite), and accuracy on some texts, rounded to five decimals."""
     return _means(*answers(model, texts, batch_size))
 
 
@@ -246,5 +238,5 @@ def _means(losses: Tensor, right: Tensor) -> tuple[float | None, float]:
 
 
 def _by_distance(right: Tensor, far: Tensor | None) -> list[float]:
-    """Return the share of right answers at each distance that occurs, from the smallest on, to four places."""
+    """Return the accuracy at each distance that occurs, from the smallest on, to four decimals."""
     return [] if far is None else [round(right[far == d].double().mean().item(), 4) for d in far.unique()]

@@ -5,10 +5,9 @@ over time.  Compare what they learn, not how fast they are.  With x the input, t
 
     StaticConvolution   y_t = sum_j h_{t-j} v_j                       h learned, the same for every text
     GatedConvolution    y_t = q_t sum_j h_{t-j} (k_j v_j)             Hyena of order 2
-    LinearAttention     y_t = sum_j (a_t ... a_{j+1}) (q_t . k_j) v_j RetNet; gated, as in GLA and Mamba-2
+    LinearAttention     y_t = sum_j (a_t ... a_{j+1}) (q_t . k_j) v_j as in GLA and Mamba-2
     DeltaRule           S_t = a_t (I - b_t k_t k_t^T) S_{t-1} + b_t k_t v_t^T,  y_t = S_t^T q_t       Gated DeltaNet
     Attention           y_t = sum_j softmax_j(q_t . k_j) v_j          see `full_attention`
-    QueriedFourier      y_t = q_t sum_j g_{t-j} v_j                   the Fourier layer, read by a query
 
 `MIXERS` names them beside the layers of `modules` and their ablations, and `make_mixer` builds one by name.
 """
@@ -22,11 +21,11 @@ from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
 from caracal_min.projections import ShortConv
 
 from .full_attention import Attention
+from .grid import require_known
 from .linear_recurrences import gated_delta_rule, linear_attention
-from .mixer import Mixer, require_whole_text, short_conv
+from .mixer import Mixer, short_conv
 
-__all__ = ["MIXERS", "DeltaRule", "GatedConvolution", "LinearAttention", "QueriedFourier", "StaticConvolution",
-           "make_mixer"]
+__all__ = ["MIXERS", "DeltaRule", "GatedConvolution", "LinearAttention", "StaticConvolution", "make_mixer"]
 
 
 class StaticConvolution(Mixer):
@@ -84,22 +83,16 @@ class GatedConvolution(Mixer):
 class LinearAttention(Mixer):
     """Masked linear attention with decay, per head: S_t = a_t S_{t-1} + k_t v_t^T, o_t = S_t^T q_t / sqrt(d).
 
-    y = to_out(RMSNorm(o) * SiLU(to_swish(x))), the norm within each head.
+    y = to_out(RMSNorm(o) * SiLU(to_swish(x))), the norm within each head; a_t = sigmoid(w . x_t)^(1/16), a number for
+    each head and token, as in Mamba-2 (GLA has one for each channel).
 
-    Args:
-        decay: "token": a_t = sigmoid(w . x_t)^(1/16), a number for each head and token (GLA has one for each channel,
-            Mamba-2 this); "head": a = 1 - 2^(-5-h), constant (RetNet, here without its rotation of q and k).
-
-    Source: Sun et al. 2023 (RetNet); Yang et al. 2023 (GLA).
+    Source: Yang et al. 2023 (GLA).
     """
 
-    def __init__(self, d_model: int, n_heads: int, decay: str = "token"):
+    def __init__(self, d_model: int, n_heads: int):
         super().__init__(d_model, n_heads)
-        if decay not in ("token", "head"):
-            raise ValueError(f"unknown decay {decay!r}; accepted: token, head")
         self.to_qkv = nn.Linear(d_model, 3 * d_model, bias=False)
-        self.to_decay = nn.Linear(d_model, n_heads) if decay == "token" else None
-        self.register_buffer("fixed", torch.log1p(-2.0 ** (-5 - torch.arange(n_heads))), persistent=False)
+        self.to_decay = nn.Linear(d_model, n_heads)
         self.norm = nn.RMSNorm(d_model // n_heads)
         self.to_swish = nn.Linear(d_model, d_model, bias=False)
         self.to_out = nn.Linear(d_model, d_model, bias=False)
@@ -107,10 +100,7 @@ class LinearAttention(Mixer):
     def mix(self, x: Tensor) -> Tensor:
         """Mix `[B, L, D]`."""
         q, k, v = map(self.heads, self.to_qkv(x).chunk(3, dim=-1))
-        if self.to_decay is None:
-            log_decay = self.fixed.to(x.dtype)[:, None].expand(len(x), -1, x.shape[1])
-        else:
-            log_decay = F.logsigmoid(self.to_decay(x)).transpose(1, 2) / 16
+        log_decay = F.logsigmoid(self.to_decay(x)).transpose(1, 2) / 16
         o = self.norm(linear_attention(q, k, v, log_decay)).transpose(1, 2).flatten(2)
         return self.to_out(o * F.silu(self.to_swish(x)))
 
@@ -144,28 +134,10 @@ class DeltaRule(Mixer):
         return self.to_out(self.norm(o).transpose(1, 2).flatten(2) * F.silu(self.to_swish(x)))
 
 
-class QueriedFourier(MultiHeadFourier):
-    """A Fourier layer whose result is read by a query: y = to_out(q * r).
-
-    It has what a gated convolution has, and a gate from the text besides.  Arguments as `modules.MultiHeadFourier`.
-    """
-
-    def __init__(self, d_model: int, n_heads: int, **options):
-        super().__init__(d_model, n_heads, **options)
-        self.to_query = nn.Linear(d_model, d_model)
-
-    def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
-        """Mix `[B, L, D]`, whole texts only."""
-        require_whole_text(self, cache, lengths)
-        r = causal_conv_fft(*self.streams(x)).transpose(1, 2)
-        return self.to_out(self.to_query(x) * r)
-
-
 MIXERS = {
     "fourier": lambda d, h, length, window: MultiHeadFourier(d, h),
     "fourier-no-pc": lambda d, h, length, window: MultiHeadFourier(d, h, pre_conv=False),
     "fourier-single-stage": lambda d, h, length, window: MultiHeadFourier(d, h, gate="single_stage"),
-    "fourier-query": lambda d, h, length, window: QueriedFourier(d, h),
     "window": lambda d, h, length, window: SlidingWindowAttention(d, h, window),
     "attention": lambda d, h, length, window: Attention(d, h),
     "attention-no-positions": lambda d, h, length, window: Attention(d, h, rotary=False),
@@ -174,7 +146,6 @@ MIXERS = {
     "static": lambda d, h, length, window: StaticConvolution(d, h, length),
     "gated-static": lambda d, h, length, window: GatedConvolution(d, h, length),
     "linear-attention": lambda d, h, length, window: LinearAttention(d, h),
-    "retention": lambda d, h, length, window: LinearAttention(d, h, decay="head"),
     "delta-rule": lambda d, h, length, window: DeltaRule(d, h),
 }
 """Mixers by name, as functions of width, heads, longest text (for explicit kernels) and window."""
@@ -192,8 +163,7 @@ def make_mixer(name: str, d_model: int, n_heads: int, length: int, window: int =
     Raises:
         ValueError: unknown name, or sizes that do not fit.
     """
-    if name not in MIXERS:
-        raise ValueError(f"unknown mixer {name!r}; accepted: {', '.join(MIXERS)}")
+    require_known("mixer", (name,), MIXERS)
     if length < 1:
         raise ValueError(f"length={length}; give the tokens of the longest text, >= 1")
     return MIXERS[name](d_model, n_heads, length, window)

@@ -22,7 +22,7 @@ from caracal_min.zoo.registry import VARIANTS
 
 from .mixers import make_mixer
 
-__all__ = ["CONTENDERS", "TOLERANCE", "Contender", "MixedModel", "fitted", "require_contenders"]
+__all__ = ["CONTENDERS", "TOLERANCE", "Contender", "MixedModel", "fitted"]
 
 TOLERANCE = 0.03
 """How far from the budget a contender may be, as a part of it."""
@@ -118,15 +118,6 @@ CONTENDERS: dict[str, Contender] = {
     "jamba": Contender("Mamba, and full attention in one layer of six", partial(_attending, name="jamba")),
 }
 """All contenders by name; the first is the one that sets the budget."""
-
-
-def require_contenders(names: tuple[str, ...]) -> None:
-    """Raise ValueError, in one line, unless these are contenders, at least one, and none is named twice."""
-    unknown = [name for name in names if name not in CONTENDERS]
-    if unknown or not names:
-        raise ValueError(f"contenders={' '.join(unknown) or 'none'}; accepted: {', '.join(CONTENDERS)}")
-    if len(set(names)) < len(names):
-        raise ValueError(f"contenders={' '.join(names)}; name each of them once")
 
 
 def fitted(name: str, size: CaracalConfig, context: int) -> tuple[int, int]:

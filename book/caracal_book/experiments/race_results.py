@@ -1,33 +1,18 @@
-"""What came out of a race: who stands where, the curves, a table; for the command line and for the book."""
+"""The results of a race: standings, curves, a table; for the command line and for the book."""
 
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Literal
 
-from caracal_min.record import RecordError, read_record
-
-__all__ = ["curves", "load_race", "race_table", "standings"]
-
-
-def load_race(path: Path, require_commit: bool = True) -> dict:
-    """Return the record of a race.  The book's own is `runs.load("race")`.
-
-    Raises:
-        FileNotFoundError, RecordError: as `caracal_min.record.read_record`; a record of something else.
-    """
-    record = read_record(path, require_commit)
-    if record["kind"] != "race":
-        raise RecordError(f"{path} is the record of another kind of run ({record['kind']}); give that of a race")
-    return record
+__all__ = ["curves", "race_table", "standings"]
 
 
 def standings(runs: Sequence[dict]) -> list[dict]:
     """Return a row for each contender that ran, the lowest loss first.
 
     Args:
-        runs: results of runs, as in a record, in the order in which they were run: the first is one of the sweep.
-            Those that are marked as of the sweep decide the rate alone; where none is, all runs with the first seed do.
+        runs: as in a record, in the order in which they ran.  Those marked as a sweep choose the learning rate; where
+            none is, all runs with the seed of the first one do.
 
     Returns:
         contender; sweep, pairs of learning rate and held-out loss (None: diverged) with the first seed;

@@ -1,15 +1,15 @@
-"""What does a trained model use?  Take a part out, or put another in its place, and look at the loss.
+"""What does a trained model use?  Inference-time ablations: remove or replace a component, and measure the loss.
 
-Each operation is a context: inside it the model computes otherwise, after it the model is as it was.  No weight is
-touched; hooks on the layers change what passes.  They work on the parallel pass of a Caracal that is not compiled, or
-of a `Learner` (but for the mean, which wants a language model), and are for measuring: the backward pass, which
-computes some of the layer again, must lie inside the context too.
+Each ablation is a context: inside it the model computes otherwise, after it the model is as it was.  No weight changes;
+hooks on the layers change activations.  They work on the parallel pass of a Caracal that is not compiled, or of a
+`Learner` (but for the mean, which needs a language model), and are for measuring: the backward pass, which recomputes
+some of the layer, must lie inside the context too::
 
     gate_up_to(model, lag)        g_i = 0 for i > lag: r_t keeps the lags 0 to lag.  At lag 0 no convolution is left
     gate_as(model, gates)         every text gets the same gates, such as `mean_gates(model, texts)`
-    gate_of_another(model)        every text of a batch gets the gates of the text after it
+    gate_of_another(model)        every text of a batch gets the gates of the text after it (resample ablation)
     windows_of(model, keys)       attention sees its last keys only; 1: itself, so nothing is mixed
-    pre_conv_of_one_tap(model)    the pre-convolution keeps the tap of the token itself
+    pre_conv_of_one_tap(model)    the short convolution keeps the weight of the token itself
 
 `surgery` measures a model under each of them, and `loss_by_length` whether the gate must be cut beyond the training
 length.  In this layer lag and position are one: g_i is computed by the token at position i and weighs the token i back.
@@ -35,10 +35,10 @@ __all__ = ["Outcome", "gate_as", "gate_of_another", "gate_up_to", "loss_by_lengt
 
 @dataclass(frozen=True)
 class Outcome:
-    """The loss of a model under an operation, on the same tokens as that of the whole model."""
+    """The loss of a model under an ablation, on the same tokens as that of the whole model."""
 
     operation: str
-    """What was done."""
+    """Name of the ablation."""
     loss: float
     """Mean over all tokens, in nats per token."""
     change: float
@@ -52,7 +52,7 @@ def gate_up_to(model: Caracal | Learner, lag: int) -> Iterator[None]:
     """Set g_i = 0 for i > lag in every Fourier layer.
 
     Raises:
-        ValueError: lag < 0, or a model on which this cannot be done (as for all operations here).
+        ValueError: lag < 0, or a model that cannot be ablated so (as for all ablations here).
     """
     if lag < 0:
         raise ValueError(f"lag={lag}; give a lag >= 0")
@@ -123,7 +123,7 @@ def windows_of(model: Caracal | Learner, keys: int = 1) -> Iterator[None]:
 
 @contextmanager
 def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
-    """Let every pre-convolution keep the tap of the token itself: x~_t = w_2 x_t."""
+    """Let every pre-convolution keep the weight of the token itself: x~_t = w_2 x_t."""
     def own_tap(conv: nn.Module, given: tuple[Tensor], result: Tensor) -> Tensor:
         return given[0][..., conv.kernel_size[0] - 1:] * conv.weight[:, 0, -1:]
 
@@ -157,7 +157,7 @@ def mean_gates(model: Caracal | Learner, texts: Tensor, batch_size: int = 16) ->
 
 def surgery(model: Caracal, windows: Tensor, lags: Sequence[int] = (0, 4, 32), others: Tensor | None = None,
             batch_size: int = 16) -> list[Outcome]:
-    """Measure a model whole and under every operation, on the same tokens.
+    """Measure a model whole and under every ablation, on the same tokens.
 
     Args:
         windows: ids, `[W, L + 1]`, at least two (`data.batches.sequential_windows`).
@@ -170,7 +170,7 @@ def surgery(model: Caracal, windows: Tensor, lags: Sequence[int] = (0, 4, 32), o
         outcomes, the whole model first.
 
     Raises:
-        ValueError: fewer than two windows, or a model on which this cannot be done.
+        ValueError: fewer than two windows, or a model that cannot be ablated.
     """
     if len(windows) < 2 or batch_size < 2:
         raise ValueError(f"{len(windows)} windows in batches of {batch_size}; give at least two at a time, since one "
@@ -223,9 +223,9 @@ def loss_by_length(model: Caracal, tokens: np.ndarray, context: int, cut: bool,
 
 
 def _layers(model: Caracal | Learner, kind: type) -> list:
-    """Return the mixers of a kind, after a check that the model can be operated on."""
+    """Return the mixers of a kind, after a check that the model can be ablated."""
     if not isinstance(model, Caracal | Learner):
-        raise ValueError(f"surgery is on a Caracal or a Learner, this is a {type(model).__name__}")
+        raise ValueError(f"ablations are of a Caracal or a Learner, this is a {type(model).__name__}")
     if isinstance(model, Caracal) and model._compiled != "no":
         raise ValueError("this model is compiled, and compiled code passes hooks by; load it anew")
     return [block.mixer for block in model.blocks if isinstance(block.mixer, kind)]
@@ -246,7 +246,8 @@ def _gates(model: Caracal | Learner, change: Callable[[MultiHeadFourier, Tensor]
 def _gate_hooks(layer: MultiHeadFourier, change: Callable) -> Iterable:
     def refuse_caches(_, given: tuple) -> None:
         if any(argument is not None for argument in given[1:]):
-            raise ValueError("surgery is on the parallel pass; a cache would take lags for positions, give whole texts")
+            raise ValueError("ablations are of the parallel pass: a cache would take lags for positions; give whole "
+                             "texts")
 
     def mixed(_, given: tuple, g: Tensor) -> Tensor:  # (B, D, L)
         return change(layer, g.transpose(0, 1)).transpose(0, 1)

@@ -1,30 +1,21 @@
-"""All contenders on all tasks, at several learning rates, with several seeds: run, resumed, recorded, read.
+"""Contenders on tasks, at several learning rates and with several seeds: what is run, and how the runs are read.
 
-    config.out/runs.jsonl    a line for each process that took part, and one for each run that ended, as they end
-    config.out/record.json   all of them in one record, once there is no run left
-
-A kill at any moment loses the runs that were under way, one for each process, and nothing else.  `comparison` and
-`learning_curves` read a record, or the runs so far.
+`run_learn` runs the grid; `comparison`, `at_best_rate` and `learning_curves` read its runs.
 """
 
-import json
-import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from itertools import product
 from pathlib import Path
 
-import torch
+from torch import Generator
 
-from caracal_min.record import code, machine, write_record
-from caracal_min.training.folder import RunFolder
 from caracal_min.training.settings import require_kinds, require_range
 
+from .grid import Cell, Grid, require_known, require_once
 from .learner import CONTENDERS, Learner, Lesson, learn
-from .pool import each
 from .surgery import gate_of_another, gate_up_to, windows_of
 from .task import Task
 from .tasks import TASKS, make_task
@@ -34,114 +25,67 @@ __all__ = ["LearnConfig", "at_best_rate", "comparison", "learning_curves", "run_
 
 @dataclass(frozen=True)
 class LearnConfig(Lesson):
-    """Which mixers learn which tasks: every contender on every task, at every rate, with every seed.
+    """Which mixers learn which tasks: every contender on every task, at every learning rate, with every seed.
 
     Raises:
         ValueError: a field out of range, or an unknown name, in one line.
     """
 
     out: Path = Path("runs/learn")
-    """Folder of the sweep; the same command goes on from what is there."""
+    """Folder of the runs and of the record; the same command resumes."""
     contenders: tuple[str, ...] = tuple(CONTENDERS)
     """Names of contenders."""
     tasks: tuple[str, ...] = tuple(TASKS)
     """Names of tasks."""
     learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
-    """Peaks of the schedule."""
-    seeds: int = 3
-    """Runs of each, with seeds 0, 1, ..."""
+    """Peak learning rates."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of the weights and of the texts."""
     every_rate: bool = True
-    """Every seed at every rate.  False: seed 0 alone, and the later seeds at the rate that was best with it."""
+    """Run every seed at every learning rate.  Otherwise the first seed does, and the others at its best rate."""
     processes: int = 1
     """Runs at a time, each in a process of one thread; 1 stays in this process."""
 
     def __post_init__(self):
         super().__post_init__()
         require_kinds(self)
-        require_range(self, ("seeds", "processes"), low=1)
-        for what, given, accepted in (("contender", self.contenders, CONTENDERS), ("task", self.tasks, TASKS)):
-            for name in given:
-                if name not in accepted:
-                    raise ValueError(f"unknown {what} {name!r}; accepted: {', '.join(accepted)}")
-        for name in ("contenders", "tasks", "learning_rates"):
-            given = getattr(self, name)
-            if not given or len(set(given)) != len(given):
-                raise ValueError(f"{name}={given!r}; give at least one, and each once")
-        if min(self.learning_rates) <= 0:
-            raise ValueError(f"learning_rates={self.learning_rates!r}; give numbers > 0")
-
-    @property
-    def decisive(self) -> dict:
-        """What decides the result of a run: the sweep goes on under the same alone."""
-        return {field.name: getattr(self, field.name) for field in fields(Lesson)}
-
-    def stages(self, runs: Callable[[], list[dict]]) -> Iterator[list[tuple[str, str, float, int]]]:
-        """Yield the (task, contender, learning rate, seed) of runs, in one list, or in two if rates are chosen.
-
-        Args:
-            runs: what has ended, asked when the second list is.
-        """
-        seeds = self.seeds if self.every_rate else 1
-        first = list(product(self.tasks, self.contenders, self.learning_rates, range(seeds)))
-        yield first
-        if seeds < self.seeds:
-            best = comparison(run for run in runs() if _cell(run) in set(first))
-            yield [(row["task"], row["contender"], row["learning_rate"], seed)
-                   for row in best for seed in range(seeds, self.seeds)]
+        require_once(self, ("contenders", "tasks", "learning_rates", "seeds"))
+        require_known("contender", self.contenders, CONTENDERS)
+        require_known("task", self.tasks, TASKS)
+        require_range(self, ("processes",), low=1)
+        if min(self.learning_rates) <= 0 or min(self.seeds) < 0:
+            raise ValueError(f"learning_rates={self.learning_rates!r}, seeds={self.seeds!r}; give rates > 0 and seeds "
+                             ">= 0")
 
 
 def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
-    """Run what is left of a sweep, show a line for each run, write the record, and return it.
+    """Run what is left of the grid, show a line for each run, write the record, and return it.
 
     Raises:
-        ValueError: the folder holds a sweep of other lessons, or a line that is none of ours.
-        OSError: it cannot be written, or another process works in it.
-        ImportError: jsonschema, which the record needs, is not installed.
+        ValueError, OSError, ImportError: as `grid.Grid`.
     """
-    folder = RunFolder(config.out)
-    try:
-        lines = _Lines(config.out / "runs.jsonl")
-        sizes = {name: str(make_task(name)) for name in config.tasks}
-        for process in lines.of("process"):
-            for ours, theirs in ((config.decisive, process["lesson"]), (sizes, process["tasks"])):
-                for name in sorted(ours.keys() & theirs.keys()):
-                    if ours[name] != theirs[name]:
-                        raise ValueError(f"{lines.path} holds runs with {name}={theirs[name]!r}, and this is "
-                                         f"{name}={ours[name]!r}; give another folder")
-        wide = [max(map(len, names)) + 2 for names in (config.tasks, config.contenders)]
-        cells: set[tuple] = set()
-        for stage in config.stages(lambda: lines.of("run")):
-            cells.update(stage)
-            done = {_cell(run) for run in lines.of("run")}
-            left = [cell for cell in stage if cell not in done]
-            if left:
-                lines.add("process", {"lesson": config.decisive, "tasks": sizes, "part": {
-                    "from_step": len(done), "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                    "code": code(), "machines": [machine(torch.device("cpu"))]}})
-                show(f"{len(left)} runs, {len(done)} done before")
-            for number, run in enumerate(each(partial(_run, config), left, config.processes), 1):
-                lines.add("run", run)
-                show(f"{number:>5} of {len(left)}  {run['task']:<{wide[0]}}{run['contender']:<{wide[1]}}"
-                     f"{run['learning_rate']:<8g}seed {run['seed']}  accuracy {run['accuracy']:.3f}  "
-                     f"{run['seconds']:.0f} s")
-        runs = sorted((run for run in lines.of("run") if _cell(run) in cells), key=_cell)
-        chance = {name: make_task(name).chance for name in config.tasks}
-        results = {"runs": runs, "chance": chance, "tasks": sizes}
-        return write_record(folder.record, "learn", asdict(config), results, None,
-                            max(sum(run["seconds"] for run in runs), 1e-3), torch.device("cpu"),
-                            [process["part"] for process in lines.of("process")], grown=True)
-    finally:
-        folder.close()
+    lesson = Lesson(**{field.name: getattr(config, field.name) for field in fields(Lesson)})
+
+    def cell(task: str, contender: str, rate: float, seed: int) -> Cell:
+        return Cell(f"{task}_{contender}_{rate:g}_{seed}",
+                    {"task": task, "contender": contender, "learning_rate": rate, "seed": seed},
+                    vars(lesson) | {"sizes of the task": str(make_task(task))})
+
+    with Grid("learn", config, ("tasks", "contenders", "learning_rates", "seeds"), show=show) as grid:
+        def run(cells: Iterable[tuple]) -> list[dict]:
+            return grid.run([cell(*each) for each in cells], partial(_run, lesson), _line, config.processes)
+
+        first = config.seeds if config.every_rate else config.seeds[:1]
+        runs = run(product(config.tasks, config.contenders, config.learning_rates, first))
+        runs += run((row["task"], row["contender"], row["learning_rate"], seed)
+                    for row in comparison(runs) for seed in config.seeds[len(first):])
+        return grid.record({"runs": runs, "chance": {name: make_task(name).chance for name in config.tasks},
+                            "tasks": {name: str(make_task(name)) for name in config.tasks}})
 
 
-def runs_of(source: dict | Path) -> list[dict]:
-    """Return the runs of a record, or of the folder of a sweep that is under way.
-
-    A run has task, contender, learning_rate and seed, and what `learner.learn` returns.
-    """
-    if isinstance(source, dict):
-        return source["results"]["runs"]
-    return _Lines(source / "runs.jsonl", keep=True).of("run")
+def runs_of(record: dict) -> list[dict]:
+    """Return the runs of a record: task, contender, learning_rate and seed, and what `learner.learn` returns."""
+    return record["results"]["runs"]
 
 
 def comparison(runs: Iterable[dict]) -> list[dict]:
@@ -174,89 +118,52 @@ def _merit(runs: list[dict]) -> tuple[int, float, int]:
 
 
 def at_best_rate(runs: Iterable[dict], task: str, contender: str) -> list[dict]:
-    """Return the runs of a contender on a task at its best rate, as `comparison` has it, by seed.
+    """Return the runs of a contender on a task at its best learning rate, as `comparison` has it, by seed.
 
     Raises:
         ValueError: there is no such run.
     """
-    own = sorted((run for run in runs if (run["task"], run["contender"]) == (task, contender)), key=_cell)
+    own = sorted((run for run in runs if (run["task"], run["contender"]) == (task, contender)),
+                 key=lambda run: run["seed"])
     if not own:
         raise ValueError(f"no run of {contender} on {task}; look at task and contender of the runs")
     best = comparison(own)[0]["learning_rate"]
     return [run for run in own if run["learning_rate"] == best]
 
 
-def learning_curves(runs: Sequence[dict], task: str, contender: str, learning_rate: float | None = None) -> list[list]:
-    """Return the curves of a contender on a task, one for each seed: lists of [step, loss, accuracy].
-
-    Args:
-        learning_rate: None takes the best, as `comparison` has it.
+def learning_curves(runs: Sequence[dict], task: str, contender: str) -> list[list]:
+    """Return the curves of a contender on a task at its best learning rate, by seed: lists of [step, loss, accuracy].
 
     Raises:
         ValueError: there is no such run.
     """
-    if learning_rate is None:
-        return [run["curve"] for run in at_best_rate(runs, task, contender)]
-    own = [run for run in runs if _cell(run)[:3] == (task, contender, learning_rate)]
-    curves = [run["curve"] for run in sorted(own, key=_cell)]
-    if not curves:
-        raise ValueError(f"no run of {contender} on {task} at {learning_rate}; look at task, contender and "
-                         "learning_rate of the runs")
-    return curves
+    return [run["curve"] for run in at_best_rate(runs, task, contender)]
 
 
-class _Lines:
-    """Lines of JSON that are added whole: what a kill left unfinished at the end is cut off."""
-
-    def __init__(self, path: Path, keep: bool = False):
-        self.path = path
-        there = path.read_bytes() if path.exists() else b""
-        whole = there[:there.rfind(b"\n") + 1]
-        if whole != there and not keep:
-            os.truncate(path, len(whole))
-        self.entries = []
-        for number, line in enumerate(whole.splitlines(), 1):
-            try:
-                entry = json.loads(line)
-                valid = len(entry) == 1 and ("process" in entry or bool(_cell(entry["run"])))
-            except (ValueError, TypeError, KeyError):
-                valid = False
-            if not valid:
-                raise ValueError(f"{path} is damaged in line {number}; remove the line, and the run is done again")
-            self.entries.append(entry)
-
-    def of(self, kind: str) -> list[dict]:
-        return [entry[kind] for entry in self.entries if kind in entry]
-
-    def add(self, kind: str, entry: dict) -> None:
-        line = json.dumps({kind: entry}, allow_nan=False)
-        with open(self.path, "ab", buffering=0) as file:
-            file.write(line.encode() + b"\n")
-            os.fsync(file.fileno())
-        self.entries.append(json.loads(line))
+def _line(run: dict) -> str:
+    return (f"{run['task']}, {run['contender']}, learning rate {run['learning_rate']:g}, seed {run['seed']}: accuracy "
+            f"{run['accuracy']:.3f} in {run['seconds']:.0f} s")
 
 
-def _cell(run: dict) -> tuple[str, str, float, int]:
-    return run["task"], run["contender"], run["learning_rate"], run["seed"]
+def _run(lesson: Lesson, facts: dict) -> dict:
+    task = make_task(facts["task"])
+    return learn(facts["contender"], task, facts["learning_rate"], facts["seed"], lesson,
+                 _ablations(facts["contender"], task))
 
 
-def _run(config: LearnConfig, cell: tuple[str, str, float, int]) -> dict:
-    task, contender, learning_rate, seed = cell
-    lesson = Lesson(**config.decisive)
-    operations = _operations(contender, make_task(task), lesson.texts)
-    return {"task": task, "contender": contender, "learning_rate": learning_rate, "seed": seed,
-            **learn(contender, make_task(task), learning_rate, seed, lesson, operations)}
+def _ablations(contender: str, task: Task) -> dict[str, Callable[[Learner], AbstractContextManager]]:
+    """Return the ablations that a trained model is measured under, by name.
 
-
-def _operations(contender: str, task: Task, texts: int) -> dict[str, Callable[[Learner], AbstractContextManager]]:
-    """Return what is tried on a trained model, by name: gates exchanged, gates and window cut alone and together."""
+    Gates are those of other texts; where answers are told apart by their distance, gates and windows are cut too, alone
+    and together.
+    """
     mixers, window, _ = CONTENDERS[contender]
-    fourier, found = any(mixer.startswith("fourier") for mixer in mixers), {}
-    if fourier and texts > 1:
-        found["gate of another text"] = gate_of_another
+    fourier = any(mixer.startswith("fourier") for mixer in mixers)
+    found: dict = {"gate of another text": gate_of_another} if fourier else {}
+    if task.distances(task.draw(1, Generator().manual_seed(0))) is None:
+        return found
     windows = {"": None} | ({"half the window": window // 2} if window else {})
-    lags = range(0, task.length, 4) if fourier else ()
-    for (name, keys), lag in product(windows.items(), (None, *lags)):
+    for (name, keys), lag in product(windows.items(), (None, *(range(0, task.length, 4) if fourier else ()))):
         parts = [name] * (keys is not None) + [f"gates up to lag {lag}"] * (lag is not None)
         if parts:
             found[", ".join(parts)] = partial(_cut, keys=keys, lag=lag)

@@ -9,16 +9,16 @@ from torch import Generator, Tensor
 __all__ = ["IGNORED", "Batch", "Task", "distinct", "require"]
 
 IGNORED = -100
-"""The target of a position at which nothing is asked."""
+"""The target of a position without a query."""
 
 
 class Batch(NamedTuple):
-    """Texts and what is asked of them."""
+    """Texts and their targets."""
 
     ids: Tensor
     """int64 `[B, L]`."""
     targets: Tensor
-    """int64 `[B, L]`: the id to answer at each position, or `IGNORED`."""
+    """int64 `[B, L]`: the id to predict at each position, or `IGNORED`."""
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,6 @@ class Task:
     Raises:
         ValueError: sizes that make no task.
     """
-
-    from_last = False
-    """Whether all answers are read from the state of the last token (`Compression`) and not each at its own."""
 
     @property
     def vocab_size(self) -> int:
@@ -52,16 +49,16 @@ class Task:
         raise NotImplementedError
 
     def distances(self, texts: Batch) -> Tensor | None:
-        """Return how many tokens before each question its answer stands: int64 `[n]`, in the order of the questions.
+        """Return how many tokens before each query its answer stands: int64 `[n]`, in the order of the queries.
 
-        None: the answers of this task stand in no one place.
+        None: the runs of this task do not tell answers apart by their distance.
         """
         return None
 
     def probes(self) -> dict[str, Batch]:
-        """Return texts of the task, sorted by what they ask of a model, by name; the same at every call.
+        """Return texts of the task by their kind, each a different test of a model; the same at every call.
 
-        Empty: this task has but one kind of text.
+        Empty: this task has one kind of text.
         """
         return {}
 

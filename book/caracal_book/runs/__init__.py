@@ -44,7 +44,7 @@ def describe(record: dict[str, Any]) -> str:
     what = {"train": f"{config.get('architecture')} {config.get('preset')}, {config.get('variant')}, trained",
             "evaluate": f"{config.get('model')}, evaluated", "benchmark": "benchmark",
             "count": f"tables counted in {record['results'].get('counted', {}).get('tokens', 0):,} tokens",
-            "learn": "mixers on synthetic tasks", "surgery": f"{config.get('model')}, under surgery",
+            "learn": "mixers on synthetic tasks", "surgery": f"{config.get('model')}, ablated",
             "forms": f"{len(record['results'].get('runs', ()))} runs of forms of the Fourier layer",
             "race": f"{len(record['results'].get('runs', ()))} runs of a race"}[record["kind"]]
     where = machine["processor"] if machine["device"] == "cpu" else machine["device"]

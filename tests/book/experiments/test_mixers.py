@@ -11,7 +11,6 @@ from caracal_book.experiments.linear_recurrences import gated_delta_rule, linear
 from caracal_book.experiments.mixers import (
     MIXERS,
     GatedConvolution,
-    LinearAttention,
     StaticConvolution,
     decaying_kernel,
     make_mixer,
@@ -62,12 +61,6 @@ def test_a_delta_rule_overwrites_what_linear_attention_adds_up():
     never, always = torch.zeros(1, 1, 2, dtype=torch.float64), torch.ones(1, 1, 2, dtype=torch.float64)
     assert torch.allclose(2 * gated_delta_rule(k, k, v, always, never)[0, 0, 1], v[0, 0, 1])
     assert torch.allclose(2 * linear_attention(k, k, v, never)[0, 0, 1], v[0, 0].sum(0))
-
-
-def test_the_decay_of_retnet_is_constant_and_the_other_one_is_not():
-    retention = LinearAttention(8, 2, decay="head").double()
-    assert torch.allclose(retention.fixed.exp(), torch.tensor([1 - 1 / 32, 1 - 1 / 64]).double())
-    assert LinearAttention(8, 2).to_decay is not None and retention.to_decay is None
 
 
 def test_static_convolution_is_the_fourier_layer_with_a_kernel_for_a_gate():
@@ -161,10 +154,8 @@ def test_errors_are_one_line():
         (lambda: make_mixer("static", 8, 2, 0), "length=0"),
         (lambda: make_mixer("static", 8, 3, 4), "does not split into n_heads=3"),
         (lambda: make_mixer("attention", 6, 2, 4), "heads of 3 channels cannot be rotated"),
-        (lambda: LinearAttention(8, 2, decay="yes"), "unknown decay 'yes'; accepted: token, head"),
         (lambda: make_mixer("static", 8, 2, 4)(torch.zeros(2, 8)), "takes \\[batch, length, 8\\]"),
         (lambda: make_mixer("static", 8, 2, 4)(torch.zeros(1, 2, 8), "cache"), "give the whole text at once"),
-        (lambda: make_mixer("fourier-query", 8, 2, 4)(torch.zeros(1, 2, 8), "cache"), "give the whole text at once"),
     ]:
         with pytest.raises(ValueError, match=what) as caught:
             call()

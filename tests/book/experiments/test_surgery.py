@@ -1,4 +1,4 @@
-"""Surgery: each operation is what it says, leaves nothing behind, and is measured on the same tokens."""
+"""Ablations: each is what it says, leaves nothing behind, and is measured on the same tokens."""
 
 import json
 from contextlib import ExitStack
@@ -51,7 +51,7 @@ def logits(model, tokens, context=None):
 
 @pytest.mark.parametrize("gate", ["two_stage", "single_stage"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_changes_the_model_inside_and_not_afterwards(name, gate):
+def test_an_ablation_changes_the_model_inside_and_not_afterwards(name, gate):
     model, x = build(replace(CONFIG, gate=gate)), ids()
     before, weights = logits(model, x), {k: v.clone() for k, v in model.state_dict().items()}
     assert (logits(model, x, OPERATIONS[name](model)) - before).abs().max() > 1e-4
@@ -123,7 +123,7 @@ def test_one_tap_is_a_pre_convolution_with_the_others_zero():
     assert torch.allclose(cut, logits(model, x), atol=1e-6)
 
 
-def test_operations_can_be_combined():
+def test_ablations_can_be_combined():
     model, x = build(ONE), ids()
     with gate_up_to(model, 0), pre_conv_of_one_tap(model):
         alone = logits(model, x)
@@ -180,13 +180,13 @@ def test_the_cut_acts_beyond_the_context_only():
         assert cut[64] == pytest.approx(token_losses(model, torch.tensor(tokens)[None]).mean().item(), abs=1e-6)
 
 
-def test_what_cannot_be_operated_on_is_refused():
+def test_what_cannot_be_ablated_is_refused():
     model, x = build(), ids()
     for context, what in [
         (lambda: gate_up_to(model, -1), "lag=-1"), (lambda: windows_of(model, 0), "keys=0"),
         (lambda: gate_as(model, [torch.zeros(16, 12)]), "1 gates for 2 Fourier layers"),
         (lambda: gate_as(model, [torch.zeros(16, 3)] * 2), "gates of 3 tokens for a text of 12"),
-        (lambda: gate_up_to(torch.nn.Linear(2, 2), 0), "surgery is on a Caracal or a Learner, this is a Linear"),
+        (lambda: gate_up_to(torch.nn.Linear(2, 2), 0), "ablations are of a Caracal or a Learner, this is a Linear"),
         (lambda: gate_up_to(build().compile_for("blocks"), 0), "compiled code passes hooks by"),
     ]:
         with pytest.raises(ValueError, match=what) as caught:
@@ -194,7 +194,7 @@ def test_what_cannot_be_operated_on_is_refused():
         assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="no other's gate"):
         logits(model, x[:1], gate_of_another(model))
-    with pytest.raises(ValueError, match="on the parallel pass"), gate_up_to(model, 0):
+    with pytest.raises(ValueError, match="of the parallel pass"), gate_up_to(model, 0):
         model.generate(x[:1], 2, seed=0)
     with pytest.raises(ValueError, match="at least two at a time"):
         surgery(model, ids(1, 5))
@@ -219,7 +219,7 @@ def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys
         replace(config, lags=())
 
 
-def test_a_learner_is_operated_on_as_a_caracal_is():
+def test_a_learner_is_ablated_as_a_caracal_is():
     task = make_task("mirror")
     model = make_contender("fourier", task, Lesson(d_model=16, hidden=32, init_std=0.5)).eval()
     texts = task.draw(4, torch.Generator().manual_seed(0))

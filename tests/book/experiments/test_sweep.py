@@ -1,9 +1,10 @@
-"""Learning and the sweep: repeatable, resumed without loss, recorded, and read with its spread."""
+"""Learning and the sweep: repeatable, ablated, recorded, and read with its spread."""
 
 import json
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ import torch
 from caracal_book.commands.learn import run_learn_command
 from caracal_book.experiments import sweep
 from caracal_book.experiments.learner import CONTENDERS, Lesson, learn, make_contender, measure
-from caracal_book.experiments.mad import Memorise
 from caracal_book.experiments.surgery import gate_of_another, gate_up_to, windows_of
 from caracal_book.experiments.sweep import LearnConfig, at_best_rate, comparison, learning_curves, run_learn, runs_of
 from caracal_book.experiments.task import IGNORED
@@ -20,12 +20,13 @@ from caracal_book.experiments.tasks import TASKS, Recall, make_task
 from caracal_book.runs import describe
 from caracal_min.record import read_record
 
+EASY = Recall(1, 2, 2)  # the value stands one token back
 SMALL = Lesson(d_model=8, n_heads=2, hidden=8, steps=4, batch_size=4, points=2, texts=10)
 
 
 def small(folder, **changes):
     given = dict(vars(SMALL), out=folder, contenders=("static", "window"), tasks=("recall",),
-                 learning_rates=(1e-3, 1e-2), seeds=2)
+                 learning_rates=(1e-3, 1e-2), seeds=(0, 1))
     return LearnConfig(**(given | changes))
 
 
@@ -93,35 +94,31 @@ def test_a_run_says_how_it_does_on_the_probes_of_its_task():
 
 
 def test_a_contender_learns():
-    run = learn("static", Memorise(4, 4), 3e-2, 0, replace(SMALL, steps=400, batch_size=16, points=40))
+    run = learn("static", Recall(1, 2, 8), 1e-2, 0, replace(SMALL, steps=400, batch_size=16, points=80))
     assert run["accuracy"] == 1.0 and run["curve"][0][1] > 2 * run["loss"]
     assert run["curve"][-1][0] < 400 and [a for _, _, a in run["curve"]].index(1.0) == len(run["curve"]) - 1
 
 
-def test_operations_are_measured_on_the_trained_model(tmp_path):
-    task, lesson = Memorise(4, 4), replace(SMALL, steps=200, batch_size=16, points=20)
-    operations = {"none": lambda model: nullcontext(), "lag 0": partial(gate_up_to, lag=0),
-                  "another's": gate_of_another}
-    run = learn("fourier", task, 3e-2, 0, lesson, operations)
+def test_ablations_are_measured_on_the_trained_model():
+    lesson = replace(SMALL, steps=400, batch_size=16, points=40)
+    run = learn("fourier-no-pc", EASY, 3e-2, 0, lesson, {"none": lambda model: nullcontext(),
+                                                         "lag 0": partial(gate_up_to, lag=0)})
     assert run["operated"]["none"] == run["accuracy"] == 1.0 > run["operated"]["lag 0"]
-    record = run_learn(small(tmp_path, contenders=("fourier-window", "static")), lambda line: None)
-    assert {run["contender"]: list(run["operated"]) for run in record["results"]["runs"]} == {
-        "fourier-window": ["gate of another text", *(f"gates up to lag {lag}" for lag in (0, 4, 8)),
-                           "half the window", *(f"half the window, gates up to lag {lag}" for lag in (0, 4, 8))],
-        "static": []}
 
 
-def test_gate_and_window_of_trained_models_are_cut(tmp_path):
-    record = run_learn(small(tmp_path, tasks=("recall-far",), contenders=("fourier-window", "fourier", "attention"),
-                             learning_rates=(1e-2,), seeds=1), lambda line: None)
-    operated = {run["contender"]: run["operated"] for run in record["results"]["runs"]}
+def test_where_answers_have_distances_gates_and_windows_are_cut(tmp_path):
+    record = run_learn(small(tmp_path, tasks=("recall-far", "recall"), seeds=(0,), learning_rates=(1e-2,),
+                             contenders=("fourier-window", "fourier", "attention")), lambda line: None)
+    operated = {(run["task"], run["contender"]): list(run["operated"]) for run in record["results"]["runs"]}
     cuts = [f"gates up to lag {lag}" for lag in range(0, 32, 4)]
-    assert list(operated["fourier"]) == ["gate of another text", *cuts] and operated["attention"] == {}
-    assert list(operated["fourier-window"]) == [*operated["fourier"], "half the window",
-                                                *(f"half the window, {cut}" for cut in cuts)]
+    assert operated["recall-far", "fourier"] == ["gate of another text", *cuts]
+    assert operated["recall-far", "fourier-window"] == ["gate of another text", *cuts, "half the window",
+                                                        *(f"half the window, {cut}" for cut in cuts)]
+    assert operated["recall", "fourier-window"] == operated["recall", "fourier"] == ["gate of another text"]
+    assert operated["recall-far", "attention"] == operated["recall", "attention"] == []
     task, model = make_task("recall-far"), make_contender("fourier-window", make_task("recall-far"), SMALL)
     texts = task.draw(50, torch.Generator().manual_seed(0))
-    found = sweep._operations("fourier-window", task, 10)
+    found = sweep._ablations("fourier-window", task)
     with found["half the window, gates up to lag 8"](model):
         both = model(texts)[0]
     with windows_of(model, 6), gate_up_to(model, 8):
@@ -140,7 +137,7 @@ def test_answers_are_counted_by_their_distance():
         mean = sum(share * count for share, count in zip(right, found["answers"], strict=True)) / 400
         assert mean == pytest.approx(accuracy, abs=1e-3)
     assert found["operated"]["none"] == found["curve"][-1] != found["operated"]["another's"]
-    assert "by_distance" not in learn("static", Memorise(4, 4), 1e-2, 0, SMALL)
+    assert "by_distance" not in learn("static", EASY, 1e-2, 0, SMALL)
 
 
 def test_a_window_that_ends_before_a_pair_does_not_reach_it():
@@ -167,21 +164,15 @@ def test_a_run_that_diverges_ends_and_says_so():
     json.dumps(run, allow_nan=False)
 
 
-def test_later_seeds_at_the_best_rate_alone_also_after_a_kill(tmp_path):
-    config = small(tmp_path, every_rate=False, seeds=3, learning_rates=(1e-3, 1e-2, 1e-1))
-    whole = run_learn(config)["results"]["runs"]
+def test_later_seeds_run_at_the_best_rate_alone(tmp_path):
+    config = small(tmp_path, every_rate=False, seeds=(0, 1, 2), learning_rates=(1e-3, 1e-2, 1e-1))
+    whole = run_learn(config, lambda line: None)["results"]["runs"]
     first = [run for run in whole if run["seed"] == 0]
     assert len(whole) == 2 * (3 + 2) and len(first) == 2 * 3
     for row in comparison(whole):
         own = [run for run in first if run["contender"] == row["contender"]]
         assert row["seeds"] == 3 and row["learning_rate"] == max(
             sorted(own, key=lambda run: run["learning_rate"]), key=lambda run: run["accuracy"])["learning_rate"]
-    lines = (tmp_path / "runs.jsonl").read_text().splitlines()
-    for kept in (3, 7, 9):  # in the first stage, at its end, in the second
-        other = tmp_path / f"{kept}"
-        other.mkdir()
-        (other / "runs.jsonl").write_text("\n".join(lines[:kept]) + "\n" + lines[kept][:20])
-        assert without_time(run_learn(replace(config, out=other))["results"]["runs"]) == without_time(whole)
 
 
 def test_a_rate_of_one_lucky_seed_does_not_stand_for_a_contender():
@@ -200,49 +191,12 @@ def test_a_rate_of_one_lucky_seed_does_not_stand_for_a_contender():
 def test_a_sweep_is_recorded(tmp_path, capsys):
     run_learn_command(small(tmp_path))
     record = read_record(tmp_path / "record.json", require_commit=False)
-    runs = runs_of(record)
-    assert len(runs) == 8 and runs == sorted(runs_of(tmp_path), key=lambda r: (r["task"], r["contender"],
-                                                                               r["learning_rate"], r["seed"]))
+    assert [(run["contender"], run["learning_rate"], run["seed"]) for run in runs_of(record)] == list(
+        product(("static", "window"), (1e-3, 1e-2), (0, 1)))
     assert record["results"]["chance"] == {"recall": 0.25} and len(record["parts"]) == 1
     assert describe(record).startswith("recorded, not rerun: mixers on synthetic tasks")
-    assert "over seeds" in capsys.readouterr().out
-
-
-class Stopped(Exception):
-    pass
-
-
-def test_a_sweep_goes_on_where_it_was_stopped(tmp_path):
-    shown = []
-
-    def stop_after_three(line):
-        shown.append(line)
-        if len(shown) == 4:  # the first line says how many there are
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        run_learn(small(tmp_path / "a"), stop_after_three)
-    lines = tmp_path / "a" / "runs.jsonl"
-    assert len(runs_of(tmp_path / "a")) == 3 and not (tmp_path / "a" / "record.json").exists()
-    with open(lines, "a") as file:
-        file.write('{"run": {"task": "rec')  # killed while it wrote
-    assert len(runs_of(tmp_path / "a")) == 3
-    shown.clear()
-    record = run_learn(small(tmp_path / "a"), shown.append)
-    assert shown[0] == "5 runs, 3 done before" and len(shown) == 6
-    assert [part["from_step"] for part in record["parts"]] == [0, 3]
-    whole = run_learn(small(tmp_path / "b"), shown.append)
-    assert without_time(runs_of(record)) == without_time(runs_of(whole))
-    assert len(runs_of(tmp_path / "a")) == 8
-
-
-def test_a_finished_sweep_runs_nothing_again_and_grows(tmp_path, monkeypatch):
-    run_learn(small(tmp_path, seeds=1), lambda line: None)
-    larger = run_learn(small(tmp_path, seeds=2), lambda line: None)
-    assert len(runs_of(larger)) == 8
-    monkeypatch.setattr(sweep, "learn", None)
-    assert runs_of(run_learn(small(tmp_path), lambda line: None)) == runs_of(larger)
-    assert len(runs_of(run_learn(small(tmp_path, contenders=("window",)), lambda line: None))) == 4
+    said = capsys.readouterr().out
+    assert "8 of 8: recall, window, learning rate 0.01, seed 1: accuracy" in said and "over seeds" in said
 
 
 def test_several_processes_find_the_same(tmp_path):
@@ -257,17 +211,13 @@ def test_several_processes_find_the_same(tmp_path):
     assert without_time(runs_of(two)) == without_time(runs_of(one))
 
 
-def test_a_folder_of_other_lessons_or_damaged_lines_is_refused(tmp_path):
-    run_learn(small(tmp_path, seeds=1), lambda line: None)
-    with pytest.raises(ValueError, match="holds runs with steps=4, and this is steps=5; give another folder"):
-        run_learn(small(tmp_path, steps=5))
-    lines = tmp_path / "runs.jsonl"
-    lines.write_text(lines.read_text().replace("keys=32", "keys=16"))
-    with pytest.raises(ValueError, match="holds runs with recall='Recall\\(pairs=4, keys=16"):
-        run_learn(small(tmp_path))
-    (tmp_path / "runs.jsonl").write_text('{"run": {"task": "recall"}}\n')
-    with pytest.raises(ValueError, match="is damaged in line 1"):
-        run_learn(small(tmp_path))
+def test_other_lessons_and_other_sizes_of_a_task_are_refused(tmp_path, monkeypatch):
+    run_learn(small(tmp_path, seeds=(0,)), lambda line: None)
+    with pytest.raises(ValueError, match="holds a run with steps=4, and this is steps=5"):
+        run_learn(small(tmp_path, seeds=(0,), steps=5))
+    monkeypatch.setitem(TASKS, "recall", Recall(keys=16))
+    with pytest.raises(ValueError, match="sizes of the task='Recall\\(pairs=4, keys=32"):
+        run_learn(small(tmp_path, seeds=(0,)))
 
 
 def made(contender, rate, accuracies, task="recall"):
@@ -283,7 +233,6 @@ def test_a_comparison_takes_the_best_rate_by_its_mean_and_shows_the_spread():
                        "low": 0.5, "high": 0.7, "seeds": 2, "edge": False}
     assert static["learning_rate"] == 1e-3 and static["edge"]
     assert learning_curves(runs, "recall", "fourier") == [[[1, 2.0, 0.0], [2, 1.0, a]] for a in (0.5, 0.7)]
-    assert len(learning_curves(runs, "recall", "fourier", 1e-2)) == 2
     with pytest.raises(ValueError, match="no run of fourier on mirror"):
         learning_curves(runs, "mirror", "fourier")
 
@@ -300,10 +249,11 @@ def test_of_equal_rates_the_one_of_the_fewest_steps_is_the_best_and_then_the_sma
 @pytest.mark.parametrize("changes, what", [
     (dict(contenders=("mamba",)), "unknown contender 'mamba'; accepted: fourier,"),
     (dict(tasks=("sorting",)), "unknown task 'sorting'"),
-    (dict(tasks=()), "tasks=\\(\\); give at least one"),
+    (dict(tasks=()), "tasks=none; give at least one"),
     (dict(learning_rates=(1e-3, 1e-3)), "each once"),
-    (dict(learning_rates=(0.0,)), "give numbers > 0"),
-    (dict(seeds=0), "seeds=0"),
+    (dict(learning_rates=(0.0,)), "give rates > 0"),
+    (dict(seeds=()), "seeds=none; give at least one"), (dict(seeds=(-1,)), "give rates > 0 and seeds >= 0"),
+    (dict(processes=0), "processes=0"), (dict(texts=1), "texts=1"),
     (dict(steps=0), "steps=0"),
     (dict(d_model=9), "d_model=9 is not divisible by n_heads=2"),
 ])
@@ -315,8 +265,8 @@ def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, what):
 
 def test_the_command_line_has_the_options():
     tyro = pytest.importorskip("tyro")
-    given = "--tasks recall mirror --contenders fourier --learning-rates 1e-3 2e-3 --seeds 1 --processes 2 --out there"
+    given = ("--tasks recall mirror --contenders fourier --learning-rates 1e-3 2e-3 --seeds 1 2 --processes 2 "
+             "--out there")
     config = tyro.cli(LearnConfig, args=given.split())
     assert config == LearnConfig(tasks=("recall", "mirror"), contenders=("fourier",), learning_rates=(1e-3, 2e-3),
-                                 seeds=1, processes=2, out=Path("there"))
-    assert [len(stage) for stage in config.stages(list)] == [4]
+                                 seeds=(1, 2), processes=2, out=Path("there"))
