@@ -1,7 +1,7 @@
 # make book   build the pages: every chapter is executed
 # make test   build the pages, then run every test
 # make check  say in two minutes whether a change is worth a full run
-# make wheel  build the source archive and the wheel into dist/, and check both
+# make wheel  build the source archive and the wheel into dist/, check both, and run every chapter from the wheel
 # make clean  remove what was built, keep the virtual environment
 #
 # Needs Python >= 3.11 and nothing else.  Another interpreter: make book PYTHON=python3.12
@@ -40,6 +40,7 @@ wheel: $(STAMP)
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 	@$(BIN)/python -m twine check --strict dist/*
+	@RELEASE=1 $(BIN)/python -m pytest -n 2 tests/notebooks/test_wheel.py
 
 clean:
 	rm -rf _build build dist *.egg-info

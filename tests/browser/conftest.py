@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from figure_pages import PAGE, luminance, write_page
+from page_checks import DESK, THEMED
 
 from caracal_book.viz import Figure
 
@@ -179,3 +180,22 @@ def serve():
 def site(book, serve) -> str:
     """The address at which the book is served."""
     return serve(book)
+
+
+@pytest.fixture
+def look(browser):
+    """A function that opens a page, empty without an address, at a width and in a theme."""
+    contexts = []
+
+    def start(address: str | None = None, size: dict[str, int] = DESK, theme: str = "light", motion: str = "reduce"):
+        contexts.append(browser.new_context(viewport=size, color_scheme=theme, reduced_motion=motion))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(120_000)
+        if address is not None:
+            page.goto(address)
+            page.wait_for_function(THEMED, arg=theme)
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()

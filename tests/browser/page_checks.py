@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 PHONE, DESK = {"width": 390, "height": 844}, {"width": 1440, "height": 900}
+THEMED = "theme => [undefined, theme].includes(document.documentElement.dataset.theme)"
 NARROW = {"width": 320, "height": 568}
 KEYS = ("ArrowUp", "ArrowRight", "ArrowDown", "ArrowLeft", "Enter", "Space")
 

@@ -1,18 +1,13 @@
-"""Every page by the rules of axe: names, roles, contrast, order, reach by keyboard; desk and phone, light and dark.
+"""How pages are asked by the rules of axe: names, roles, contrast, order, reach by keyboard.
 
-What depends on colour is asked in both themes, everything else once for each width: a theme changes no element.
+`test_pages` asks every page so.  Here are faults that must be found, and what moves.
 """
 
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from page_checks import DESK, PHONE
-from test_pages import PAGES
+from page_checks import DESK, THEMED
 
-_THEMED = "theme => [undefined, theme].includes(document.documentElement.dataset.theme)"
 OF_COLOUR = ["color-contrast", "link-in-text-block"]
-# The pages of source code are written by one template, so one of them stands for all.
-SOURCES = [name for name in PAGES if name.startswith("_modules/")]
-ASKED = [name for name in PAGES if name not in SOURCES[1:]]
 
 # Thousands of words in code and formulas look alike, and contrast takes axe a millisecond for each.  There it is asked
 # of the first word of each look: equal in what colours it and in what colours all that it stands in.  Of signs axe
@@ -61,34 +56,7 @@ def violations(page, rules: list[str] | None = None, alike: str = ALIKE) -> list
 def show_theme(page, theme: str) -> None:
     """Ask a page for a theme, as a system that turns dark in the evening does."""
     page.emulate_media(color_scheme=theme)
-    page.wait_for_function(_THEMED, arg=theme)
-
-
-@pytest.fixture
-def look(browser):
-    """A function that opens a page at a width and in a theme."""
-    contexts = []
-
-    def start(address: str, size: dict[str, int], theme: str, motion: str = "reduce"):
-        contexts.append(browser.new_context(viewport=size, color_scheme=theme, reduced_motion=motion))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(120_000)
-        page.goto(address)
-        page.wait_for_function(_THEMED, arg=theme)
-        return page
-
-    yield start
-    for context in contexts:
-        context.close()
-
-
-@pytest.mark.parametrize("size", (DESK, PHONE), ids=["desk", "phone"])
-@pytest.mark.parametrize("name", ASKED)
-def test_axe_finds_nothing(name, size, look, site):
-    page = look(f"{site}/{name}", size, "light")
-    found = {"light": violations(page)}
-    show_theme(page, "dark")
-    assert found | {"dark": violations(page, OF_COLOUR)} == {"light": [], "dark": []}
+    page.wait_for_function(THEMED, arg=theme)
 
 
 @pytest.mark.parametrize("planted, rule", [

@@ -1,11 +1,24 @@
-"""Every built page, in a real browser."""
+"""Every built page, in a real browser: opened once on a desk, and asked everything; a chapter once on a phone, too."""
 
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from page_checks import Visit, figure_problems, link_problems, measured_numbers, page_problems, shown_number
+from figure_checks import caption_problems, fade_problems, frame_problems, plot_problems, screen_problems
+from page_checks import (
+    DESK,
+    PHONE,
+    Visit,
+    figure_problems,
+    link_problems,
+    measured_numbers,
+    page_problems,
+    shown_number,
+    unfold,
+)
+from test_access import OF_COLOUR, show_theme, violations
 
+SCREEN = {"width": 390, "height": 780}
 BOOK = Path(__file__).resolve().parents[2] / "_build" / "html"
 CLAIMS = "book/claims.html"
 # One entry stands in where nothing is built, so that the fixtures can say so.
@@ -13,17 +26,70 @@ PAGES = sorted(path.relative_to(BOOK).as_posix() for path in BOOK.rglob("*.html"
                if "_static" not in path.parts) or [CLAIMS]
 
 
+CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
+# The pages of source code are written by one template, so one of them stands for all before axe.
+SOURCES = [name for name in PAGES if name.startswith("_modules/")]
+
+
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_loads_cleanly(name, page, site):
-    assert page_problems(Visit(page, f"{site}/{name}")) == []
+def test_a_page_on_a_desk(name, look, site, book):
+    """What depends on colour is asked in both themes, everything else once a width: a theme changes no element."""
+    page = look()
+    asked = {"loading": page_problems(Visit(page, f"{site}/{name}"))}
+    if name not in SOURCES[1:]:
+        for size in (DESK, PHONE):
+            page.set_viewport_size(size)
+            show_theme(page, "light")
+            asked[f"axe, light, {size['width']}"] = violations(page)
+            show_theme(page, "dark")
+            asked[f"axe, dark, {size['width']}"] = violations(page, OF_COLOUR)
+    if name in CHAPTERS:
+        page.set_viewport_size(DESK)
+        figures = page.locator(".caracal-figure").count()
+        written = (book / name).read_text(encoding="utf-8").count('class="caracal-figure"')
+        asked["figures are shown"] = [] if figures == written else [f"{figures} of {written}"]
+        asked["keyboard"] = figure_problems(page)
+        unfold(page)
+        for theme in ("dark", "light"):
+            show_theme(page, theme)
+            asked[f"frames, {theme}"] = frame_problems(page)
+        asked["captions"] = caption_problems(page, int(name[10:12]))
+        asked["plots"] = plot_problems(page)
+    assert {question: found for question, found in asked.items() if found} == {}
 
 
-@pytest.mark.parametrize("name", [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS])
-def test_figures_react_to_the_keyboard(name, page, site, book):
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_on_a_phone_that_is_touched_and_has_no_keys(name, browser, site):
+    context = browser.new_context(viewport=SCREEN, has_touch=True, is_mobile=True, reduced_motion="reduce")
+    page = context.new_page()
     Visit(page, f"{site}/{name}")
-    figures = page.locator(".caracal-figure").count()
-    assert figures == (book / name).read_text(encoding="utf-8").count('class="caracal-figure"')
-    assert figure_problems(page) == []
+    asked = {"one screen": screen_problems(page, SCREEN["height"]), "code": fade_problems(page)}
+    context.close()
+    assert {question: found for question, found in asked.items() if found} == {}
+
+
+FAULTS = {
+    "document.querySelector('figure.book-figure > figcaption').remove()": lambda page: caption_problems(page, 4),
+    "document.querySelectorAll('figcaption')[1].textContent = 'Figure 4.9. ' + 'x'.repeat(30)":
+        lambda page: caption_problems(page, 4),
+    "document.querySelector('.cell_output').append(new Image(8, 8))": lambda page: caption_problems(page, 4),
+    "document.querySelector('.book-figure .plot').style.width = '200px'": frame_problems,
+    "document.querySelector('.plot').style.paddingLeft = '40px'": plot_problems,
+    "document.querySelectorAll('.plot img').forEach(node => { node.style.display = 'inline' })": plot_problems,
+    "document.querySelector('.caracal-live').style.height = '900px'": lambda page: screen_problems(page, 780),
+    "document.querySelector('div.cell_input pre').style.overflow = 'visible'": fade_problems,
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_planted_fault_of_a_figure_or_of_code_is_found(fault, page, site):
+    Visit(page, f"{site}/{next((name for name in CHAPTERS if name[10:12] == '04'), CLAIMS)}")
+    unfold(page)
+    if FAULTS[fault] is fade_problems:
+        page.set_viewport_size(SCREEN)
+    before = FAULTS[fault](page)
+    page.evaluate(fault)
+    assert before == [] and FAULTS[fault](page)
 
 
 def test_a_page_loads_cleanly_from_a_file(page, book):

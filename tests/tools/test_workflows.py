@@ -26,7 +26,7 @@ TABLE = {"matrix.tests": MARKS[0],
          "steps.pages.outputs.base_url": SITE, "needs.build.outputs.site": SITE,
          "!github.event.repository.private && github.repository || ''": "owner/name"}
 """What the expressions in the environment of steps stand for."""
-SOME = "tests/tools/test_check.py tests/browser/test_touch.py tests/browser/test_phone.py"
+SOME = "tests/tools/test_check.py tests/browser/test_touch.py tests/browser/test_sidebar.py"
 """Files with tests of each mark."""
 AUTHOR = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
 
