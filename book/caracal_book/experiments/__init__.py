@@ -13,6 +13,6 @@
     race_results        standings, curves and a table of language models
     language_grid       language models at several learning rates and with several seeds
     forms               the grid of Fourier layers that are changed in one thing
-    race_contenders     who takes part in the race, at one parameter budget
+    race_contenders     the contenders of the race, at one parameter budget
     race                the grid of all of them
 """

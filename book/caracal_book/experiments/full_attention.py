@@ -1,4 +1,4 @@
-"""Full attention as a rival: with rotary positions or without, with taps before it or without."""
+"""Full attention as a rival: with rotary positions or without, with a short convolution before it or without."""
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +16,7 @@ class Attention(Mixer):
 
     Args:
         rotary: rotate q and k by angles in proportion to the position, base 10,000 (as in Llama); False: no positions.
-        pre_conv: True puts the 3-tap convolution of the Fourier layer before it, so that q, k and v reach two tokens
+        pre_conv: True puts the short convolution of the Fourier layer before it, so that q, k and v reach two tokens
             back.
 
     Source: Vaswani et al. 2017; rotary positions: Su et al. 2021.

@@ -1,8 +1,8 @@
 """Language models of one recipe, each at several learning rates and with several seeds: how they run in a grid.
 
 Every contender runs at every learning rate with the first seed, and at the rate of its lowest held-out loss with the
-others.  The runs that choose the rate may be shorter, with a part of the tokens; then the first seed runs at the best
-rate too.  The best rate of short runs need not be that of long ones.
+others.  The runs that choose the rate may be shorter, with a fraction of the tokens; then the first seed runs at the
+best rate too.  The best rate of short runs need not be that of long ones.
 """
 
 import statistics
@@ -27,7 +27,7 @@ def run_rates_then_seeds(grid: Grid, contenders: Iterable[str], settings: dict, 
     """Run contenders at every rate with the first seed, then at their best rates with the others, and return all runs.
 
     Args:
-        grid: of a configuration with learning_rates, seeds and sweep_part, the part of the tokens of the runs that
+        grid: of a configuration with learning_rates, seeds and sweep_part, the fraction of the tokens for the runs that
             choose the rate; 1 (or one rate alone): these are runs of the first seed.
         settings: shared by all runs.
         function: from contender, learning_rate, seed and sweep (whether the run only chooses the rate) to the result.

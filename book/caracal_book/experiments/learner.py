@@ -34,7 +34,7 @@ class Contender(NamedTuple):
     window: int = 0
     """Keys that a window layer sees; 0: there is none."""
     positions: bool = False
-    """Whether a learned vector for each place is added to the embedding, as in GPT-2 (absolute positions)."""
+    """Whether a learned vector for each position is added to the embedding, as in GPT-2 (absolute positions)."""
 
 
 CONTENDERS: dict[str, Contender] = {
@@ -103,7 +103,7 @@ class Learner(nn.Module):
         mixers: one for each block, e.g. from `mixers.make_mixer`; all of one width.
         hidden: channels of the SwiGLU.
         init_std: of the initial embedding and linear maps.
-        positions: whether a learned vector for each place of a text is added to the embedding.
+        positions: whether a learned vector for each position of a text is added to the embedding.
     """
 
     def __init__(self, task: Task, mixers: list[nn.Module], hidden: int, init_std: float = 0.1,

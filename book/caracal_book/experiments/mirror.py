@@ -16,7 +16,7 @@ class Mirror(Task):
     """Is the text a palindrome?  u, then w, then a question mark, at which the target is yes or no; then padding.
 
     w is u backwards.  In half of the texts two symbols of w, an even distance apart, are swapped.  So both kinds have
-    the same symbols, in pairs, and the same ones at even places and at odd places.
+    the same symbols, in pairs, and the same ones at even positions and at odd positions.
 
     That matters: a static kernel adds up h_k e(x), e the vector of the symbol at lag k.  Where the kernel is
     antisymmetric about the middle, a palindrome gives 0, so one kernel solves one length.  For all lengths at once it
@@ -26,7 +26,7 @@ class Mirror(Task):
         symbols: ids 0 to symbols - 1; then no, yes, the question mark, the padding and the mark of `before`.
         shortest, longest: half-lengths, drawn evenly.
         wrong: "swap", or "symbol": one symbol of w is replaced, which a static kernel finds.
-        before: 0: u begins at place 0.  Otherwise 0 to `before` random symbols stand in front, and then a mark.
+        before: 0: u begins at position 0.  Otherwise 0 to `before` random symbols stand in front, and then a mark.
         wait: tokens of padding between w and the question mark.
     """
 
@@ -52,7 +52,7 @@ class Mirror(Task):
         """Return `batch` fresh texts and their targets."""
         half = torch.randint(self.shortest, self.longest + 1, (batch, 1), generator=generator)
         u = torch.randint(self.symbols, (batch, self.longest), generator=generator)
-        # Two places of u of one parity, with different symbols: in right texts too, so that nothing else differs.
+        # Two positions of u of one parity, with different symbols: in right texts too, so that nothing else differs.
         i = torch.randint(1 << 30, (batch, 1), generator=generator) % (half - 2)
         j = i + 2 * (1 + torch.randint(1 << 30, (batch, 1), generator=generator) % ((half - 1 - i) // 2))
         other = 1 + torch.randint(self.symbols - 1, (batch, 1), generator=generator)
@@ -62,21 +62,21 @@ class Mirror(Task):
             spoiled = u.scatter(1, i, u.gather(1, j)).scatter(1, j, u.gather(1, i))
         else:
             spoiled = u.scatter(1, i, (u.gather(1, i) + other) % self.symbols)
-        place = torch.arange(2 * self.longest + 1 + self.wait).expand(batch, -1)
-        asked = place == 2 * half + self.wait
-        ids = torch.where(place < half, u.gather(1, place.clamp(max=self.longest - 1)),
-                          torch.where(right, u, spoiled).gather(1, (2 * half - 1 - place).clamp(0, self.longest - 1)))
-        ids = torch.where(place < 2 * half, ids, torch.where(asked, self.symbols + 2, self.symbols + 3))
-        texts = Batch(ids, torch.where(asked, self.symbols + right.long(), IGNORED))
+        position, last = torch.arange(2 * self.longest + 1 + self.wait).expand(batch, -1), self.longest - 1
+        query = position == 2 * half + self.wait
+        ids = torch.where(position < half, u.gather(1, position.clamp(max=last)),
+                          torch.where(right, u, spoiled).gather(1, (2 * half - 1 - position).clamp(0, last)))
+        ids = torch.where(position < 2 * half, ids, torch.where(query, self.symbols + 2, self.symbols + 3))
+        texts = Batch(ids, torch.where(query, self.symbols + right.long(), IGNORED))
         return self._moved(texts, generator) if self.before else texts
 
     def probes(self) -> dict[str, Batch]:
         """Return palindromes, and wrong texts by the pieces that return: 256 of each kind, or as many as turn up.
 
         A piece of k symbols returns if it stands somewhere in u w backwards.  In a palindrome all pieces do.  In the
-        wrong texts of "pieces of 1" they do only if they are single symbols, in those of "pieces of 2" pairs return as
-        well, and in those of "pieces of 3" triples, too: who looks pieces up takes these for palindromes.  The kinds
-        differ in nothing else: they have the same lengths, and the wrong ones the same distances of their swaps.
+        wrong texts of "pieces of 1" only single symbols do; in those of "pieces of 2" bigrams return as well, and in
+        those of "pieces of 3" trigrams too: a model that looks pieces up takes these for palindromes.  The kinds differ
+        in nothing else: they have the same lengths, and the wrong ones the same distances of their swaps.
 
         Empty where other symbols stand before the mark, or a symbol is replaced in place of a swap.
         """
@@ -87,12 +87,12 @@ class Mirror(Task):
         batch, length = texts.ids.shape
         mark = torch.randint(self.before + 1, (batch, 1), generator=generator)
         other = torch.randint(self.symbols, (batch, self.length), generator=generator)
-        place = torch.arange(self.length) - mark - 1  # in the text without them
-        ids = texts.ids.gather(1, place.clamp(0, length - 1))
-        ids = torch.where(place < length, ids, self.symbols + 3)
-        ids = torch.where(place > -1, ids, torch.where(place == -1, self.symbols + 4, other))
-        targets = texts.targets.gather(1, place.clamp(0, length - 1))
-        return Batch(ids, torch.where((place > -1) & (place < length), targets, IGNORED))
+        position = torch.arange(self.length) - mark - 1  # in the text without them
+        ids = texts.ids.gather(1, position.clamp(0, length - 1))
+        ids = torch.where(position < length, ids, self.symbols + 3)
+        ids = torch.where(position > -1, ids, torch.where(position == -1, self.symbols + 4, other))
+        targets = texts.targets.gather(1, position.clamp(0, length - 1))
+        return Batch(ids, torch.where((position > -1) & (position < length), targets, IGNORED))
 
 
 def pieces_return(texts: Tensor, symbols: int, size: int) -> Tensor:
@@ -116,12 +116,12 @@ def _probes(task: Mirror, texts: int = 256, draws: int = 64) -> dict[str, Batch]
     for _ in range(draws):
         batch = task.draw(4096, generator)
         right = (batch.targets == task.symbols + 1).any(1)
-        pairs, triples = (pieces_return(batch.ids, task.symbols, size) for size in (2, 3))
-        kind = torch.where(right, 0, 1 + pairs.long() + triples)  # triples return only where pairs do
+        bigrams, trigrams = (pieces_return(batch.ids, task.symbols, size) for size in (2, 3))
+        kind = torch.where(right, 0, 1 + bigrams.long() + trigrams)  # trigrams return only where bigrams do
         found.append((batch.ids, batch.targets, kind, *_half_and_distance(batch.ids, task)))
-        if sum((part[2] == 3).sum() for part in found) >= texts:
+        if sum((batch[2] == 3).sum() for batch in found) >= texts:
             break
-    ids, targets, kind, half, distance = (torch.cat(parts) for parts in zip(*found, strict=True))
+    ids, targets, kind, half, distance = (torch.cat(each) for each in zip(*found, strict=True))
     rarest = (kind == 3).nonzero()[:texts, 0]
     probes = {}
     for number, name in enumerate(("palindromes", "pieces of 1", "pieces of 2", "pieces of 3")):
@@ -139,8 +139,8 @@ def _probes(task: Mirror, texts: int = 256, draws: int = 64) -> dict[str, Batch]
 def _half_and_distance(ids: Tensor, task: Mirror) -> tuple[Tensor, Tensor]:
     """Return the length of u and how far apart the swapped symbols stand, 0 in a palindrome: int64 `[B]` each."""
     half = (ids < task.symbols).sum(1) // 2
-    place = torch.arange(task.longest).expand(len(ids), -1)
-    mirrored = ids.gather(1, (2 * half[:, None] - 1 - place).clamp(min=0))
-    wrong = ((ids[:, :task.longest] != mirrored) & (place < half[:, None])).long()
+    position = torch.arange(task.longest).expand(len(ids), -1)
+    mirrored = ids.gather(1, (2 * half[:, None] - 1 - position).clamp(min=0))
+    wrong = ((ids[:, :task.longest] != mirrored) & (position < half[:, None])).long()
     last = task.longest - 1 - wrong.flip(1).argmax(1)
     return half, torch.where(wrong.any(1), last - wrong.argmax(1), 0)

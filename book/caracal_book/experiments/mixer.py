@@ -1,4 +1,4 @@
-"""What the rivals of the Fourier layer share.  `mixers` has them by name."""
+"""The base class of the rivals of the Fourier layer.  `mixers` has them by name."""
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -9,7 +9,7 @@ __all__ = ["Mixer", "require_whole_text", "short_conv"]
 
 
 class Mixer(nn.Module):
-    """What the mixers here share: `mix` is applied to the whole text at once, and there is no decoding.
+    """Base class of the mixers: `mix` is applied to the whole text at once, and there is no decoding.
 
     Args:
         d_model: width D.

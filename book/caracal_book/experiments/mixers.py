@@ -35,8 +35,8 @@ class StaticConvolution(Mixer):
     the gate gains by being computed from the text.
 
     Args:
-        length: taps of the kernel; beyond them it is zero.
-        pre_conv: False drops the 3-tap convolution before it.
+        length: coefficients of the kernel; beyond them it is zero.
+        pre_conv: False drops the short convolution before it.
 
     Source: explicit long convolutions, Fu et al. 2023 ("Simple Hardware-Efficient Long Convolutions").
     """
@@ -58,11 +58,11 @@ class StaticConvolution(Mixer):
 class GatedConvolution(Mixer):
     """Hyena of order 2: y = to_out(q * (h conv (k * v))), products channel by channel, h one kernel per channel.
 
-    q, k and v pass a short convolution of 3 taps, and one long convolution stands between two products: so the
+    q, k and v pass a short convolution of width 3, and one long convolution stands between two products: so the
     published code has it.  The kernel is a parameter, where Hyena computes it from the lag by a small network.
 
     Args:
-        length: taps of the kernel; beyond them it is zero.
+        length: coefficients of the kernel; beyond them it is zero.
 
     Source: Poli et al. 2023, "Hyena Hierarchy"; the same formula with a state-space kernel is H3 (Fu et al. 2022).
     """
@@ -108,7 +108,7 @@ class LinearAttention(Mixer):
 class DeltaRule(Mixer):
     """Gated DeltaNet: before it writes, the state forgets what it holds under the key.  See `gated_delta_rule`.
 
-    q, k, v pass a short convolution of 4 taps and SiLU, q and k are scaled to length 1; b_t = sigmoid(w . x_t), and
+    q, k, v pass a short convolution of width 4 and SiLU, q and k are scaled to length 1; b_t = sigmoid(w . x_t), and
     a_t = exp(-exp(A) softplus(w' . x_t + c)) for each head and token; y = to_out(RMSNorm(o) * SiLU(to_swish(x))).
 
     Source: Yang et al. 2024, "Gated Delta Networks"; without a_t: DeltaNet.
@@ -170,7 +170,7 @@ def make_mixer(name: str, d_model: int, n_heads: int, length: int, window: int =
 
 
 def decaying_kernel(channels: int, length: int) -> Tensor:
-    """Draw kernels `[channels, length]` that reach from one tap to all: normal, times exp(-i / c), energy about 1.
+    """Draw kernels `[channels, length]` that reach from one lag to all: normal, times exp(-i / c), energy about 1.
 
     The reach c grows geometrically with the channel, as in Fu et al. 2023.
     """
@@ -180,7 +180,7 @@ def decaying_kernel(channels: int, length: int) -> Tensor:
 
 
 def static_conv(v: Tensor, kernel: Tensor) -> Tensor:
-    """Convolve `[B, L, D]` causally with kernels `[D, taps]`, zero beyond their taps."""
+    """Convolve `[B, L, D]` causally with kernels `[D, n]`, zero from lag n on."""
     length = v.shape[1]
     kernel = F.pad(kernel[:, :length], (0, max(0, length - kernel.shape[1])))
     return causal_conv_fft(v.transpose(1, 2), kernel.to(v.dtype)).transpose(1, 2)

@@ -114,7 +114,7 @@ class RaceConfig:
         return CaracalConfig(_VOCABULARY[self.tokenizer], self.width, self.layers, self.heads, self.window)
 
     def recipe(self, learning_rate: float, seed: int, sweep: bool = False) -> TrainConfig:
-        """Return the settings of a run, whoever runs: the recipe of the paper but for learning rate, batch and length.
+        """Return the settings of every contender's run: the paper's recipe but for learning rate, batch and length.
 
         The schedule of a run of the sweep ends with its fewer tokens.
         """

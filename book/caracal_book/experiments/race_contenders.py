@@ -1,4 +1,4 @@
-"""Who takes part in the race: models of one depth and one parameter budget that differ in how they mix tokens.
+"""The contenders of the race: models of one depth and one parameter budget that differ in how they mix tokens.
 
 The budget is the number of parameters of Caracal at that width and depth.  Each of the others has the same depth, and
 the same width, heads, vocabulary and tied embedding; what gives is the hidden width of its MLP, in steps of 8.  Mamba
@@ -25,7 +25,7 @@ from .mixers import make_mixer
 __all__ = ["CONTENDERS", "TOLERANCE", "Contender", "MixedModel", "fitted"]
 
 TOLERANCE = 0.03
-"""How far from the budget a contender may be, as a part of it."""
+"""Largest deviation from the budget, as a fraction of it."""
 
 
 class MixedModel(Caracal):

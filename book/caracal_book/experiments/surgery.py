@@ -138,7 +138,7 @@ def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
 def mean_gates(model: Caracal | Learner, texts: Tensor, batch_size: int = 16) -> list[Tensor]:
     """Return the mean gates of some texts, position by position: for each Fourier layer `[D, L]`.
 
-    Take other texts than those that are measured, since the mean holds a part of each.
+    Take other texts than those that are measured, since the mean includes a fraction of each.
 
     Args:
         texts: ids, `[W, L]`.

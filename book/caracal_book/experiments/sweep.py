@@ -164,9 +164,9 @@ def _ablations(contender: str, task: Task) -> dict[str, Callable[[Learner], Abst
         return found
     windows = {"": None} | ({"half the window": window // 2} if window else {})
     for (name, keys), lag in product(windows.items(), (None, *(range(0, task.length, 4) if fourier else ()))):
-        parts = [name] * (keys is not None) + [f"gates up to lag {lag}"] * (lag is not None)
-        if parts:
-            found[", ".join(parts)] = partial(_cut, keys=keys, lag=lag)
+        cuts = [name] * (keys is not None) + [f"gates up to lag {lag}"] * (lag is not None)
+        if cuts:
+            found[", ".join(cuts)] = partial(_cut, keys=keys, lag=lag)
     return found
 
 

@@ -23,7 +23,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """What the tasks share.  Each is a frozen dataclass of its sizes; they are checked when it is made.
+    """Base class of the tasks.  Each is a frozen dataclass of its sizes, which are checked when it is made.
 
     Raises:
         ValueError: sizes that make no task.

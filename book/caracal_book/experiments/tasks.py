@@ -58,21 +58,21 @@ class Recall(Task):
         shown = torch.stack([keys, values], dim=-1).flatten(1)
         rest = torch.randint(self.vocab_size, (batch, self.length - shown.shape[1]), generator=generator)
         if self.tokens is None:
-            places = distinct(batch, self.pairs, self.pairs, generator)
+            queries = distinct(batch, self.pairs, self.pairs, generator)
         else:
             weight = torch.arange(1, rest.shape[1] // 2 + 1, dtype=torch.float64) ** (0.01 - 1)
-            places = 2 * torch.multinomial(weight.expand(batch, -1), self.pairs, generator=generator)
-        answers = torch.full_like(rest, IGNORED).scatter(1, places, values)
-        return Batch(torch.cat([shown, rest.scatter(1, places, keys)], dim=1),
+            queries = 2 * torch.multinomial(weight.expand(batch, -1), self.pairs, generator=generator)
+        answers = torch.full_like(rest, IGNORED).scatter(1, queries, values)
+        return Batch(torch.cat([shown, rest.scatter(1, queries, keys)], dim=1),
                      torch.cat([torch.full_like(shown, IGNORED), answers], dim=1))
 
     def distances(self, texts: Batch) -> Tensor | None:
         """Return how many tokens before each query its value stands; None where the queries follow at once."""
         if self.tokens is None:
             return None
-        text, place = (texts.targets != IGNORED).nonzero(as_tuple=True)
-        shown = texts.ids[text, 1:2 * self.pairs:2] == texts.targets[text, place, None]
-        return place - 1 - 2 * shown.int().argmax(1)
+        text, query = (texts.targets != IGNORED).nonzero(as_tuple=True)
+        shown = texts.ids[text, 1:2 * self.pairs:2] == texts.targets[text, query, None]
+        return query - 1 - 2 * shown.int().argmax(1)
 
 
 TASKS = {
