@@ -24,9 +24,10 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     convolution     the product of two polynomials, causally, four ways
     spectral        the fast way as one operator with its own backward
     attention       exact sliding-window attention in O(L * window), three backends
+    online          what convolutions a token at a time share: storage, rows, checks
     relaxed         causal convolution of sequences that arrive a token at a time
     partitioned     the same under a gate that is cut, in a state of fixed size
-    projections     the linear maps of a Fourier layer, channels first
+    projections     layers of PyTorch in other memory layouts, and the embedding, used twice
     caches          what the layers keep between tokens
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
     precision       the device of a name, and which precision it computes in
@@ -54,6 +55,7 @@ The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 
 
 from .config import CaracalConfig
 from .model import Caracal
+from .modules import MultiHeadFourier, SlidingWindowAttention
 from .version import __version__
 
-__all__ = ["Caracal", "CaracalConfig", "__version__"]
+__all__ = ["Caracal", "CaracalConfig", "MultiHeadFourier", "SlidingWindowAttention", "__version__"]

@@ -6,10 +6,14 @@ Three backends compute the same thing, and none builds a mask of L x L::
 
     blocked   any device.  The sequence is cut into blocks of w tokens.  A query in block n can only see keys in
               blocks n - 1 and n, so one w x 2w mask, shared by every block, is enough: O(L * w) time and memory.
+              The mask leaves PyTorch its memory-efficient kernel and not its flash kernel, which takes none.  Two calls
+              without one, causal each, would have to be added up by their normalisers, which PyTorch does not return.
     flex      FlexAttention of PyTorch, which skips the tiles that the window does not touch (CUDA).
     flash     the kernel of the flash-attn package, half precision only (CUDA).
 """
 
+import functools
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -30,7 +34,7 @@ def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backe
         q, k, v: queries, keys and values, `[B, H, L, d]`, one floating dtype, same shape.
         window: number of keys that a query sees, at least 1.  256 means 255 back and itself.
         backend: "blocked", "flex", "flash", or "auto": flash where it runs, flex inside `torch.compile` on
-            CUDA, otherwise blocked.
+            CUDA from compute capability 8.0 on (a T4 has too little shared memory for it), otherwise blocked.
 
     Returns:
         `[B, H, L, d]`, same dtype; scores are scaled by 1 / sqrt(d).
@@ -85,9 +89,22 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
 def _flex(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     from torch.nn.attention.flex_attention import flex_attention
 
-    if q.is_cuda and not torch.compiler.is_compiling():  # uncompiled, it would build all L x L scores
-        flex_attention = torch.compile(flex_attention, dynamic=False)
-    return flex_attention(q, k, v, block_mask=_window_tiles(q.shape[2], window, q.device))
+    if torch.compiler.is_compiling():  # which makes a few kernels of them, and no use of what is kept
+        return flex_attention(q, k, v, block_mask=_window_tiles(q.shape[2], window, q.device))
+    attend = _compiled_flex() if q.is_cuda else flex_attention  # uncompiled, it would build all L x L scores
+    return attend(q, k, v, block_mask=_kept_tiles(q.shape[2], window, q.device))
+
+
+@functools.cache
+def _compiled_flex() -> Callable:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    return torch.compile(flex_attention, dynamic=False)
+
+
+@functools.lru_cache(maxsize=16)
+def _kept_tiles(length: int, window: int, device: torch.device) -> "BlockMask":
+    return _window_tiles(length, window, device)
 
 
 def _window_tiles(length: int, window: int, device: torch.device) -> "BlockMask":
@@ -115,14 +132,18 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     return flash_attn_func(q, k, v, causal=True, window_size=(window - 1, 0)).transpose(1, 2)
 
 
+_HAS_FLASH = find_spec("flash_attn") is not None  # asked inside torch.compile, it would break the graph
+
+
 def _flash_runs(q: Tensor) -> bool:
-    return q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and find_spec("flash_attn") is not None
+    return q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and _HAS_FLASH
 
 
 def _choose(q: Tensor) -> str:
     if _flash_runs(q):
         return "flash"
-    return "flex" if q.is_cuda and torch.compiler.is_compiling() else "blocked"
+    flex = q.is_cuda and torch.compiler.is_compiling() and torch.cuda.get_device_properties(q.device).major >= 8
+    return "flex" if flex else "blocked"
 
 
 _BACKENDS = {"blocked": _blocked, "flex": _flex, "flash": _flash}

@@ -5,8 +5,10 @@
 
 The rows of a batch may hold different numbers of tokens: prompts need not be equally long.
 
-The caches of a model advance together or not at all.  Each has a `state`, a value that is replaced when a step is done;
-until then a step writes only where the state before it does not look, and `advance_together` puts that one back.
+A step writes into the large tensors of a cache in place: a second cache that a step returned would share them.  What
+counts of them is said by `state`, a value that is replaced when the step is done; until then a step writes only where
+the state before it does not look.  So `advance_together` can put that one back, and the caches of a model advance all
+or none.  A caller of a layer alone may use it too.
 """
 
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .attention import sliding_window_attention
-from .relaxed import OnlineConvolution, row_groups
+from .online import OnlineConvolution, row_groups
 
 __all__ = ["Cache", "FourierCache", "WindowCache", "advance_together"]
 
@@ -43,6 +45,11 @@ class FourierCache:
         return self.convolution.lengths
 
     @property
+    def capacity(self) -> int | None:
+        """Most tokens that a row takes; None: any number."""
+        return None if self.convolution.endless else self.convolution.capacity
+
+    @property
     def nbytes(self) -> int:
         """Bytes of all tensors, filled or not."""
         return self.convolution.nbytes + (0 if self.conv_state is None else self.conv_state.nbytes)
@@ -55,6 +62,16 @@ class FourierCache:
     @state.setter
     def state(self, state: tuple) -> None:
         self.convolution.state, self.conv_state = state
+
+    def reorder(self, rows: Sequence[int] | Tensor) -> None:
+        """Let row i be what row rows[i] was, as beam search does; there may be more or fewer rows than before.
+
+        Raises:
+            ValueError: no rows, or one that is not there.
+        """
+        rows = _rows(rows, len(self.lengths))
+        self.convolution.reorder(rows)
+        self.conv_state = None if self.conv_state is None else self.conv_state[rows]
 
     def mix(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> Tensor:
         """Append the streams of L new tokens, `[B, D, L]`, or fewer gates, and return r there, `[B, D, L]`."""
@@ -95,6 +112,12 @@ class WindowCache:
         return self.state[0]
 
     @property
+    def capacity(self) -> int | None:
+        """Most tokens that a row takes; None: any number."""
+        slots = self.k.shape[2]
+        return slots if slots < self.window else None
+
+    @property
     def nbytes(self) -> int:
         """Bytes of keys and values, filled or not."""
         return self.k.nbytes + self.v.nbytes
@@ -108,6 +131,11 @@ class WindowCache:
     def v(self) -> Tensor:
         """Values, `[B, H, slots, d]`."""
         return self.state[2]
+
+    def reorder(self, rows: Sequence[int] | Tensor) -> None:
+        """Let row i be what row rows[i] was, as `FourierCache.reorder` says."""
+        rows = _rows(rows, len(self.lengths))
+        self.state = [self.lengths[i] for i in rows], self.k[rows], self.v[rows]
 
     def step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         """Append one token, `[B, H, 1, d]` each, and return its attention output, `[B, H, 1, d]`.
@@ -164,12 +192,19 @@ class WindowCache:
             raise ValueError(f"lengths={counts} for {batch} rows of {q.shape[2]} tokens; "
                              f"give {batch} numbers from 1 to {q.shape[2]}")
         tokens = max(n + c for n, c in zip(self.lengths, counts, strict=True))
-        if slots < self.window and tokens > slots:
+        if self.capacity is not None and tokens > self.capacity:
             raise ValueError(f"{tokens} tokens do not fit a cache for {slots}; make the cache longer")
         return slots
 
 
 Cache = FourierCache | WindowCache
+
+
+def _rows(rows: Sequence[int] | Tensor, batch: int) -> list[int]:
+    found = torch.as_tensor(rows).tolist()
+    if not found or any(type(i) is not int or not 0 <= i < batch for i in found):
+        raise ValueError(f"rows={found}; give at least one whole number from 0 to {batch - 1}")
+    return found
 
 
 class advance_together:

@@ -9,7 +9,9 @@ the "fixed-size rolling buffer" of Caracal, Section 3.3 and Appendix F.
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import Protocol, overload
+from dataclasses import dataclass, fields
+from numbers import Integral
+from typing import Any, Protocol, TypedDict, Unpack, overload
 
 import torch
 import torch.nn.functional as F
@@ -17,133 +19,234 @@ from torch import Tensor, nn
 
 from .caches import Cache
 
-__all__ = ["Decoder", "Prompt", "draw", "filter_logits", "generate", "stream"]
+__all__ = ["Decoder", "Prompt", "Sampling", "SamplingOptions", "draw", "filter_logits", "generate", "stream"]
 
 Prompt = Tensor | Sequence[Sequence[int] | Tensor]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is chosen: the options of `generate` and `stream`.
+
+    Raises:
+        ValueError: an option out of range, in one line.
+    """
+
+    temperature: float = 1.0
+    """Logits are divided by it; 0.0 takes the most likely token (greedy)."""
+    top_k: int | None = None
+    """Draw among the k most likely tokens only; None: among all."""
+    top_p: float | None = None
+    """Draw among the fewest tokens whose probabilities sum to at least p (nucleus sampling); None: among all."""
+    seed: int | None = None
+    """Makes the draws reproducible on one device and version; None continues torch's own generator."""
+    stop: int | Sequence[int] | None = None
+    """Id or ids that end a sequence; a sequence that has ended repeats its stop id until all have."""
+    convolution: str = "relaxed"
+    """Of new caches: "relaxed", O(log^2 L) a token and channel on average, or its slow twin "dot_product", O(L)."""
+
+    def __post_init__(self):
+        if self.temperature != 0.0 and not 1e-30 < self.temperature < math.inf:
+            raise ValueError(f"temperature={self.temperature}; give a number > 1e-30, or 0.0 for greedy decoding")
+        if self.top_k is not None:
+            _require_whole("top_k", self.top_k, 1, ", or None for all tokens")
+        if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
+            raise ValueError(f"top_p={self.top_p}; give a number in (0, 1], or None for all tokens")
+
+    @property
+    def stops(self) -> list[int]:
+        """The ids that end a sequence."""
+        return [] if self.stop is None else [int(i) for i in ([self.stop] if _is_whole(self.stop) else self.stop)]
+
+
+class SamplingOptions(TypedDict, total=False):
+    """The fields of `Sampling` as keywords, for type checkers."""
+
+    temperature: float
+    top_k: int | None
+    top_p: float | None
+    seed: int | None
+    stop: int | Sequence[int] | None
+    convolution: str
 
 
 class Decoder(Protocol):
     """What generation calls of a model; `model.Caracal` has it."""
 
-    embedding: nn.Embedding
+    @property
+    def device(self) -> torch.device:
+        """Where ids are read."""
+
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of a text; None: any number."""
 
     def require_tokens(self, ids: Tensor, name: str) -> None:
         """Raise TypeError or ValueError unless these are ids `[B, L]` of the model, and where it is."""
 
-    def new_caches(self, batch: int, capacity: int, convolution: str) -> list[Cache]:
+    def new_caches(self, batch: int, capacity: int, convolution: str, device: torch.device) -> list[Cache]:
         """Return empty caches for `batch` sequences of up to `capacity` tokens."""
 
-    def hidden(self, tokens: Tensor, caches: list[Cache], lengths: Sequence[int] | None = None) -> Tensor:
-        """Append ids `[B, L]` to the caches and return their hidden states, `[B, L, D]`."""
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
+    def __call__(self, tokens: Tensor, *, caches: list[Cache], lengths: list[int] | None, keep: str) -> tuple[Any, Any]:
+        """Append ids `[B, L]` to the caches and return logits, those of the last tokens `[B, 1, vocabulary]`."""
 
 
-@torch.inference_mode()
-def stream(
-    model: Decoder,
-    prompt: Prompt,
-    max_new_tokens: int,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    seed: int | None = None,
-    stop: int | Sequence[int] | None = None,
-    convolution: str = "relaxed",
-) -> Iterator[Tensor]:
-    """Yield the ids `[B]` of each new token as soon as it is drawn.
+def stream(model: Decoder, prompt: Prompt, max_new_tokens: int, *, caches: list[Cache] | None = None,
+           **options: Unpack[SamplingOptions]) -> Iterator[Tensor]:
+    """Yield the ids `[B]` of each new token as soon as it is drawn.  Arguments and errors as `generate`.
+
+    Example:
+        >>> from caracal_min import Caracal
+        >>> model = Caracal.from_preset("nano")
+        >>> for ids in model.stream(torch.tensor([[72]]), max_new_tokens=2, temperature=0.0):
+        ...     print(ids.shape)
+        torch.Size([1])
+        torch.Size([1])
+    """
+    ids, lengths = _as_batch(prompt, model.device)
+    return _steps(model, ids, lengths, max_new_tokens, caches, "stream", options)
+
+
+@overload
+def generate(model: Decoder, prompt: Tensor, max_new_tokens: int, *, caches: list[Cache] | None = ...,
+             **options: Unpack[SamplingOptions]) -> Tensor: ...
+
+
+@overload
+def generate(model: Decoder, prompt: Sequence[Sequence[int] | Tensor], max_new_tokens: int, *,
+             caches: list[Cache] | None = ..., **options: Unpack[SamplingOptions]) -> list[Tensor]: ...
+
+
+def generate(model: Decoder, prompt: Prompt, max_new_tokens: int, *, caches: list[Cache] | None = None,
+             **options: Unpack[SamplingOptions]) -> Tensor | list[Tensor]:
+    """Continue a prompt by up to `max_new_tokens` tokens.  It is a method of the model, too.
 
     Args:
         prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of ids, of any lengths >= 1.
-        max_new_tokens: most tokens to draw.
-        temperature: logits are divided by it; 0.0 takes the most likely token (greedy).
-        top_k: draw among the k most likely tokens only.
-        top_p: draw among the fewest tokens whose probabilities sum to at least p (nucleus sampling).
-        seed: makes the draws reproducible on one device and version; None continues torch's own generator.
-        stop: id or ids that end a sequence.  A sequence that has ended repeats its stop id until all have.
-        convolution: "relaxed", or its slow twin "dot_product".
+        max_new_tokens: most tokens to draw for each row.
+        caches: those of an earlier call, or of `new_caches`, to go on from.  The prompt is the whole text so far, of
+            which only what they do not hold is read, in each row one token or more.  Afterwards they hold all but the
+            last token drawn.
+        options: by keyword, the fields of `Sampling`: temperature=1.0 (0.0 takes the most likely token), top_k=None,
+            top_p=None, seed=None, stop=None, convolution="relaxed".
 
     Memory for prompt and max_new_tokens is taken at the start, 3 D numbers per token and Fourier layer (2 D by
     dot products), of at most gate_length tokens where there is one, and 2 D for each token of the window and
     attention layer.
 
+    Returns:
+        ids `[B, P + new]`, new <= max_new_tokens; for B sequences a list of B tensors, `[P_i + new]`.
+
     Raises:
-        ValueError: an option out of range, a prompt that holds other than ids of this model, or logits that are NaN
-            or infinite, as those of a model with such weights.
+        TypeError: an option that does not exist.
+        ValueError: an option out of range, ids that are none of this model, more tokens than it or the caches take
+            (before any work), or weights that give no finite logits.
+
+    Example:
+        >>> from caracal_min import Caracal
+        >>> model = Caracal.from_preset("nano")
+        >>> tokens = model.generate(torch.tensor([[72, 101, 108]]), max_new_tokens=5, temperature=0.8, seed=1)
+        >>> tokens.shape
+        torch.Size([1, 8])
+        >>> [len(row) for row in model.generate([[72], [72, 101, 108]], max_new_tokens=2)]
+        [3, 5]
     """
-    prompt, lengths = _as_batch(prompt, model.embedding.weight.device)
-    model.require_tokens(prompt, "prompt")
-    _require_options(max_new_tokens, temperature, top_k, top_p)
-    stops = torch.tensor([] if stop is None else [stop] if isinstance(stop, int) else list(stop), device=prompt.device)
-    generator = None if seed is None else torch.Generator(prompt.device).manual_seed(seed)
-
-    batch, length = prompt.shape
-    caches = model.new_caches(batch, max(1, length + max_new_tokens), convolution)
-    ended = torch.zeros(batch, dtype=torch.bool, device=prompt.device)
-    last = torch.tensor(lengths, device=prompt.device) - 1
-    previous = prompt[torch.arange(batch, device=prompt.device), last]
-    for i in range(max_new_tokens):
-        if i == 0:
-            ragged = lengths if min(lengths) < length else None
-            hidden = model.hidden(prompt, caches, ragged)[torch.arange(batch, device=prompt.device), last]
-        else:
-            hidden = model.hidden(previous[:, None], caches)[:, 0]
-        drawn = draw(model.unembed(hidden), temperature, top_k, top_p, generator)
-        drawn = torch.where(ended, previous, drawn)
-        yield drawn
-        ended |= torch.isin(drawn, stops)
-        if ended.all():
-            return
-        previous = drawn
-
-
-@overload
-def generate(model: Decoder, prompt: Tensor, max_new_tokens: int, *, temperature: float = ..., top_k: int | None = ...,
-             top_p: float | None = ..., seed: int | None = ..., stop: int | Sequence[int] | None = ...,
-             convolution: str = ...) -> Tensor: ...
-
-
-@overload
-def generate(model: Decoder, prompt: Sequence[Sequence[int] | Tensor], max_new_tokens: int, *, temperature: float = ...,
-             top_k: int | None = ..., top_p: float | None = ..., seed: int | None = ...,
-             stop: int | Sequence[int] | None = ..., convolution: str = ...) -> list[Tensor]: ...
-
-
-def generate(model: Decoder, prompt: Prompt, max_new_tokens: int, *, temperature: float = 1.0,
-             top_k: int | None = None, top_p: float | None = None, seed: int | None = None,
-             stop: int | Sequence[int] | None = None, convolution: str = "relaxed") -> Tensor | list[Tensor]:
-    """Continue `prompt` `[B, P]` and return `[B, P + new]`, new <= max_new_tokens.
-
-    A prompt of B sequences of ids returns a list of B tensors, `[P_i + new]`.  Options and errors as `stream`.
-    """
-    drawn = list(stream(model, prompt, max_new_tokens, temperature, top_k, top_p, seed, stop, convolution))
+    ids, lengths = _as_batch(prompt, model.device)
+    drawn = list(_steps(model, ids, lengths, max_new_tokens, caches, "generate", options))
+    new = torch.stack(drawn, dim=1) if drawn else ids[:, :0]
     if isinstance(prompt, Tensor):
-        return torch.cat([prompt, *(d[:, None] for d in drawn)], dim=1)
-    device = model.embedding.weight.device
-    new = torch.stack(drawn, dim=1) if drawn else torch.empty(len(prompt), 0, dtype=torch.int64, device=device)
-    return [torch.cat([torch.as_tensor(p, device=device), n]) for p, n in zip(prompt, new, strict=True)]
+        return torch.cat([ids, new], dim=1)
+    return [torch.cat([row[:n], more]) for row, n, more in zip(ids, lengths, new, strict=True)]
+
+
+def _steps(model: Decoder, ids: Tensor, lengths: list[int], max_new_tokens: int, caches: list[Cache] | None,
+           called: str, options: SamplingOptions) -> Iterator[Tensor]:
+    """Check everything, and return an iterator over the steps."""
+    known = [f.name for f in fields(Sampling)]
+    for unknown in options.keys() - set(known):
+        raise TypeError(f"{type(model).__name__}.{called}() got an unexpected keyword argument {unknown!r}; accepted: "
+                        f"caches, {', '.join(known)}")
+    model.require_tokens(ids, "prompt")
+    sampling = Sampling(**options)
+    _require_whole("max_new_tokens", max_new_tokens, 0)
+    end = max(lengths) + max(0, max_new_tokens - 1)  # the last token that is drawn is not read
+    if model.max_tokens is not None and end > model.max_tokens:
+        raise ValueError(f"a prompt of {max(lengths)} tokens and {max_new_tokens} more need {end} positions, and the "
+                         f"learned positional encoding covers {model.max_tokens}; ask for fewer")
+    if caches is None:
+        # Inference mode takes an eighth less time a token, but what it leaves in a cache can be used in it alone.
+        caches, context = model.new_caches(len(ids), end, sampling.convolution, ids.device), torch.inference_mode
+    else:
+        ids, lengths, context = *_unread(ids, lengths, caches, end), torch.no_grad
+    return _draws(model, ids, lengths, int(max_new_tokens), caches, context, sampling)
+
+
+def _unread(ids: Tensor, lengths: list[int], caches: list[Cache], end: int) -> tuple[Tensor, list[int]]:
+    """Return what caches do not hold of a text, padded on the right, and how many tokens that is in each row."""
+    held = caches[0].lengths
+    if len(held) != len(ids) or any(n >= total for n, total in zip(held, lengths, strict=True)):
+        raise ValueError(f"the caches hold {held} tokens and the prompt has {lengths}; give the whole text, for each "
+                         "row at least one token that they do not hold")
+    room = min((c.capacity for c in caches if c.capacity is not None), default=end)
+    if end > room:
+        raise ValueError(f"{end} tokens do not fit caches for {room}; make them with new_caches({len(ids)}, {end})")
+    rows = [row[n:total] for row, n, total in zip(ids, held, lengths, strict=True)]
+    return nn.utils.rnn.pad_sequence(rows, batch_first=True), [len(row) for row in rows]
+
+
+def _draws(model: Decoder, ids: Tensor, lengths: list[int], max_new_tokens: int, caches: list[Cache],
+           context: type, sampling: Sampling) -> Iterator[Tensor]:
+    generator = None if sampling.seed is None else torch.Generator(ids.device).manual_seed(int(sampling.seed))
+    stops = torch.tensor(sampling.stops, device=ids.device)
+    ended = torch.zeros(len(ids), dtype=torch.bool, device=ids.device)
+    ragged, drawn = lengths if min(lengths) < max(lengths) else None, None
+    for _ in range(max_new_tokens):
+        with context():
+            logits, _ = model(ids, caches=caches, lengths=ragged, keep="last")
+            new, largest = _choose(logits[:, 0], sampling.temperature, sampling.top_k, sampling.top_p, generator)
+            drawn = new if drawn is None or not len(stops) else torch.where(ended, drawn, new)
+            if len(stops):
+                ended = ended | torch.isin(drawn, stops)
+                largest = torch.cat([largest, ended.all().to(largest.dtype)[None]])
+            found = largest.tolist()  # the one place that waits for the device
+            _require_finite(found[:len(ids)])
+            ids, ragged = drawn[:, None], None
+        yield drawn.clone()  # outside the context, so that it is an ordinary tensor
+        if found[len(ids):] == [1.0]:
+            return
 
 
 def draw(logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None,
          generator: torch.Generator | None = None) -> Tensor:
-    """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `stream`.
+    """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `Sampling`.
 
     Raises:
         ValueError: the largest logit of a row is NaN or infinite; minus infinity elsewhere excludes a token.
     """
+    drawn, largest = _choose(logits, temperature, top_k, top_p, generator)
+    _require_finite(largest.tolist())
+    return drawn
+
+
+def _choose(logits: Tensor, temperature: float, top_k: int | None, top_p: float | None,
+            generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    """Return ids `[B]`, and the largest logit of each row, without which they mean nothing unless it is finite."""
     logits = logits.float()
     if temperature != 0.0:
         logits = logits / temperature
     largest, first = logits.max(-1)  # NaN wherever a logit is
-    for row, value in enumerate(largest.tolist()):
+    if temperature == 0.0:
+        return first, largest
+    probabilities = filter_logits(logits, top_k, top_p).softmax(-1)
+    # As torch.multinomial draws one, which checks more: it ends the process where a GPU meets NaN.
+    return (probabilities / torch.empty_like(probabilities).exponential_(generator=generator)).argmax(-1), largest
+
+
+def _require_finite(largest: list[float]) -> None:
+    for row, value in enumerate(largest):
         if not math.isfinite(value):
             raise ValueError(f"the largest logit of row {row} is {value}, so no token can be chosen; "
                              "the weights hold NaN or infinity, or their numbers overflow: load others")
-    if temperature == 0.0:
-        return first
-    probabilities = filter_logits(logits, top_k, top_p).softmax(-1)
-    return torch.multinomial(probabilities, 1, generator=generator).squeeze(-1)
 
 
 def filter_logits(logits: Tensor, top_k: int | None = None, top_p: float | None = None) -> Tensor:
@@ -180,12 +283,10 @@ def _as_batch(prompt: Prompt, device: torch.device) -> tuple[Tensor, list[int]]:
     return nn.utils.rnn.pad_sequence(rows, batch_first=True), [r.numel() for r in rows]
 
 
-def _require_options(max_new_tokens: int, temperature: float, top_k: int | None, top_p: float | None) -> None:
-    if not isinstance(max_new_tokens, int) or max_new_tokens < 0:
-        raise ValueError(f"max_new_tokens={max_new_tokens}; give a whole number >= 0")
-    if temperature != 0.0 and not 1e-30 < temperature < float("inf"):
-        raise ValueError(f"temperature={temperature}; give a number > 1e-30, or 0.0 for greedy decoding")
-    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
-        raise ValueError(f"top_k={top_k}; give a whole number >= 1, or None for all tokens")
-    if top_p is not None and not 0.0 < top_p <= 1.0:
-        raise ValueError(f"top_p={top_p}; give a number in (0, 1], or None for all tokens")
+def _is_whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)  # numpy's too
+
+
+def _require_whole(name: str, value: object, least: int, otherwise: str = "") -> None:
+    if not _is_whole(value) or value < least:
+        raise ValueError(f"{name}={value}; give a whole number >= {least}{otherwise}")

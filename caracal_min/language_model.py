@@ -1,20 +1,24 @@
 """What every language model here shares, Caracal and the baselines alike: how it is called, and its loss."""
 
 import functools
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .loss import linear_cross_entropy, token_loss
 from .spectral import transformed
 
-__all__ = ["Compiled", "LanguageModel", "require_compiled"]
+__all__ = ["Compiled", "Kept", "LanguageModel", "require_compiled"]
 
 Compiled = Literal["no", "blocks", "model"]
 """What torch.compile builds kernels for."""
+Kept = Literal["all", "last", "none"]
+"""Positions whose logits a call returns."""
 _Model = TypeVar("_Model", bound="LanguageModel")
 
 
@@ -27,8 +31,8 @@ def require_compiled(what: str) -> None:
 class LanguageModel(nn.Module):
     """A causal language model with tied embeddings, called as `model(tokens, targets)`.
 
-    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)`, `unembed(hidden)` and
-    `save_pretrained(folder)`; its repeated blocks are in a ModuleList.
+    A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)` and `save_pretrained(folder)`; its
+    repeated blocks are in a ModuleList.
     """
 
     embedding: nn.Embedding
@@ -36,14 +40,15 @@ class LanguageModel(nn.Module):
     if TYPE_CHECKING:  # of `forward`; nn.Module promises nothing about a call
 
         @overload
-        def __call__(self, tokens: Tensor, targets: None = None) -> tuple[Tensor, None]: ...
+        def __call__(self, tokens: Tensor, targets: None = None, **how: Any) -> tuple[Tensor, None]: ...
 
         @overload
-        def __call__(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
+        def __call__(self, tokens: Tensor, targets: Tensor, **how: Any) -> tuple[Tensor, Tensor]: ...
 
-        def __call__(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]: ...
+        def __call__(self, tokens: Tensor, targets: Tensor | None = None, **how: Any) -> tuple: ...
 
-    _compiled: Compiled = "no"  # a word, and no compiled function: that would keep this model's weights in every copy
+    _compiled: Compiled = "no"  # the mode; a compiled function would keep this model's weights alive in every copy
+    _watchful = True  # for targets that equal tokens
 
     def __setstate__(self, state: dict) -> None:
         """Take the state of a copy or of a pickle, in which PyTorch leaves out what was compiled."""
@@ -54,9 +59,13 @@ class LanguageModel(nn.Module):
         """Return what the output matrix is applied to, `[B, L, D]`, for `[B, L]` ids."""
         raise NotImplementedError
 
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
-        raise NotImplementedError
+    def unembed(self, hidden: Tensor, product: Callable[[Tensor, Tensor], Tensor] = F.linear) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again.
+
+        Args:
+            product: what is applied to the hidden states and the matrix `[vocab_size, D]`, in place of `F.linear`.
+        """
+        return product(hidden, self.embedding.weight)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write the model into a folder, from which `zoo.load_model` reads it."""
@@ -64,20 +73,18 @@ class LanguageModel(nn.Module):
 
     def logits(self, tokens: Tensor) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids."""
-        return self.unembed(self.hidden(tokens))
+        return self(tokens)[0]
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Return what `forward` returns as its loss, and never hold all logits: for training.
 
         Arguments and errors as `forward`.
         """
-        self._require_pair(tokens, targets)
-        loss = LanguageModel._loss
-        return (_compiled(loss) if self._compiled == "model" else loss)(self, tokens, targets)
+        return self(tokens, targets, keep="none")[1]
 
     def _loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         cross_entropy = _compiled(linear_cross_entropy) if self._compiled == "blocks" else linear_cross_entropy
-        return cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
+        return self.unembed(self.hidden(tokens), functools.partial(cross_entropy, targets=targets))
 
     def compile_for(self: _Model, what: Compiled) -> _Model:
         """Let torch.compile build kernels for `loss`, at its first call, and return the model.
@@ -99,12 +106,14 @@ class LanguageModel(nn.Module):
                     block.compile(dynamic=False)
         return self
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(self, tokens: Tensor, targets: Tensor | None = None, keep: Kept = "all") -> tuple:
         """Predict the next token at every position.
 
         Args:
             tokens: ids, `[B, L]`, integer, 0 <= id < vocab_size.
-            targets: ids to predict, `[B, L]`; -100 is left out of the mean.
+            targets: ids to predict, `[B, L]`: those of tokens one place further on; -100 is left out of the mean.
+            keep: which logits are returned: "all", those of the "last" token of each row, or, with targets, "none":
+                then they are never held all at once.
 
         Returns:
             logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token (None without targets).
@@ -115,10 +124,20 @@ class LanguageModel(nn.Module):
         """
         if targets is None:
             self.require_tokens(tokens, "tokens")
-            return self.logits(tokens), None
+            hidden = self.hidden(tokens)
+            return self.unembed(hidden if keep == "all" else hidden[:, -1:]), None
         self._require_pair(tokens, targets)
-        logits = self.logits(tokens)
-        return logits, token_loss(logits, targets)
+        if keep == "none":
+            loss = LanguageModel._loss
+            return None, (_compiled(loss) if self._compiled == "model" else loss)(self, tokens, targets)
+        logits = self.unembed(self.hidden(tokens))
+        return logits if keep == "all" else logits[:, -1:], token_loss(logits, targets)
+
+    @property
+    def device(self) -> torch.device:
+        """Where ids are read: the device of the weights, or the CPU if hooks bring these when a layer is called."""
+        place = self.embedding.weight.device
+        return torch.device("cpu") if place.type == "meta" else place
 
     def num_parameters(self) -> int:
         """Count the parameters, the shared embedding and output matrix once."""
@@ -130,6 +149,13 @@ class LanguageModel(nn.Module):
         if targets.shape != tokens.shape:
             raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
                              "give one target per token")
+        if self._watchful and not torch.compiler.is_compiling() and not transformed():
+            # What follows a token in a text of equal tokens is that token.
+            copied = torch.equal(targets, tokens) and bool((tokens[:, 1:] != tokens[:, :-1]).any())
+            self._watchful = not copied and tokens.device.type == "cpu"  # on a GPU to look is to wait: once
+            if copied:
+                warnings.warn("targets equal tokens everywhere, so the model learns to copy; give the tokens that come "
+                              "next: model(text[:, :-1], text[:, 1:])", stacklevel=2)
 
     def require_tokens(self, ids: Tensor, name: str, ignored: int | None = None) -> None:
         """Raise TypeError or ValueError, in one line, unless these are ids `[B, L]` where the model is."""
@@ -139,7 +165,7 @@ class LanguageModel(nn.Module):
             raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
                              "give integer ids of shape [batch, length], length >= 1")
         place = self.embedding.weight.device
-        if ids.device != place:
+        if ids.device != place and place.type != "meta":  # weights on meta come when a layer is called
             raise ValueError(f"{name} is on {ids.device} and the model on {place}; give {name}.to({str(place)!r})")
         if ids.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
             checked = ids if ignored is None else ids[ids != ignored]

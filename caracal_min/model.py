@@ -6,20 +6,22 @@ The output matrix is the embedding matrix (tied weights).  A block mixes tokens 
 or, after every `fourier_per_attention` of those, with sliding-window attention.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import MISSING, asdict, fields, replace
 from pathlib import Path
-from typing import Any, overload
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import generation
 from .caches import Cache, advance_together
 from .config import CaracalConfig, find_preset, shown
-from .generation import Prompt, generate, stream
-from .language_model import LanguageModel
+from .language_model import Kept, LanguageModel
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
+from .projections import TiedEmbedding
 from .weights import (
     CONFIG,
     WEIGHTS,
@@ -48,7 +50,7 @@ class Caracal(LanguageModel):
     def __init__(self, config: CaracalConfig):
         super().__init__()
         self.config = config
-        self.embedding = nn.Embedding(config.vocab_size, config.d_model)
+        self.embedding = TiedEmbedding(config.vocab_size, config.d_model)
         learned = config.positional_encoding == "learned"
         self.positions = nn.Embedding(config.max_positions, config.d_model) if learned else None
         self.blocks = nn.ModuleList(
@@ -80,21 +82,34 @@ class Caracal(LanguageModel):
         """
         return cls(_changed(find_preset(name), changes))
 
-    def logits(self, tokens: Tensor, caches: list[Cache] | None = None,
-               lengths: Sequence[int] | None = None) -> Tensor:
-        """Return logits `[B, L, vocab_size]` for `[B, L]` ids; caches from `new_caches` are continued.
+    def forward(self, tokens: Tensor, targets: Tensor | None = None, keep: Kept = "all",
+                caches: list[Cache] | None = None, lengths: Sequence[int] | None = None) -> tuple:
+        """Predict the next token at every position.  Arguments, results and errors as `LanguageModel.forward`, and:
 
-        With `lengths`, only the first lengths[i] ids of row i are read; logits beyond them mean nothing.
-        The caches advance together or not at all: after an error they are as they were.
+        Args:
+            caches: what the tokens before these left, from `new_caches`; they are continued, and all advance or none.
+                Targets are not taken then.
+            lengths: with caches, row i has only its first lengths[i] ids; logits beyond them mean nothing.
         """
         if caches is None:
-            return self.unembed(self.hidden(tokens))
+            return super().forward(tokens, targets, keep)
+        if targets is not None:
+            raise ValueError("targets with caches; give the whole text, without caches, for a loss")
         with advance_together(caches):
-            return self.unembed(self.hidden(tokens, caches, lengths))
+            hidden = self.hidden(tokens, caches, lengths)
+            if keep == "last":
+                hidden = hidden[:, -1:] if lengths is None else torch.stack(
+                    [row[n - 1:n] for row, n in zip(hidden, lengths, strict=True)])
+            return self.unembed(hidden), None
+
+    def logits(self, tokens: Tensor, caches: list[Cache] | None = None,
+               lengths: Sequence[int] | None = None) -> Tensor:
+        """Return logits `[B, L, vocab_size]` for `[B, L]` ids.  Arguments as `forward`."""
+        return self(tokens, caches=caches, lengths=lengths)[0]
 
     def hidden(self, tokens: Tensor, caches: list[Cache] | None = None,
                lengths: Sequence[int] | None = None) -> Tensor:
-        """Return the normed output of the last block, `[B, L, D]`.  Arguments as `logits`."""
+        """Return the normed output of the last block, `[B, L, D]`.  Arguments as `forward`."""
         if caches is not None and [len(c.lengths) for c in caches] != [len(tokens)] * len(self.blocks):
             raise ValueError(f"{len(caches)} caches for {[len(c.lengths) for c in caches]} rows do not fit "
                              f"{len(self.blocks)} blocks and {len(tokens)} rows; make them with new_caches")
@@ -111,86 +126,48 @@ class Caracal(LanguageModel):
             for block in self.blocks:
                 x = block(x)
             return self.norm(x)
-        with advance_together(caches):
+        # The shapes of decoding change at every step: compiled blocks, and their hooks, run as they were before that.
+        compiled = any(block._compiled_call_impl is not None for block in self.blocks)
+        with advance_together(caches), torch.compiler.set_stance("force_eager") if compiled else nullcontext():
             for block, cache in zip(self.blocks, caches, strict=True):
-                # Decoding changes its shapes at every step: it never goes through a compiled block.
-                x = block.forward(x, cache, lengths)
+                x = block(x, cache, lengths)
             return self.norm(x)
 
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again."""
-        return F.linear(hidden, self.embedding.weight)
+    def unembed(self, hidden: Tensor, product: Callable[[Tensor, Tensor], Tensor] = F.linear) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`.  Arguments as `LanguageModel.unembed`."""
+        try:
+            return self.embedding(hidden, product)
+        except RuntimeError as error:
+            if isinstance(self.embedding, TiedEmbedding):
+                raise
+            raise RuntimeError(f"the embedding is the output matrix too, and {type(self.embedding).__name__} in its "
+                               "place takes ids alone: adapt other layers, or train it whole (PEFT: modules_to_save)"
+                               ) from error
 
-    def new_caches(self, batch: int, capacity: int, convolution: str = "relaxed") -> list[Cache]:
+    @property
+    def max_tokens(self) -> int | None:
+        """Most tokens of a text, which a learned positional encoding bounds; None: any number."""
+        return None if self.positions is None else self.config.max_positions
+
+    def new_caches(self, batch: int, capacity: int, convolution: str = "relaxed",
+                   device: torch.device | None = None) -> list[Cache]:
         """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens.
 
         Args:
             convolution: "relaxed" or "dot_product", as in `MultiHeadFourier.new_cache`.
+            device: of the inputs to come, for blocks whose weights come when they are called; the others know it.
         """
-        dtype = self.embedding.weight.dtype
-        return [block.mixer.new_cache(batch, capacity, convolution, dtype) for block in self.blocks]
+        dtype, places = self.embedding.weight.dtype, [next(block.parameters()).device for block in self.blocks]
+        return [block.mixer.new_cache(batch, capacity, convolution, dtype, device if place.type == "meta" else place)
+                for block, place in zip(self.blocks, places, strict=True)]
 
     @staticmethod
     def seen(caches: list[Cache]) -> list[int]:
         """Return how many tokens each row of the caches holds."""
         return caches[0].lengths
 
-    @overload
-    def generate(self, prompt: Tensor, max_new_tokens: int, *, temperature: float = ..., top_k: int | None = ...,
-                 top_p: float | None = ..., seed: int | None = ..., stop: int | Sequence[int] | None = ...,
-                 convolution: str = ...) -> Tensor: ...
-
-    @overload
-    def generate(self, prompt: Sequence[Sequence[int] | Tensor], max_new_tokens: int, *, temperature: float = ...,
-                 top_k: int | None = ..., top_p: float | None = ..., seed: int | None = ...,
-                 stop: int | Sequence[int] | None = ..., convolution: str = ...) -> list[Tensor]: ...
-
-    def generate(self, prompt: Prompt, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None,
-                 top_p: float | None = None, seed: int | None = None, stop: int | Sequence[int] | None = None,
-                 convolution: str = "relaxed") -> Tensor | list[Tensor]:
-        """Continue a prompt by up to `max_new_tokens` tokens.
-
-        Args:
-            prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of ids, of any lengths >= 1.
-            max_new_tokens: most tokens to draw for each row.
-            temperature: logits are divided by it; 0.0 takes the most likely token (greedy).
-            top_k: draw among the k most likely tokens only; None: among all.
-            top_p: draw among the fewest tokens whose probabilities sum to at least p (nucleus sampling).
-            seed: makes the draws reproducible on one device and version; None continues torch's own generator.
-            stop: id or ids that end a sequence; a sequence that has ended repeats its stop id until all have.
-            convolution: "relaxed", O(log^2 L) a token and channel on average, or its slow twin "dot_product", O(L).
-
-        Returns:
-            ids `[B, P + new]`, new <= max_new_tokens; for B sequences a list of B tensors, `[P_i + new]`.
-
-        Raises:
-            TypeError: an option that does not exist.
-            ValueError: an option out of range, ids that are none of this model, or weights that give no finite logits.
-
-        Example:
-            >>> model = Caracal.from_preset("nano")
-            >>> tokens = model.generate(torch.tensor([[72, 101, 108]]), max_new_tokens=5, temperature=0.8, seed=1)
-            >>> tokens.shape
-            torch.Size([1, 8])
-            >>> [len(row) for row in model.generate([[72], [72, 101, 108]], max_new_tokens=2)]
-            [3, 5]
-        """
-        return generate(self, prompt, max_new_tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed,
-                        stop=stop, convolution=convolution)
-
-    def stream(self, prompt: Prompt, max_new_tokens: int, *, temperature: float = 1.0, top_k: int | None = None,
-               top_p: float | None = None, seed: int | None = None, stop: int | Sequence[int] | None = None,
-               convolution: str = "relaxed") -> Iterator[Tensor]:
-        """Yield the `[B]` ids of each new token as it is drawn.  Arguments and errors as `generate`.
-
-        Example:
-            >>> model = Caracal.from_preset("nano")
-            >>> for ids in model.stream(torch.tensor([[72]]), max_new_tokens=2, temperature=0.0):
-            ...     print(ids.shape)
-            torch.Size([1])
-            torch.Size([1])
-        """
-        return stream(self, prompt, max_new_tokens, temperature, top_k, top_p, seed, stop, convolution)
+    generate = generation.generate
+    stream = generation.stream
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`, as `weights.write_model` says.

@@ -15,6 +15,7 @@ the outputs are those of the parallel pass at the new positions.
 """
 
 from collections.abc import Callable, Sequence
+from operator import index
 from typing import Any, Literal, get_args
 
 import torch
@@ -76,7 +77,8 @@ class MultiHeadFourier(nn.Module):
             raise ValueError(f"unknown gate {gate!r}; accepted: {', '.join(get_args(Gate))}")
         if gate_length is not None and gate_length < 1:
             raise ValueError(f"gate_length={gate_length}; give a number >= 1, or None for a gate at every token")
-        self.d_model, self.n_heads, self.gate_length = d_model, n_heads, gate_length
+        self.d_model, self.n_heads = index(d_model), index(n_heads)
+        self.gate_length = None if gate_length is None else index(gate_length)
         self.pre_conv = ShortConv(d_model, d_model, self.kernel_size, groups=d_model, bias=False) if pre_conv else None
         self.norm = nn.LayerNorm(d_model)
         self.to_value = TimeLastLinear(d_model, d_model)
@@ -121,15 +123,10 @@ class MultiHeadFourier(nn.Module):
         _require_input(x, self.d_model)
         if cache is None:
             return self.to_out(causal_conv_fft(*self.streams(x)).transpose(1, 2))
-        before = cache.state
-        try:
-            start = 0 if self.gate_length is None else min(cache.lengths)
-            r = cache.mix(*self.streams(x, cache.conv_state, start), lengths)
-            cache.advance_conv_state(x, lengths)
-            return self.to_out(r.transpose(1, 2))
-        except BaseException:  # an interrupt too
-            cache.state = before
-            raise
+        start = 0 if self.gate_length is None else min(cache.lengths)
+        r = cache.mix(*self.streams(x, cache.conv_state, start), lengths)
+        cache.advance_conv_state(x, lengths)
+        return self.to_out(r.transpose(1, 2))
 
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed", dtype: torch.dtype | None = None,
                   device: torch.device | None = None) -> FourierCache:
@@ -145,6 +142,7 @@ class MultiHeadFourier(nn.Module):
         if convolution not in _CONVOLUTIONS:
             raise ValueError(f"unknown convolution {convolution!r}; accepted: {', '.join(_CONVOLUTIONS)}")
         whole, cut = _CONVOLUTIONS[convolution]
+        batch, capacity = index(batch), index(capacity)
         kind, size = (whole, capacity) if capacity <= (self.gate_length or capacity) else (cut, self.gate_length)
         place = _place(self, dtype, device)
         before = None if self.pre_conv is None else torch.zeros(batch, self.kernel_size - 1, self.d_model, **place)
@@ -170,8 +168,8 @@ class SlidingWindowAttention(nn.Module):
         _require_heads(d_model, n_heads)
         if window_size < 1:
             raise ValueError(f"window_size={window_size}; a token sees at least itself, give window_size >= 1")
-        self.d_model, self.n_heads = d_model, n_heads
-        self.window_size, self.backend = window_size, backend
+        self.d_model, self.n_heads = index(d_model), index(n_heads)
+        self.window_size, self.backend = index(window_size), backend
         self.to_qkv = nn.Linear(d_model, 3 * d_model, bias=False)
         self.to_out = nn.Linear(d_model, d_model, bias=False)
 
@@ -184,13 +182,8 @@ class SlidingWindowAttention(nn.Module):
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
             return self._out(sliding_window_attention(q, k, v, self.window_size, self.backend))
-        before = cache.state
-        try:
-            one = x.shape[1] == 1
-            return self._out(cache.step(q, k, v) if one else cache.prefill(q, k, v, lengths, self.backend))
-        except BaseException:
-            cache.state = before
-            raise
+        one = x.shape[1] == 1
+        return self._out(cache.step(q, k, v) if one else cache.prefill(q, k, v, lengths, self.backend))
 
     def _out(self, y: Tensor) -> Tensor:
         return self.to_out(y.transpose(1, 2).flatten(2))
@@ -198,6 +191,7 @@ class SlidingWindowAttention(nn.Module):
     def new_cache(self, batch: int, capacity: int, convolution: str = "relaxed", dtype: torch.dtype | None = None,
                   device: torch.device | None = None) -> WindowCache:
         """Return an empty cache, no longer than the window.  Arguments as `MultiHeadFourier.new_cache`."""
+        batch, capacity = index(batch), index(capacity)
         if min(batch, capacity) < 1:
             raise ValueError(f"batch={batch}, capacity={capacity}; give whole numbers >= 1")
         shape = (batch, self.n_heads, min(self.window_size, capacity), self.d_model // self.n_heads)

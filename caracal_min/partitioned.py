@@ -16,7 +16,7 @@ prompt, so that rows of a batch whose prompts had different lengths go on in ste
 
 `RollingConvolution` is the slow twin: a dot product of K terms for every token.
 
-As in `relaxed`, a step or a prompt writes only where the state before it does not look.
+As `online` says, a step or a prompt writes only where the state before it does not look.
 """
 
 from collections.abc import Sequence
@@ -26,14 +26,15 @@ import torch
 from torch import Tensor
 
 from .convolution import causal_conv_fft
-from .relaxed import OnlineConvolution, RelaxedConvolution, row_groups
+from .online import OnlineConvolution, row_groups
+from .relaxed import RelaxedConvolution
 from .spectral import blocks, fast_length
 
 __all__ = ["PartitionedConvolution", "RollingConvolution"]
 
 
 class _State(NamedTuple):
-    """As in `relaxed`, K being the capacity and tokens counted within the period of their row."""
+    """As in `online`, K being the capacity and tokens counted within the period of their row."""
 
     lengths: list[int]
     places: list[int]
@@ -62,6 +63,8 @@ class PartitionedConvolution(RelaxedConvolution):
     Source: partitioned convolution (Gardner 1995), by the blocks of relaxed multiplication (van der Hoeven).  Not in
     the paper.
     """
+
+    endless = True
 
     def __init__(self, batch: int, channels: int, gate_length: int, dtype: torch.dtype = torch.float32,
                  device: torch.device | str = "cpu", base: int = 32):
@@ -197,9 +200,6 @@ class PartitionedConvolution(RelaxedConvolution):
             found_.copy_(torch.fft.irfft(spectrum, n=points)[..., first:first + count])
         return found
 
-    def _require_fit(self, v, g, tokens):
-        super()._require_fit(v, g, min(tokens, self.capacity))
-
 
 class _Rolled(NamedTuple):
     lengths: list[int]
@@ -222,6 +222,8 @@ class RollingConvolution(OnlineConvolution):
 
     Source: the rolling buffer of Caracal, Section 3.3 and Appendix F.
     """
+
+    endless = True
 
     def __init__(self, batch: int, channels: int, gate_length: int, dtype: torch.dtype = torch.float32,
                  device: torch.device | str = "cpu"):
@@ -257,9 +259,6 @@ class RollingConvolution(OnlineConvolution):
         r = (kept.to(self.arithmetic) * gates.to(self.arithmetic)).sum(-1)
         self.state = _Rolled([n + 1 for n in lengths], kept, gates)
         return r.to(v.dtype)
-
-    def _require_fit(self, v, g, tokens):
-        super()._require_fit(v, g, min(tokens, self.capacity))
 
 
 def _gate_or(v: Tensor, g: Tensor | None, needed: bool, gate_length: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""The linear maps inside a Multi-Head Fourier layer, in the memory layouts in which nothing has to be copied.
+"""Layers of PyTorch with another `forward`: in memory layouts in which nothing has to be copied, or of two uses.
 
 Tokens enter as `[B, L, D]`, channels contiguous.  The convolution over time wants time contiguous.  A matrix product
 writes its result in either order at the same cost, so the projections are where the order in memory changes::
@@ -7,17 +7,20 @@ writes its result in either order at the same cost, so the projections are where
     ShortConv         `[B, D, L + 2]`, `[B, D, L]`   `[B, L + 2, D]`, `[B, L, D]`
     TimeLastLinear    `[..., in]`, `[..., out]`      `[..., in]`, `[out, ...]`
     HeadMix           `[B, D, L]`, `[B, D, L]`       `[D, B, L]`, `[D, B, L]`
+    TiedEmbedding     `[...]`, `[..., D]`            contiguous
 
 Each keeps the contract of its base class in PyTorch: it is built like it, takes inputs of the same shapes and of any
 strides, and returns the same values.  So adapters, quantisation and hooks may treat it as that class.
 """
+
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.overrides import has_torch_function_unary
 
-__all__ = ["HeadMix", "ShortConv", "TimeLastLinear", "shifted_products"]
+__all__ = ["HeadMix", "ShortConv", "TiedEmbedding", "TimeLastLinear", "shifted_products"]
 
 
 class ShortConv(nn.Conv1d):
@@ -91,6 +94,17 @@ class HeadMix(nn.Conv1d):
         columns = x.movedim(-2, 0)  # (D, B, L)
         mixed = torch.baddbmm(bias, weight, columns.reshape(heads, channels, -1))
         return mixed.view(columns.shape).movedim(0, -2)
+
+
+class TiedEmbedding(nn.Embedding):
+    """An `nn.Embedding` whose matrix is that of the output layer, too: a call with hidden states applies this one.
+
+    Shape: ids `[...]` to vectors `[..., D]`; hidden states `[..., D]` to what `product` returns of them.
+    """
+
+    def forward(self, x: Tensor, product: Callable[[Tensor, Tensor], Tensor] = F.linear) -> Tensor:
+        """Look up ids, or return `product(x, weight)` of hidden states; by default logits, `[..., num_embeddings]`."""
+        return product(x, self.weight) if x.is_floating_point() else super().forward(x)
 
 
 def _is_plain(conv: nn.Conv1d, x: Tensor) -> bool:

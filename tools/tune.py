@@ -167,7 +167,7 @@ def _library(x: Tensor, weight: Tensor) -> Tensor:
 
 def _accumulate(model: Caracal, loss: Callable, parts: tuple[Tensor, ...]) -> None:
     for tokens in parts:
-        (loss(tokens, tokens) / len(parts)).backward()
+        (loss(tokens, tokens.roll(-1, 1)) / len(parts)).backward()
     model.zero_grad()
 
 

@@ -131,6 +131,6 @@ def _plain_step(model: torch.nn.Module, tokens: Tensor, precision: str = "auto")
 
 
 def _train_step(loss: Callable, optimiser: torch.optim.Optimizer, tokens: Tensor) -> None:
-    loss(tokens, tokens).backward()
+    loss(tokens, tokens.roll(-1, 1)).backward()
     optimiser.step()
     optimiser.zero_grad()

@@ -30,7 +30,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import CaracalConfig, find_preset, shown
@@ -109,10 +108,6 @@ class Baseline(LanguageModel):
     def hidden(self, tokens: Tensor) -> Tensor:
         """Return the normed output of the last block, `[B, L, D]`."""
         return self.model.base_model(input_ids=tokens, use_cache=False).last_hidden_state
-
-    def unembed(self, hidden: Tensor) -> Tensor:
-        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`: the embedding matrix, used again."""
-        return F.linear(hidden, self.embedding.weight)
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write `config.json` and `model.safetensors` into `folder`, as `weights.write_model` says.

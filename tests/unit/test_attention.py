@@ -79,17 +79,36 @@ def test_flex_visits_the_tiles_that_the_window_touches_and_no_other(length, wind
 
 def test_automatic_choice(monkeypatch):
     class Seen:
-        dtype, is_cuda = torch.bfloat16, True
+        dtype, is_cuda, device = torch.bfloat16, True, torch.device("cuda")
+
+    def on(major):
+        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(major=major))
+        return attention._choose(q)
 
     q = Seen()
-    monkeypatch.setattr(attention, "find_spec", lambda name: None)
-    assert attention._choose(torch.ones(1)) == "blocked" and attention._choose(q) == "blocked"
+    monkeypatch.setattr(attention, "_HAS_FLASH", False)
+    assert attention._choose(torch.ones(1)) == on(8) == "blocked"
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert attention._choose(torch.ones(1)) == "blocked" and attention._choose(q) == "flex"
-    monkeypatch.setattr(attention, "find_spec", lambda name: object())
-    assert attention._choose(q) == "flash"
+    assert attention._choose(torch.ones(1)) == "blocked"
+    assert [on(major) for major in (7, 8, 9)] == ["blocked", "flex", "flex"]
+    monkeypatch.setattr(attention, "_HAS_FLASH", True)
+    assert on(8) == on(7) == "flash"
     q.dtype = torch.float32
-    assert attention._choose(q) == "flex"
+    assert on(8) == "flex"
+
+
+@pytest.mark.filterwarnings("ignore:.*flex_attention called without torch.compile")
+def test_flex_builds_its_tiles_once_for_all_layers_of_a_length(monkeypatch):
+    built = []
+    monkeypatch.setattr(attention, "_window_tiles",
+                        lambda *key, build=attention._window_tiles: built.append(key) or build(*key))
+    attention._kept_tiles.cache_clear()
+    for length, window in [(150, 9), (150, 9), (150, 8), (151, 9), (150, 9)]:
+        q, k, v = qkv(length)
+        found = sliding_window_attention(q, k, v, window, "flex")
+        assert torch.allclose(found, masked_softmax(q, k, v, window), atol=1e-12)
+    assert [key[:2] for key in built] == [(150, 9), (150, 8), (151, 9)]
+    attention._kept_tiles.cache_clear()
 
 
 def test_flash_says_what_it_needs():

@@ -7,7 +7,8 @@ import itertools
 import pytest
 import torch
 
-from caracal_min import Caracal, CaracalConfig, modules, relaxed
+from caracal_min import Caracal, CaracalConfig, modules, online
+from caracal_min.caches import advance_together
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
 from caracal_min.partitioned import PartitionedConvolution
 from caracal_min.relaxed import RelaxedConvolution
@@ -114,12 +115,12 @@ def test_rows_of_different_lengths_break_off_together(lengths, gate_length, smal
 @pytest.mark.parametrize("mixer", [MultiHeadFourier(16, 4), MultiHeadFourier(16, 4, gate_length=20),
                                    SlidingWindowAttention(16, 4, 5)])
 @pytest.mark.parametrize("read", [1, 7])
-def test_a_layer_alone_is_as_safe(mixer, read, monkeypatch):
+def test_a_layer_alone_is_as_safe_in_the_context(mixer, read, monkeypatch):
     x, caches = torch.randn(2, 60, 16), [mixer.new_cache(2, 60) for _ in range(2)]
     for cache in caches:
         mixer(x[:, :31], cache)
     monkeypatch.setattr(mixer.to_out, "forward", lambda y: 1 / 0, raising=False)
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(ZeroDivisionError), advance_together(caches[:1]):
         mixer(-x[:, :read], caches[0])
     monkeypatch.undo()
     assert torch.equal(*(mixer(x[:, 31:31 + read], cache) for cache in caches))
@@ -211,10 +212,10 @@ def test_a_refused_prompt_in_a_later_group_of_rows_leaves_the_earlier_ones(monke
     """The convolution alone: the third group of rows fails, after two have been appended."""
     draw = torch.Generator().manual_seed(0)
     v, g = torch.randn(2, 3, 2, 90, generator=draw, dtype=torch.float64)
-    online, twin = (RelaxedConvolution(3, 2, 200, torch.float64, base=8) for _ in range(2))
-    for c in (online, twin):
+    held, twin = (RelaxedConvolution(3, 2, 200, torch.float64, base=8) for _ in range(2))
+    for c in (held, twin):
         c.prefill(v[..., :30], g[..., :30], [29, 30, 12])
-    calls, conv = [], relaxed.causal_conv_fft
+    calls, conv = [], online.causal_conv_fft
 
     def third_fails(*streams):
         calls.append(1)
@@ -222,9 +223,65 @@ def test_a_refused_prompt_in_a_later_group_of_rows_leaves_the_earlier_ones(monke
             raise Broken
         return conv(*streams)
 
-    monkeypatch.setattr(relaxed, "causal_conv_fft", third_fails)
+    monkeypatch.setattr(online, "causal_conv_fft", third_fails)
     with pytest.raises(Broken):
-        online.prefill(-v[..., :40], g[..., :40])
+        held.prefill(-v[..., :40], g[..., :40])
     monkeypatch.undo()
     for t in range(40):
-        assert torch.equal(*(c.step(v[..., t], g[..., t]) for c in (online, twin)))
+        assert torch.equal(*(c.step(v[..., t], g[..., t]) for c in (held, twin)))
+
+
+@pytest.mark.parametrize("convolution", ["relaxed", "dot_product"])
+@pytest.mark.parametrize("gate_length", [None, 7])
+@pytest.mark.parametrize("rows", [[2, 0, 1], [1, 1, 1], [2], [0, 2, 1, 0, 2], torch.tensor([1, 0, 2])])
+@torch.no_grad()
+def test_rows_can_be_reordered_at_any_time(rows, gate_length, convolution, small_blocks):
+    """Each row goes on as what it now is, whatever its length; and it shares nothing with its twin."""
+    m, ids = model(gate_length), tokens()
+    for lengths, steps in [([1, 9, 8], n) for n in range(6)] + [([6, 6, 6], 1), ([3, 4, 15], 9), (None, 0)]:
+        caches = m.new_caches(3, CAPACITY, convolution)
+        texts = [[] for _ in range(3)]
+        if lengths is not None:
+            m.logits(ids[:, :max(lengths)], caches, lengths)
+            texts = [row[:n].tolist() for row, n in zip(ids, lengths, strict=True)]
+        for t in range(20, 20 + steps):
+            m.logits(ids[:, t:t + 1], caches)
+            texts = [[*text, row[t].item()] for text, row in zip(texts, ids, strict=True)]
+        for cache in caches:
+            cache.reorder(rows)
+        texts = [list(texts[i]) for i in rows]
+        assert m.seen(caches) == [len(text) for text in texts]
+        new = torch.randint(40, (len(texts), 20), generator=torch.Generator().manual_seed(2))
+        chunks = [1] * 6 + [3, 1, 7, 1, 1, 1]
+        found = torch.cat([m.logits(part, caches) for part in new.split(chunks, dim=1)], dim=1)
+        for text, row, logits in zip(texts, new, found, strict=True):
+            whole = torch.tensor([[*text, *row.tolist()]])
+            assert torch.allclose(logits, m.logits(whole)[0, len(text):], atol=1e-11), (lengths, steps)
+
+
+@torch.no_grad()
+def test_beams_are_what_a_search_without_caches_finds():
+    m, beams = model(), 4
+    texts, scores = torch.tensor([[1, 2, 3]]), torch.zeros(1)
+    slow, slow_scores = texts, scores
+    caches = m.new_caches(1, 20)
+    logits = m.logits(texts, caches)[:, -1]
+    for _ in range(10):
+        for_all = (scores[:, None] + logits.log_softmax(-1)).flatten().topk(beams)
+        rows, ids, scores = for_all.indices // 40, for_all.indices % 40, for_all.values
+        texts = torch.cat([texts[rows], ids[:, None]], dim=1)
+        for cache in caches:
+            cache.reorder(rows)
+        logits = m.logits(ids[:, None], caches)[:, -1]
+        best = (slow_scores[:, None] + m.logits(slow)[:, -1].log_softmax(-1)).flatten().topk(beams)
+        slow, slow_scores = torch.cat([slow[best.indices // 40], best.indices[:, None] % 40], dim=1), best.values
+        assert torch.equal(texts, slow) and torch.allclose(scores, slow_scores)
+    assert len({tuple(text[:4]) for text in texts.tolist()}) > 1 or len(set(map(tuple, texts.tolist()))) == beams
+
+
+@pytest.mark.parametrize("rows", [[], [3], [-1], [0.0], [[0]], torch.tensor([True, False])])
+def test_rows_that_are_not_there_are_refused(rows):
+    m = model()
+    for cache in m.new_caches(3, 9):
+        with pytest.raises(ValueError, match=r"rows=.*; give at least one whole number from 0 to 2"):
+            cache.reorder(rows)

@@ -1,12 +1,16 @@
 """Decoding: exact against the parallel pass, reproducible, and sampling as documented."""
 
+from dataclasses import fields
+from typing import get_type_hints
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from caracal_min import Caracal, CaracalConfig
-from caracal_min.generation import draw, filter_logits
+from caracal_min import Caracal, CaracalConfig, MultiHeadFourier, SlidingWindowAttention
+from caracal_min.generation import Sampling, SamplingOptions, draw, filter_logits
 
 
 def model(**changes) -> Caracal:
@@ -134,6 +138,8 @@ def test_filters():
     (dict(max_new_tokens=2.5), ["max_new_tokens=2.5", "whole number"]),
     (dict(top_k=2.5), ["top_k=2.5", "whole number"]),
     (dict(convolution="magic"), ["magic", "relaxed, dot_product"]),
+    (dict(top_k=True), ["top_k=True", "whole number"]),
+    (dict(max_new_tokens=np.float64(2)), ["max_new_tokens=2.0", "whole number"]),
 ])
 def test_bad_options_get_one_clear_line(options, words):
     with pytest.raises(ValueError) as caught:
@@ -174,5 +180,118 @@ def test_the_most_likely_token_stays_at_any_p():
 def test_a_misspelt_option_is_refused_by_the_name_of_what_was_called():
     model = Caracal.from_preset("nano", n_layers=1)
     for name in ("generate", "stream"):
-        with pytest.raises(TypeError, match=rf"Caracal\.{name}\(\) got an unexpected keyword argument 'temprature'"):
+        with pytest.raises(TypeError, match=rf"Caracal\.{name}\(\) got an unexpected keyword argument 'temprature'; "
+                                            "accepted: caches, temperature, top_k"):
             getattr(model, name)([[1]], 3, temprature=0.5)
+
+
+def test_the_options_for_type_checkers_are_those_of_sampling():
+    assert get_type_hints(SamplingOptions) == {f.name: get_type_hints(Sampling)[f.name] for f in fields(Sampling)}
+
+
+def test_bad_options_are_refused_by_the_call_and_not_by_the_first_step():
+    with pytest.raises(ValueError, match="top_k=0"):
+        model().stream([[1]], 3, top_k=0)
+
+
+@pytest.mark.parametrize("options", [dict(seed=1), dict(temperature=0.0), dict(seed=1, stop=3)])
+@pytest.mark.parametrize("cached", [False, True])
+def test_what_is_drawn_is_an_ordinary_tensor_and_so_are_the_caches(options, cached):
+    m, prompt = model(), torch.tensor([[1, 2, 3]])
+    caches = m.new_caches(1, 60) if cached else None
+    for ids in m.stream(prompt, 40, caches=caches, **options):
+        assert not ids.is_inference()
+        m(ids[:, None], ids[:, None].clone())[1].backward()  # refused for an inference tensor
+    whole = m.generate(prompt, 3, **options)
+    assert not whole.is_inference()
+    if cached:
+        m.logits(whole[:, -1:], caches)  # writes into them outside of inference mode
+
+
+@pytest.mark.parametrize("convolution", ["relaxed", "dot_product"])
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_generation_goes_on_from_caches(changes, convolution):
+    m = model(**changes).double()
+    prompts = [[1, 2, 3], [4], list(range(30))]
+    expected = m.generate(prompts, 25, temperature=0.0)
+    caches, rows, read = m.new_caches(3, 60, convolution), prompts, []
+    hook = m.register_forward_pre_hook(lambda module, given: read.append(given[0].shape[1]))
+    for new in (3, 1, 0, 21):
+        rows = m.generate(rows, new, temperature=0.0, caches=caches)
+    hook.remove()
+    assert all(torch.equal(a, b) for a, b in zip(rows, expected, strict=True))
+    assert read == [30] + [1] * 24 and m.seen(caches) == [len(row) - 1 for row in rows]
+    more = [torch.cat([row, torch.tensor([5, 6])]) for row in rows]  # text of the caller's comes between
+    for a, b in zip(m.generate(more, 2, temperature=0.0, caches=caches), m.generate(more, 2, temperature=0.0),
+                    strict=True):
+        assert torch.equal(a, b)
+
+
+def test_what_caches_cannot_go_on_from_is_refused_before_any_work():
+    m = model()
+    caches = m.new_caches(2, 10)
+    m.logits(torch.tensor([[1, 2, 3], [4, 5, 6]]), caches)
+    for prompt, new, words in [
+        ([[1, 2, 3, 4], [4, 5, 6]], 2, r"hold \[3, 3\] tokens and the prompt has \[4, 3\]; give the whole text"),
+        ([[1, 2, 3, 4]], 2, r"hold \[3, 3\] tokens and the prompt has \[4\]"),
+        ([[1, 2, 3, 4], [4, 5, 6, 7]], 8, r"11 tokens do not fit caches for 10; make them with new_caches\(2, 11\)"),
+    ]:
+        with pytest.raises(ValueError, match=words):
+            m.generate(prompt, new, caches=caches)
+        assert m.seen(caches) == [3, 3]
+    assert [len(row) for row in m.generate([[1, 2, 3, 4], [4, 5, 6, 7]], 7, caches=caches)] == [11, 11]
+    endless = model(gate_length=4).new_caches(1, 20)
+    assert len(model(gate_length=4).generate([[1]], 50, caches=endless)[0]) == 51
+
+
+def test_learned_positions_are_refused_before_a_token_is_drawn():
+    m, drawn = model(positional_encoding="learned", max_positions=8), []
+    with pytest.raises(ValueError, match="a prompt of 3 tokens and 7 more need 9 positions, and .* covers 8; ask for"):
+        drawn += m.stream([[1], [1, 2, 3]], 7)
+    assert drawn == []
+    assert m.generate([[1, 2, 3]], 6)[0].shape == (9,)  # the last one is not read
+
+
+def test_numbers_of_numpy_are_whole_numbers():
+    m = model()
+    found = m.generate([[1, 2]], np.int64(5), top_k=np.int32(3), seed=np.int64(1), stop=np.int64(39),
+                       temperature=np.float64(1.0), top_p=np.float32(0.9))
+    expected = m.generate([[1, 2]], 5, top_k=3, seed=1, stop=39, top_p=float(np.float32(0.9)))
+    assert torch.equal(found[0], expected[0])
+    assert m.generate(np.array([[1, 2]]), 2, stop=np.array([3, 4]))[0].shape == (4,)
+    layer = MultiHeadFourier(np.int64(8), np.int64(2), gate_length=np.int64(4))
+    assert layer(torch.randn(1, 5, 8), layer.new_cache(np.int64(1), np.int64(9))).shape == (1, 5, 8)
+    layer = SlidingWindowAttention(np.int64(8), np.int64(2), np.int64(3))
+    assert layer(torch.randn(1, 5, 8), layer.new_cache(np.int64(1), np.int64(9))).shape == (1, 5, 8)
+
+
+class Waits(torch.overrides.TorchFunctionMode):
+    """Counts the calls that would wait for a GPU."""
+
+    def __init__(self):
+        super().__init__()
+        self.count = 0
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        names = ("tolist", "item", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__float__", "__index__")
+        self.count += getattr(function, "__name__", "") in names
+        return function(*args, **kwargs or {})
+
+
+@pytest.mark.parametrize("options", [dict(seed=1), dict(temperature=0.0), dict(seed=1, stop=[39, 38]),
+                                     dict(seed=1, top_k=5, top_p=0.9)])
+def test_a_token_waits_for_the_device_once(options):
+    m, prompt = model(), torch.tensor([[1, 2], [3, 4]])
+    steps = m.stream(prompt, 30, **options)
+    next(steps)
+    for _ in range(5):
+        with Waits() as waits:
+            next(steps)
+        assert waits.count == 1
+
+
+def test_draws_are_those_of_multinomial():
+    logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(0))
+    found = draw(logits, 0.7, generator=torch.Generator().manual_seed(1))
+    expected = torch.multinomial((logits / 0.7).softmax(-1), 1, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(found, expected[:, 0])

@@ -217,6 +217,8 @@ def test_unknown_folder(name):
     (lambda: small()(torch.tensor([[1, 2]]), torch.tensor([[1, 99]])), ["targets", "id 99"]),
     (lambda: small(positional_encoding="learned", max_positions=4)(torch.zeros(1, 5, dtype=torch.int64)),
      ["5 tokens", "covers 4"]),
+    (lambda: small()(*torch.ones(2, 1, 1, dtype=torch.int64), caches=small().new_caches(1, 9)),
+     ["targets with caches"]),
 ])
 def test_bad_input_gets_one_clear_line(build, words):
     with pytest.raises(ValueError) as caught:
@@ -243,7 +245,21 @@ def test_an_empty_batch_has_empty_logits_and_no_mean():
     tokens = torch.zeros(0, 5, dtype=torch.int64)
     model = small()
     logits, loss = model(tokens, tokens)
-    assert logits.shape == (0, 5, 50) and loss.isnan() and model.loss(tokens, tokens).isnan()
+    assert logits.shape == (0, 5, 50) and loss.isnan() and model.loss(tokens, tokens.roll(-1, 1)).isnan()
+
+
+def test_targets_that_equal_tokens_everywhere_are_told_of_once(recwarn):
+    model, tokens = small(), torch.randint(50, (2, 9), generator=torch.Generator().manual_seed(0))
+    one_token = torch.full((2, 9), 3)
+    model(tokens[:, :-1], tokens[:, 1:])
+    model(one_token, one_token)  # what follows is the same
+    model.loss(tokens, torch.where(torch.arange(9) < 8, tokens, -100))
+    assert not [w for w in recwarn if "targets" in str(w.message)]
+    with pytest.warns(UserWarning, match=r"targets equal tokens everywhere.*model\(text\[:, :-1\], text\[:, 1:\]\)"):
+        model.loss(tokens, tokens.clone())
+    recwarn.clear()
+    model(tokens, tokens)
+    assert not [w for w in recwarn if "targets" in str(w.message)]
 
 
 @pytest.mark.parametrize("what", ["no", "blocks", "model"])
@@ -261,17 +277,17 @@ def test_a_copy_of_a_compiled_model_has_its_own_weights(what, copied, called):
         torch.compiler.reset()
         model.compile_for(what)
         if called:
-            model.loss(tokens, tokens)
+            model.loss(tokens, tokens.roll(-1, 1))
         twin = copied(model)
         with torch.no_grad():
             for p in twin.parameters():
                 p += 0.3 * torch.randn(p.shape, generator=torch.Generator().manual_seed(1))
         graphs.clear()
         torch.compiler.reset()
-        losses = [m.loss(tokens, tokens) for m in (model, twin)]
+        losses = [m.loss(tokens, tokens.roll(-1, 1)) for m in (model, twin)]
         assert bool(graphs) == (what != "no")
         for m, loss in zip((model, twin), losses, strict=True):
-            expected = m(tokens, tokens)[1]
+            expected = m(tokens, tokens.roll(-1, 1))[1]
             assert torch.allclose(loss, expected, atol=1e-5)
             gradients = torch.autograd.grad(loss, list(m.parameters()))
             for a, b in zip(gradients, torch.autograd.grad(expected, list(m.parameters())), strict=True):
@@ -292,6 +308,6 @@ def test_a_copy_alone_is_compiled_for_the_same():
         torch.compiler.reset()
         graphs.clear()
         with torch.compiler.set_stance("default", force_backend=counted):
-            twin.loss(tokens, tokens)
+            twin.loss(tokens, tokens.roll(-1, 1))
         assert len(graphs) == kinds
     torch.compiler.reset()

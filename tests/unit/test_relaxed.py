@@ -12,8 +12,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.caches import FourierCache
 from caracal_min.convolution import causal_conv_direct
+from caracal_min.online import row_groups
 from caracal_min.partitioned import PartitionedConvolution, RollingConvolution
-from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution, row_groups, schedule
+from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution, schedule
 
 KINDS = {
     "dot product": DotProductConvolution,
