@@ -48,7 +48,7 @@ clean:
 $(STAMP): requirements.txt constraints.txt pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
 		"Python %d.%d found; the book needs 3.11 or newer: make book PYTHON=python3.12" % sys.version_info[:2])'
-	@echo "Installing the pinned requirements into $(VENV): 3 GB on disk (7 with CUDA), some minutes, in which nothing is printed ..."
+	@echo "Installing the pinned requirements into $(VENV): 4 GB on disk (7 with CUDA), some minutes, in which nothing is printed ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python tools/torch_build.py
 	@$(BIN)/python -m pip install --quiet --requirement requirements.txt --constraint constraints.txt

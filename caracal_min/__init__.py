@@ -23,6 +23,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     minimal         the whole model in one file, for reading and copying
     convolution     the product of two polynomials, causally, four ways
     spectral        the fast way as one operator with its own backward
+    direct_kernel   the same for short texts on a GPU, as a product of matrices
     attention       exact sliding-window attention in O(L * window), three backends
     online          what convolutions a token at a time share: storage, rows, checks
     relaxed         causal convolution of sequences that arrive a token at a time

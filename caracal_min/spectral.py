@@ -24,23 +24,37 @@ took 1.1 to 1.3 times less at lengths from 512 to 8192 (`benchmark` prints the r
 where the right angle needs one that the FFT likes.  So it is padded, on every device until one is measured that
 prefers the other.
 
+Or no transform at all: `DIRECT["cuda"] = 2048` has the texts of at most so many tokens multiplied by their Toeplitz
+matrices on a GPU (`direct_kernel`).  Nobody has timed that yet, so the default is the FFT.
+
 Symbols: v, g the streams, r their causal convolution, L the length, K that of the gate, N the number of FFT points.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-__all__ = ["BLOCK", "backward_steps", "blocks", "causal_conv", "causal_conv_backward", "fast_length", "fft_points",
-           "forward_steps", "transformed", "with_blocks_of", "written_out"]
+from .extras import missing
+
+__all__ = ["BLOCK", "DIRECT", "MOST_DIRECT", "backward_steps", "blocks", "causal_conv", "causal_conv_backward",
+           "fast_length", "fft_points", "forward_steps", "kernel_fault", "transformed", "with_blocks_of", "with_direct",
+           "written_out"]
 
 # Numbers in one padded block of rows, by kind of device; a device that is not named takes all rows at once.  On two
 # CPU cores 2^19 to 2^20 was fastest at every length from 512 to 8192: smaller blocks wait for threads, larger ones
 # leave the cache and page in fresh memory.
 BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
+
+# The longest text, by kind of device, that `direct_kernel` multiplies, and no FFT transforms; float64 is transformed.
+# {"cuda": 2048} chooses the kernel on a GPU.  No device is named until it has been timed there.
+DIRECT: dict[str, int] = {}
+MOST_DIRECT = 2048  # it takes no longer ones: O(L^2) work, and a row's result has to fit beside a processor
 
 _LEAST_FRAME = 2048  # points of a frame under a short gate: with fewer, the frames are too many
 
@@ -84,7 +98,7 @@ def transformed() -> bool:
 
 
 def forward_steps(v: Tensor, g: Tensor) -> Tensor:
-    """Run what stands behind the operator, as `causal_conv` describes it, and hide nothing from who watches PyTorch."""
+    """Run the FFT route of the operator `causal_conv`, undecorated, so that a profiler sees each of its steps."""
     _require_no_tangents()
     r = torch.empty_like(v)
     points, frames = _frames(v.shape[-1], g.shape[-1])
@@ -97,7 +111,7 @@ def forward_steps(v: Tensor, g: Tensor) -> Tensor:
 
 
 def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
-    """Run what stands behind its backward, as `causal_conv_backward` describes it."""
+    """Run the FFT route of the operator `causal_conv_backward`, undecorated as `forward_steps`."""
     _require_no_tangents()
     dv, dg, length = torch.empty_like(v), torch.empty_like(g), v.shape[-1]
     points, frames = _frames(length, g.shape[-1])
@@ -115,8 +129,36 @@ def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     return dv, dg
 
 
-_causal_conv = torch.library.custom_op("caracal::causal_conv", mutates_args=())(forward_steps)
-_causal_conv_backward = torch.library.custom_op("caracal::causal_conv_backward", mutates_args=())(backward_steps)
+def _forward(v: Tensor, g: Tensor) -> Tensor:
+    return _kernel().convolve(v, g) if _is_direct(v) else forward_steps(v, g)
+
+
+def _backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+    return _kernel().convolve_backward(dr, v, g) if _is_direct(v) else backward_steps(dr, v, g)
+
+
+_causal_conv = torch.library.custom_op("caracal::causal_conv", mutates_args=())(_forward)
+_causal_conv_backward = torch.library.custom_op("caracal::causal_conv_backward", mutates_args=())(_backward)
+
+
+def _is_direct(v: Tensor) -> bool:
+    return v.shape[-1] <= min(DIRECT.get(v.device.type, 0), MOST_DIRECT) and v.dtype != torch.float64
+
+
+def _kernel() -> ModuleType:
+    _require_no_tangents()
+    try:
+        from . import direct_kernel
+    except ImportError:
+        raise missing("the direct kernel (spectral.DIRECT)", "triton") from None
+    return direct_kernel
+
+
+def kernel_fault(device_type: str) -> str | None:
+    """Return why `direct_kernel` cannot run on a kind of device, in words, or None where it can."""
+    if device_type != "cuda":
+        return f"it needs a CUDA device, and this is {device_type}"
+    return None if find_spec("triton") else "it needs triton"
 
 
 def _require_no_tangents() -> None:
@@ -173,13 +215,26 @@ def with_blocks_of(size: int | None, device_type: str) -> Iterator[None]:
         size: numbers in one padded block of rows, >= 1; None takes all rows at once.
         device_type: "cpu", "cuda".
     """
-    before = dict(BLOCK)
-    BLOCK[device_type] = size
+    with _entry(BLOCK, device_type, size):
+        yield
+
+
+@contextmanager
+def with_direct(longest: int, device_type: str) -> Iterator[None]:
+    """Multiply texts of at most `longest` tokens by their Toeplitz matrices on one kind of device: for measuring."""
+    with _entry(DIRECT, device_type, longest):
+        yield
+
+
+@contextmanager
+def _entry(table: dict[str, Any], key: str, value: Any) -> Iterator[None]:
+    before = dict(table)
+    table[key] = value
     try:
         yield
     finally:
-        BLOCK.clear()
-        BLOCK.update(before)
+        table.clear()
+        table.update(before)
 
 
 def fast_length(minimum: int) -> int:

@@ -11,6 +11,10 @@ from types import CodeType, FunctionType
 from typing import NoReturn
 
 import pytest
+from torch_build import gpu_by_nvidia
+
+if not gpu_by_nvidia():  # Triton, which reads this when PyTorch's compiler imports it, then interprets its kernels
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 ROOT = Path(__file__).resolve().parent.parent
 # A test needs what it or a function that it calls names, or a fixture that it uses is called.

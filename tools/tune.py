@@ -4,9 +4,10 @@
     python tools/tune.py --only blocks loss
 
 The package does each in one way, on every device the same unless a table in it names the device: `spectral.BLOCK`,
-`loss.rows_at_once`.  This script is for whoever has a new kind of device; what it finds goes into those tables.
+`spectral.DIRECT`, `loss.rows_at_once`.  This script is for whoever has a new kind of device; what it finds goes into
+those tables.
 
-    convolution  the operator by each of its implementations
+    convolution  the operator by FFT and, where it runs, by the direct kernel (`spectral.DIRECT`)
     blocks       rows of the convolution transformed at once (`spectral.BLOCK`)
     spectra      two transforms of real streams, one call for both, or the right angle without padding
     short        the 3-tap convolution by the library and as three shifted products, eager and compiled
@@ -35,14 +36,17 @@ from caracal_min.precision import resolve_precision
 from caracal_min.projections import shifted_products
 
 Way = tuple[str, Callable]
-IMPLEMENTATIONS: dict[str, Callable] = {"FFT": causal_conv_fft}
 
 
 def convolution(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     """Time the operator, forward and backward, by each implementation."""
     v, g, dr = _streams(options)
-    yield "convolution, fwd + bwd", [(name, Differentiated(call, [v, g], dr))
-                                     for name, call in IMPLEMENTATIONS.items()]
+    call = Differentiated(causal_conv_fft, [v, g], dr)
+    implementations = {"FFT": 0}  # the longest texts that the kernel takes
+    if options.length <= spectral.MOST_DIRECT and not spectral.kernel_fault(torch.device(options.device).type):
+        implementations["direct kernel"] = spectral.MOST_DIRECT
+    yield "convolution, fwd + bwd", [(name, partial(_with_direct, longest, options.device, call))
+                                     for name, longest in implementations.items()]
 
 
 def blocks(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
@@ -149,6 +153,11 @@ def _streams(options: argparse.Namespace) -> tuple[Tensor, ...]:
 
 def _with_block(size: int | None, device: str, call: Callable) -> None:
     with spectral.with_blocks_of(size, torch.device(device).type):
+        call()
+
+
+def _with_direct(longest: int, device: str, call: Callable) -> None:
+    with spectral.with_direct(longest, torch.device(device).type):
         call()
 
 

@@ -1,6 +1,6 @@
 """The operator and the layer, forward and backward: rows `convolution` and `layer`."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ..convolution import causal_conv_fft, causal_conv_right_angle
 from ..modules import MultiHeadFourier
-from ..spectral import blocks, fft_points
+from ..spectral import MOST_DIRECT, blocks, fft_points, kernel_fault, with_direct
 from .appendix import AppendixFourier, appendix_conv
 from .config import BenchmarkConfig, Row
 from .measure import Differentiated, in_precision, in_turns, kept_for_backward, peak_memory
@@ -16,10 +16,13 @@ from .measure import Differentiated, in_precision, in_turns, kept_for_backward, 
 __all__ = ["convolution", "layer"]
 
 
-def convolution(config: BenchmarkConfig) -> Iterator[Row]:
+def convolution(config: BenchmarkConfig) -> Iterator[Row | str]:
     """Measure the operator at every length, on a GPU with bfloat16 streams, as it meets them in training."""
     width, heads = config.width
     dtype = torch.bfloat16 if config.device == "cuda" else torch.float32
+    kind = torch.device(config.device).type
+    if fault := kernel_fault(kind):
+        yield f"direct kernel: left out, {fault}"
     for length in config.lengths:
         batch = config.batch(length)
         v, g, dr = (torch.randn(batch, width, length, device=config.device, dtype=dtype) for _ in range(3))
@@ -33,6 +36,9 @@ def convolution(config: BenchmarkConfig) -> Iterator[Row]:
         forward = [partial(causal_conv_fft, v, g), partial(_right_angle, v, g)]
         yield Row("causal convolution, fwd", length, "right angle, same blocks", "ms",
                   *in_turns(forward, config.repeats), None)
+        if length <= MOST_DIRECT and not fault:
+            yield Row("direct kernel, fwd + bwd", length, "FFT", "ms",
+                      *in_turns([partial(_directly, kind, ours), ours], config.repeats), None)
 
 
 def layer(config: BenchmarkConfig) -> Iterator[Row]:
@@ -50,6 +56,11 @@ def layer(config: BenchmarkConfig) -> Iterator[Row]:
                   2.0 if config.device == "cuda" else 1.8)
         yield Row(f"{what}, kept for bwd", length, against, "MiB", *map(kept_for_backward, sides), 2.0)
         yield Row(f"{what}, peak memory", length, against, "MiB", *map(peak_memory, sides), None)
+
+
+def _directly(kind: str, call: Callable) -> None:
+    with with_direct(MOST_DIRECT, kind):
+        call()
 
 
 def _right_angle(v: Tensor, g: Tensor) -> Tensor:

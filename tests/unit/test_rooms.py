@@ -17,7 +17,7 @@ HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transfo
 
 # Every room may import those before it: sequences, layers, model, and what is done with it.
 ORDER = ["version", "extras", "files", "progress", "allocator", "precision", "record",
-         "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
+         "direct_kernel", "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
          "projections", "caches", "modules",
          "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
          "zoo", "data", "evaluation", "benchmark", "training", "commands", "__main__"]

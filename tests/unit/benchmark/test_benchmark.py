@@ -145,8 +145,9 @@ def test_ratio_is_above_one_when_ours_needs_less():
 def test_every_group_runs_small(tmp_path, capsys):
     groups = ("convolution", "layer", "mixer", "generation")
     rows = run_benchmark(BenchmarkConfig(rows=groups, preset="nano", lengths=(16, 33), contexts=(40, 64), tokens=66,
-                                         repeats=1, out=tmp_path / "table.json"))
+                                         repeats=1, device="cpu", out=tmp_path / "table.json"))
     table = capsys.readouterr().out.splitlines()
+    assert table.pop(1) == "direct kernel: left out, it needs a CUDA device, and this is cpu"
     assert len(table) == len(rows) + 1 == 2 * 2 + 2 * 3 + 2 * 2 + 2 * 2 + 1 + 1
     assert all(row.ours > 0 and row.reference > 0 for row in rows)
     saved = json.loads((tmp_path / "table.json").read_text())["results"]["rows"]
