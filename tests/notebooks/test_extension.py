@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from bookext import docstrings, site, weight
-from bookext.measured import number_html
 from bookext.typography import touching
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
+
+from caracal_book.rules.printed_values import number_html
 
 STEM = "04_causal_convolution"
 LEDGER = """
