@@ -12,7 +12,7 @@ against each other; takes float16, bfloat16, float32 or float64 and returns the 
 arithmetic done in at least float32; and can be differentiated twice.  `causal_conv_direct` is the
 slow twin that the two fast routes are tested against.
 
-What is inherent to a transform: it mixes all times, and what should cancel cancels up to rounding only.
+What is inherent to a transform: it mixes all times, and what should cancel cancels up to rounding only::
 
     the future      moves the past by rounding, about 1e-7 in float32 and 1e-16 in float64 of the largest terms, and
                     gradients of the past by the future are of that size, and not zero as those of the direct sum

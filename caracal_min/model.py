@@ -1,4 +1,4 @@
-"""The language model: forward pass, caches for decoding, saving and loading.
+"""The language model: forward pass, caches for decoding, saving and loading::
 
     tokens (B, L) -> embedding (B, L, D) -> n_layers blocks -> norm -> logits (B, L, vocabulary)
 

@@ -1,4 +1,4 @@
-"""The device of a name, which precision it computes in, and the context that makes it so.
+"""The device of a name, which precision it computes in, and the context that makes it so::
 
     bfloat16   where the device has units for it: CUDA from 8.0 on, a CPU with AMX
     float16    on CUDA without them, as a T4 or a V100; training then scales its loss, or small gradients vanish

@@ -1,4 +1,4 @@
-"""A model on disk: its configuration and its weights, checked before they are believed.
+"""A model on disk: its configuration and its weights, checked before they are believed::
 
     config.json         an object of JSON; `model_type` says what it describes
     model.safetensors   the weights: numbers, and no code

@@ -1,4 +1,4 @@
-"""What the book *Caracal from Scratch* needs and the model does not.
+"""What the book *Caracal from Scratch* needs and the model does not::
 
     viz           the figures: what they show, computed; a still; a script that moves it
     exercises     the checkers of the exercises

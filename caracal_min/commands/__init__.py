@@ -1,7 +1,7 @@
 """The commands of `python -m caracal_min`, one module each: its options, what it looks at first, what it does.
 
 A command is a dataclass, whose fields are the options, and a function of it.  The room `benchmark` has both, so its
-command has no module here.
+command has no module here::
 
     command     what a command is, and what several of them look at before the work begins
     tokenize    text to shards

@@ -1,4 +1,4 @@
-"""Text to tokens to batches.
+"""Text to tokens to batches::
 
     local_files     the texts of one file on this machine, without a network
     documents       the texts of a source, one at a time, from this machine or from the network

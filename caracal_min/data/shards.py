@@ -1,4 +1,4 @@
-"""Tokens on disk: a corpus too large for memory is a folder of shards, which `write_shards.tokenize` writes.
+"""Tokens on disk: a corpus too large for memory is a folder of shards, which `write_shards.tokenize` writes::
 
     verify(folder)                     every byte against the manifest
     ShardedTokens(folder, "train")     a split of it as one memory-mapped sequence of tokens, for `data.Batches`

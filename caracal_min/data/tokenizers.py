@@ -1,4 +1,4 @@
-"""Text to ids and back: bytes, the byte-pair encoding of GPT-2 or its first ids, or any `tokenizer.json`.
+"""Text to ids and back: bytes, the byte-pair encoding of GPT-2 or its first ids, or any `tokenizer.json`::
 
     make_tokenizer(name)              of a name, or of the path of a file
     save_tokenizer(tokenizer, folder) beside a model, so that the model can be used without asking anybody

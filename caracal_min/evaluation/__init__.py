@@ -1,4 +1,4 @@
-"""How good a model is: losses on text that it has not seen, and the tasks of the paper's Table 2.
+"""How good a model is: losses on text that it has not seen, and the tasks of the paper's Table 2::
 
     losses    held-out loss, by position and by context length
     measured  what is measured: a part of a text, and whether it was trained on

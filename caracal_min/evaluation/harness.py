@@ -1,4 +1,4 @@
-"""The models of this package as a model of lm-evaluation-harness, called `caracal` there.
+"""The models of this package as a model of lm-evaluation-harness, called `caracal` there::
 
     import caracal_min.evaluation.harness                           # registers the name
     lm_eval.simple_evaluate("caracal", "pretrained=runs/tiny/model", tasks=["hellaswag"])

@@ -11,7 +11,7 @@ kill: the same configuration goes on from the last checkpoint, on the same curve
     >>> log[-1]["step"], 3 < log[-1]["validation_loss"] < 6
     (4, True)
 
-`python -m caracal_min train --help` lists the fields of a `TrainConfig` and says what each is for.
+`python -m caracal_min train --help` lists the fields of a `TrainConfig` and says what each is for::
 
     settings      checks of a dataclass of settings
     recipe        the settings of a run, and the learning rate that follows from them

@@ -1,4 +1,4 @@
-"""The state of a training run in one safetensors file: written atomically, read without pickle.
+"""The state of a training run in one safetensors file: written atomically, read without pickle::
 
     model.<name>               weights
     optimizer.<i>.<name>       moments and step count of parameter i, in the order of the optimizer's groups

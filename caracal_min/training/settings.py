@@ -1,8 +1,10 @@
-"""Checks of a dataclass of settings, whether its values came from a command line or from a program.
+"""Checks of a dataclass of settings, whether its values came from a command line or from a program::
 
     require_kinds(config)                       every field becomes what its annotation says; numbers are finite
     require_range(config, ("a", "b"), low=1)    some fields lie in a range; None lies in all
     require_text(config, ("a", "b"))            some texts are not empty
+
+Each raises ValueError with one line: the field, what was given, what is accepted.
 """
 
 import math

@@ -2,7 +2,7 @@
 
 A size is a preset (nano, micro, tiny, small, medium, large), an architecture is who mixes the tokens, and a variant
 changes a Caracal as a row of the paper's tables does.  `make_model` builds any of them, `load_model` reads back what
-`save_pretrained` wrote.  `transformers` is imported when a baseline is asked for, not before.
+`save_pretrained` wrote.  `transformers` is imported when a baseline is asked for, not before::
 
     registry    the names, and the two functions
     baselines   Llama, Mamba, Mamba-2 and Jamba at the paper's sizes

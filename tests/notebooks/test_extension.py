@@ -8,11 +8,12 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 from bookext import docstrings, site, weight
-from bookext.measured import number_html
 from bookext.typography import touching
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
+
+from caracal_book.rules.printed_values import number_html
 
 STEM = "04_causal_convolution"
 LEDGER = """
@@ -176,25 +177,29 @@ def test_what_describes_an_attribute_keeps_its_colon():
     """napoleon alone makes a type of the words before it."""
     from sphinx.ext.napoleon import Config, GoogleDocstring
 
-    def read(lines):
-        return str(GoogleDocstring(lines, Config(), what="attribute", name="a"))
+    for what in ("attribute", "data", "property"):
+        def read(lines, what=what):
+            return str(GoogleDocstring(lines, Config(), what=what, name="a"))
 
-    lines = ["Budget: minutes to train for.", "", "More."]
-    assert ":type:" in read(list(lines))
-    docstrings.keep_colons(None, "attribute", "a", None, None, lines)
-    assert read(lines).split() == [".."] + "Budget: minutes to train for. More.".split()
+        lines = ["Budget: minutes to train for.", "", "More."]
+        assert "minutes to train for.\n\nMore." in read(list(lines)) and "Budget: minutes" not in read(list(lines))
+        docstrings.keep_colons(None, what, "a", None, None, lines)
+        assert read(lines).split() == [".."] + "Budget: minutes to train for. More.".split()
     other = ["Return it: all."]
     docstrings.keep_colons(None, "function", "f", None, None, other)
     assert other == ["Return it: all."]
 
 
 def test_tables_in_the_docstrings_of_modules_are_literal(root):
-    """What stands indented below a line that ends with one colon would run together on its page of the API."""
+    """What stands indented below a line that does not end with two colons would run together on its page of the API."""
     found = []
     for package in (root / "caracal_min", root / "book" / "caracal_book"):
         for path in package.rglob("*.py"):
-            said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-            found += [f"{path.name}: {line}" for line in re.findall(r"^(.*[^:\n]:)\n\n    ", said, re.MULTILINE)]
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            raw, clean = (ast.get_docstring(tree, clean) or "" for clean in (False, True))
+            found += [f"{path.name}: {line}" for line in re.findall(
+                r"^((?! ).*(?:[^:\n]|[^:\n]:))\n\n    (?!>>>)", raw, re.MULTILINE)]
+            found += [f"{path.name}: indented as a whole" for _ in re.findall(r"::\n\n(?=\S)", clean)]
     assert found == []
 
 

@@ -4,29 +4,13 @@ What needs no Sphinx, the rules on notebooks and the arithmetic of drawings, is 
 here connect it to the build.
 """
 
-from . import (
-    access,
-    boxes,
-    chapters,
-    claims,
-    docstrings,
-    execution,
-    formulas,
-    kernel,
-    landing,
-    measured,
-    plots,
-    search,
-    site,
-    typography,
-    weight,
-)
+from importlib import import_module
 
-_MODULES = (site, kernel, formulas, execution, docstrings, measured, claims, plots, boxes, chapters, landing,
-            typography, search, weight, access)
+_MODULES = ("site", "kernel", "formulas", "execution", "docstrings", "measured", "claims", "plots", "boxes", "chapters",
+            "landing", "typography", "search", "weight", "access")
 
 
 def setup(app):
-    for module in _MODULES:
-        module.setup(app)
+    for name in _MODULES:
+        import_module(f".{name}", __package__).setup(app)
     return {"version": "1", "env_version": 4, "parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,12 +13,6 @@ def setup(app):
     app.add_post_transform(HeadOfChapter)
 
 
-def chapter_number(docname: str) -> int | None:
-    """Return the number of the chapter that a page is, or whose solutions it has."""
-    match = _CHAPTER.fullmatch(docname.replace(SOLUTIONS, "notebooks/"))
-    return int(match[1]) if match else None
-
-
 class HeadOfChapter(SphinxPostTransform):
     """Write the number above the title; link from the exercises to the solutions."""
 
@@ -27,16 +21,15 @@ class HeadOfChapter(SphinxPostTransform):
 
     def run(self, **kwargs):
         docname = self.env.docname
-        number = chapter_number(docname)
+        number = _CHAPTER.fullmatch(docname)
         title = next(iter(self.document.findall(nodes.title)), None)
         if number is None or title is None:
             return
-        if docname.startswith("notebooks/"):
-            title.insert(0, nodes.inline("", f"Chapter {number} ", classes=["chapter-number"]))
-            solutions = SOLUTIONS + docname.split("/")[1]
-            exercises = next((section for section in self.document.findall(nodes.section)
-                              if section[0].astext() == "Exercises"), None)
-            if exercises is not None and solutions in self.env.found_docs:
-                address = self.app.builder.get_relative_uri(docname, solutions)
-                exercises.insert(1, nodes.paragraph("", "", nodes.reference(
-                    "", "Solutions to these exercises", internal=True, refuri=address), classes=["to-solutions"]))
+        title.insert(0, nodes.inline("", f"Chapter {int(number[1])} ", classes=["chapter-number"]))
+        solutions = SOLUTIONS + docname.split("/")[1]
+        exercises = next((section for section in self.document.findall(nodes.section)
+                          if section[0].astext() == "Exercises"), None)
+        if exercises is not None and solutions in self.env.found_docs:
+            address = self.app.builder.get_relative_uri(docname, solutions)
+            exercises.insert(1, nodes.paragraph("", "", nodes.reference(
+                "", "Solutions to these exercises", internal=True, refuri=address), classes=["to-solutions"]))

@@ -6,9 +6,9 @@ def setup(app):
 
 
 def keep_colons(app, what, name, obj, options, lines):
-    """Begin what describes an attribute with an empty comment.
+    """Begin the docstring of an attribute or a constant with an empty comment.
 
-    napoleon, which runs next, takes the words before a colon in the first line for the type of the attribute.
+    napoleon, which runs next, takes the words before a colon in the first line for its type.
     """
-    if what in ("attribute", "property"):
+    if what in ("attribute", "data", "property"):
         lines[:0] = ["..", ""]

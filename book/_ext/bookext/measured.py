@@ -17,7 +17,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from caracal_book.rules.printed_values import PrintedValue, printed_values
+from caracal_book.rules.printed_values import PrintedValue, number_html, printed_values
 from caracal_book.rules.prose_numbers import check_notebook
 
 from .by_page import ByPage
@@ -100,15 +100,6 @@ class FillInMeasured(SphinxPostTransform):
             if docname.rsplit("/", 1)[-1] == notebook:
                 return values.get(name)
         return None
-
-
-def number_html(number: str) -> str:
-    """Write 3.1e-06 as 3.1 × 10⁻⁶ with a superscript; leave other numbers as they are printed."""
-    mantissa, e, exponent = number.lower().partition("e")
-    minus = mantissa.replace("-", "−")
-    if not e:
-        return escape(minus)
-    return f"{escape(minus)} × 10<sup>{str(int(exponent)).replace('-', '−')}</sup>"
 
 
 def visit_html(translator, node):

@@ -1,4 +1,4 @@
-"""The commands of `python -m caracal_book`, one module each: its options, what it looks at first, what it does.
+"""The commands of `python -m caracal_book`, one module each: its options, what it looks at first, what it does::
 
     count       tables of n-grams, which a model has to beat
     learn       small models on tasks that tell mixers apart

@@ -15,4 +15,6 @@
     forms               the grid of Fourier layers that are changed in one thing
     race_contenders     the contenders of the race, at one parameter budget
     race                the grid of all of them
+
+`python -m caracal_book` runs the grids, and `surgery` on any trained model.
 """

@@ -1,4 +1,1 @@
-"""Numbers of the paper that several pages use.
-
-    table7   Tables 7 and 8: how long six models train, by context length
-"""
+"""Numbers of the paper that several pages use: `table7`, Tables 7 and 8, how long six models train by length."""

@@ -1,4 +1,4 @@
-"""What checks the notebooks and the ledger, without Sphinx.  A notebook here is what `nbformat` reads.
+"""What checks the notebooks and the ledger, without Sphinx.  A notebook here is what `nbformat` reads::
 
     cells           a notebook's cells by kind, code as syntax trees
     printed_values  the `name = number` lines that cells print

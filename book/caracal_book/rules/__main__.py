@@ -1,4 +1,4 @@
-"""Check the book's notebooks against its rules, and their claim tags against the ledger.
+"""Check the book's notebooks against its rules, and their claim tags against the ledger::
 
     python -m caracal_book.rules                 all of notebooks/
     python -m caracal_book.rules FILE.ipynb ...

@@ -1,6 +1,6 @@
 """What a notebook or a test is made of: the files of the repository that its code imports or names.
 
-The build executes a notebook again when one of them changes, and `make check` runs the tests that a change reaches.
+The build executes a notebook again when one of them changes, and `make check` runs the tests that a change reaches::
 
     of_notebook(notebook, root)   the files that the code of a notebook reaches
     of_file(path, root)           those that a file of Python reaches, itself included

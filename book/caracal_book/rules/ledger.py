@@ -1,6 +1,6 @@
 """The claims of the paper and what we found: book/claims.yml, read and checked.
 
-A cell that cannot test what it is there for, on a machine without some package or network, prints a line
+A cell that cannot test what it is there for, on a machine without some package or network, prints a line::
 
     not tested here: why
 

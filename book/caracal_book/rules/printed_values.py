@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
+from html import escape
 
 NAME = r"[A-Za-z][A-Za-z0-9 ,.()/_-]*?"
 _LINE = re.compile(
@@ -79,3 +80,12 @@ def printed_values(notebook: dict) -> tuple[dict[str, PrintedValue], list[Proble
                 value.cell, f"'{value.name} = {value.number}' is printed here and in cell {first.cell}; "
                             "give each measured value a name of its own"))
     return values, problems
+
+
+def number_html(number: str) -> str:
+    """Write 3.1e-06 as 3.1 × 10⁻⁶ with a superscript; leave other numbers as they are printed."""
+    mantissa, e, exponent = number.lower().partition("e")
+    minus = mantissa.replace("-", "−")
+    if not e:
+        return escape(minus)
+    return f"{escape(minus)} × 10<sup>{str(int(exponent)).replace('-', '−')}</sup>"

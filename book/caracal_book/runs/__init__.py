@@ -1,4 +1,4 @@
-"""Runs that the book shows and did not run again: JSON records in this folder, each written by a command.
+"""Runs that the book shows and did not run again: JSON records in this folder, each written by a command::
 
     names()            what there is
     load(name)         one of them, if it is as it was written and a commit holds its code
