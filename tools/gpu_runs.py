@@ -140,7 +140,7 @@ def ablate(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def pack(plan: Plan, options: argparse.Namespace) -> None:
-    """Write the token shards of both sizes, three fifths of the room for Tiny, and their tokenizers."""
+    """Write the token shards of both sizes, and their tokenizers; without a network, TIKTOKEN_CACHE_DIR has GPT-2's."""
     for name, preset, share in (("tiny", plan.tiny, 0.6), ("micro", plan.micro, 0.4)):
         tokenizer = make_tokenizer(TrainConfig.for_preset(preset).tokenizer)
         tokenize(options.text, options.data / name, tokenizer, limit_tokens=int(options.mib * share * 2**20 / 2),
