@@ -88,8 +88,9 @@ class Row(NamedTuple):  # one measurement or one run
 def check(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
     """The machine's rates, the convolution against float64, the tests of devices."""
     yield Row("rates", 1, lambda: measured_device(options.device)._asdict())
-    yield Row("errors", 1, lambda: {f"{name}, {dtype}, {n}": _errors(call, n, dtype, options.device)
-                                    for name, call in ways.IMPLEMENTATIONS.items() for n in plan.convolutions
+    yield Row("errors", 1, lambda: {f"{name}, {dtype}, {n}": _errors(context, n, dtype, options.device)
+                                    for n in plan.convolutions
+                                    for name, context in ways.implementations(options.device, n).items()
                                     for dtype in (torch.float32, torch.bfloat16, torch.float16)})
     yield Row("device_tests", 3, lambda: _pytest(plan.tests, options))
 
@@ -139,7 +140,7 @@ def ablate(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
 
 
 def pack(plan: Plan, options: argparse.Namespace) -> None:
-    """Write the token shards of both sizes, three fifths of the room for Tiny, and their tokenizers."""
+    """Write the token shards of both sizes, and their tokenizers; without a network, TIKTOKEN_CACHE_DIR has GPT-2's."""
     for name, preset, share in (("tiny", plan.tiny, 0.6), ("micro", plan.micro, 0.4)):
         tokenizer = make_tokenizer(TrainConfig.for_preset(preset).tokenizer)
         tokenize(options.text, options.data / name, tokenizer, limit_tokens=int(options.mib * share * 2**20 / 2),
@@ -180,15 +181,16 @@ def carry_out(rows: Iterator[Row], options: argparse.Namespace) -> tuple[list[st
     return left, failed
 
 
-def _errors(call: Callable, length: int, dtype: torch.dtype, device: str) -> dict[str, float]:
+def _errors(context: Callable, length: int, dtype: torch.dtype, device: str) -> dict[str, float]:
     """Return the errors of r, dv and dg, relative to those of the operator in float64 on the CPU."""
     draw = torch.Generator().manual_seed(length)
     v, g, dr = torch.randn(3, 4, 64, length, generator=draw, dtype=torch.float64).to(dtype)
     results = []
-    for conv, place, kind in ((call, device, dtype), (causal_conv_fft, "cpu", torch.float64)):
+    for way, place, kind in ((context, device, dtype), (nullcontext, "cpu", torch.float64)):
         inputs = [x.to(place, kind).requires_grad_() for x in (v, g)]
-        r = conv(*inputs)
-        results.append((r, *torch.autograd.grad(r, inputs, dr.to(r))))
+        with way():
+            r = causal_conv_fft(*inputs)
+            results.append((r, *torch.autograd.grad(r, inputs, dr.to(r))))
     return {name: ((a.double().cpu() - b).norm() / b.norm()).item()
             for name, a, b in zip(("r", "dv", "dg"), *results, strict=True)}
 
@@ -198,7 +200,6 @@ def _pytest(tests: str, options: argparse.Namespace) -> dict:
         return {"skipped": "pytest is not installed"}
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-rfE", tests], capture_output=True, text=True,
                           cwd=Path(__file__).resolve().parent.parent, timeout=options.deadline - time.monotonic())
-    print(done.stdout[-3000:])
     return {"exit_status": done.returncode, "last_lines": done.stdout.splitlines()[-40:]}
 
 

@@ -18,6 +18,7 @@ those tables.
 
 import argparse
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import get_args
 
@@ -38,24 +39,32 @@ from caracal_min.projections import shifted_products
 Way = tuple[str, Callable]
 
 
+def implementations(device: str, length: int) -> dict[str, Callable[[], AbstractContextManager]]:
+    """Return the contexts in which `causal_conv_fft` is computed by each implementation that runs there."""
+    found: dict[str, Callable[[], AbstractContextManager]] = {"FFT": nullcontext}
+    kind = torch.device(device).type
+    if length <= spectral.MOST_DIRECT and not spectral.kernel_fault(kind):
+        found["direct kernel"] = partial(spectral.with_direct, spectral.MOST_DIRECT, kind)
+    return found
+
+
 def convolution(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     """Time the operator, forward and backward, by each implementation."""
     v, g, dr = _streams(options)
     call = Differentiated(causal_conv_fft, [v, g], dr)
-    implementations = {"FFT": 0}  # the longest texts that the kernel takes
-    if options.length <= spectral.MOST_DIRECT and not spectral.kernel_fault(torch.device(options.device).type):
-        implementations["direct kernel"] = spectral.MOST_DIRECT
-    yield "convolution, fwd + bwd", [(name, partial(_with_direct, longest, options.device, call))
-                                     for name, longest in implementations.items()]
+    yield "convolution, fwd + bwd", [(name, partial(_within, context, call)) for name, context in implementations(
+        options.device, options.length).items()]
 
 
 def blocks(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     """Time the operator, forward and backward, with several sizes of block."""
     v, g, dr = _streams(options)
     call = Differentiated(causal_conv_fft, [v, g], dr)
-    sizes = [None, *(1 << k for k in range(18, 27, 2))]
-    yield "convolution in blocks, fwd + bwd", [(f"blocks of {size}" if size else "all rows at once",
-                                                partial(_with_block, size, options.device, call)) for size in sizes]
+    kind = torch.device(options.device).type
+    yield "convolution in blocks, fwd + bwd", [
+        (f"blocks of {size}" if size else "all rows at once",
+         partial(_within, partial(spectral.with_blocks_of, size, kind), call))
+        for size in (None, *(1 << k for k in range(18, 27, 2)))]
 
 
 def spectra(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
@@ -151,13 +160,8 @@ def _streams(options: argparse.Namespace) -> tuple[Tensor, ...]:
     return torch.randn(shape, device=options.device, dtype=dtype).unbind(0)
 
 
-def _with_block(size: int | None, device: str, call: Callable) -> None:
-    with spectral.with_blocks_of(size, torch.device(device).type):
-        call()
-
-
-def _with_direct(longest: int, device: str, call: Callable) -> None:
-    with spectral.with_direct(longest, torch.device(device).type):
+def _within(context: Callable[[], AbstractContextManager], call: Callable) -> None:
+    with context():
         call()
 
 
