@@ -95,7 +95,7 @@ class _Built:
         self.hook.remove()
 
     def _note(self, module: nn.Module, name: str, parameter: nn.Parameter) -> None:
-        self.by = self.by or f"nn.{type(module).__name__}"
+        self.by = self.by or type(module).__name__
 
 
 @checker

@@ -179,7 +179,7 @@ REASONS = [
     (check.inputs_and_targets, "targets alone", "expected two tensors, given Tensor"),
     (check.inputs_and_targets, "cut to the longest", "all documents shorter"),
     (check.silent_parameters, "nearly zero counts", "the gradient of c is tiny: expected []"),
-    (check.count_parameters, "builds the model", "from the configuration alone, given one that builds nn.Embedding"),
+    (check.count_parameters, "builds the model", "from the configuration alone, given one that builds TiedEmbedding"),
     (check.count_parameters, "attention at 0, 3, 6", "d_model=96, n_layers=7: expected"),
     (check.count_parameters, "forgets the positions", "learned positions: expected"),
     (check.count_parameters, "the ratio is always 2:1", "no attention: expected"),
