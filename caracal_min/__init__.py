@@ -36,6 +36,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     language_model  how a model is called
     generation      exact decoding, one token at a time
     weights         a model on disk: written with its hashes, checked before it is believed
+    locate          where a model of a name is: in the package, in a folder, on the hub
     model           the language model, saving and loading
     export          torch.export programs and ONNX files
 

@@ -51,6 +51,8 @@ from ..weights import (
 __all__ = ["BASELINES", "Baseline", "baseline", "baseline_of"]
 
 BASELINES = ("llama", "mamba", "mamba2", "jamba")
+# Fields of a stored configuration that say where it comes from, not what the model is.
+_WITHOUT_MEANING = {"_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype", "transformers_version"}
 
 
 def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline":
@@ -120,10 +122,13 @@ class Baseline(LanguageModel):
         `transformers` reads them too.
 
         Raises:
+            ValueError: its tensors are not those of its configuration, so that it could not be loaded again.
             OSError: they cannot be written, in one line; what was there is unchanged.
         """
+        with torch.device("meta"):
+            expected = _shapes(_transformers().AutoModelForCausalLM.from_config(self.config))
         facts = {"architectures": [type(self.model).__name__], "dtype": str(self.model.dtype).removeprefix("torch.")}
-        write_model(Path(folder), _plain(self.config) | facts, _once(self.model))
+        write_model(Path(folder), _plain(self.config) | facts, _once(self.model), expected)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Baseline":
@@ -195,7 +200,7 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
         raise ValueError(f"{path}: {error}") from None
     config = _configuration(name, size)
     made = _plain(config)
-    for field in sorted(stored.keys() - {"architectures", "dtype", "transformers_version"}):
+    for field in sorted(stored.keys() - _WITHOUT_MEANING):
         if field not in made or stored[field] != made[field]:
             ours = f"{field}={made[field]!r}" if field in made else "no such field"
             raise ValueError(f"{path}: {shown(field)} is {shown(stored[field])}; a {name} of this "
@@ -204,8 +209,7 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     with torch.device("meta"):
         small = _transformers().AutoModelForCausalLM.from_config(
             _configuration(name, replace(size, n_layers=period)))
-    expected = {key: tuple(t.shape) for key, t in _once(small).items()}
-    require_shapes(folder, shapes, repeat_layers(expected, f"{stem}.layers.", layers, lambda i: i % period))
+    require_shapes(folder, shapes, repeat_layers(_shapes(small), f"{stem}.layers.", layers, lambda i: i % period))
     return config
 
 
@@ -218,6 +222,10 @@ def _once(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a model by name, those that have two names once, as the output matrix does."""
     every, once = (dict(model.named_parameters(remove_duplicate=flag)) for flag in (False, True))
     return {name: t for name, t in model.state_dict().items() if name in once or name not in every}
+
+
+def _shapes(model: nn.Module) -> Shapes:
+    return {name: tuple(t.shape) for name, t in _once(model).items()}
 
 
 def _layers(name: str, size: CaracalConfig) -> dict:

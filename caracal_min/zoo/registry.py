@@ -7,6 +7,7 @@ from typing import Any
 
 from ..config import CaracalConfig, find_preset
 from ..language_model import LanguageModel
+from ..locate import locate_model
 from ..model import Caracal
 from ..weights import read_config
 from .baselines import BASELINES, Baseline, baseline_of
@@ -83,12 +84,13 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
     return Caracal(size) if architecture == "caracal" else baseline_of(architecture, size)
 
 
-def load_model(folder_or_repo: str | Path, gate_length: int | None = None) -> LanguageModel:
-    """Load what `save_pretrained` wrote, Caracal or a baseline; a repository of the hub holds a Caracal.
+def load_model(name_or_folder: str | Path, gate_length: int | None = None) -> LanguageModel:
+    """Load what `save_pretrained` wrote, Caracal or a baseline, on the CPU.
 
     A folder is read from the disk alone, without a network.
 
     Args:
+        name_or_folder: as in `Caracal.from_pretrained`.
         gate_length: cuts the gate of a Caracal, also of one that was trained without; None leaves it as stored.
 
     Raises:
@@ -103,10 +105,10 @@ def load_model(folder_or_repo: str | Path, gate_length: int | None = None) -> La
         >>> type(model).__name__, model.training
         ('Caracal', False)
     """
-    folder = Path(folder_or_repo)
-    local_baseline = folder.is_dir() and read_config(folder).get("model_type") in BASELINES
-    if local_baseline:
+    folder = locate_model(name_or_folder)
+    if read_config(folder).get("model_type") in BASELINES:
         if gate_length is not None:
             raise ValueError(f"gate_length={gate_length}, but {folder} holds a baseline; only caracal has a gate")
-        return Baseline.from_pretrained(folder_or_repo)
-    return Caracal.from_pretrained(folder_or_repo, **({} if gate_length is None else {"gate_length": gate_length}))
+        return Baseline.from_pretrained(folder)
+    changes = {} if gate_length is None else {"gate_length": gate_length}
+    return Caracal.from_pretrained(folder, device="cpu", **changes)

@@ -19,8 +19,8 @@ HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transfo
 ORDER = ["version", "extras", "files", "progress", "allocator", "precision", "record",
          "spectral", "convolution", "attention", "relaxed", "partitioned",
          "projections", "caches", "modules",
-         "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
-         "zoo", "data", "evaluation", "benchmark", "training", "commands", "__main__"]
+         "config", "loss", "language_model", "generation", "weights", "locate", "model", "minimal", "export",
+         "__init__", "zoo", "data", "evaluation", "benchmark", "training", "commands", "__main__"]
 ORDER_OF_THE_BOOK = ["runs", "numbers", "experiments", "viz", "exercises", "rules", "commands", "__main__", "__init__"]
 PLUMBING = {"__init__", "__main__", "allocator", "extras", "files", "progress", "version"}
 # What may import only these, although more stands before it.
