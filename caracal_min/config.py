@@ -5,6 +5,7 @@ import reprlib
 from dataclasses import MISSING, dataclass, fields
 from difflib import get_close_matches
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Literal, get_args
 
 from .modules import Gate
@@ -109,8 +110,12 @@ PRESETS: dict[str, CaracalConfig] = {
 }
 
 
-def parse_config(stored: dict) -> tuple[CaracalConfig, dict]:
+def parse_config(stored: dict, path: Path) -> tuple[CaracalConfig, dict]:
     """Return the configuration that a `config.json` describes, and the fields that other tools have put beside it.
+
+    Args:
+        stored: what is in it.
+        path: where it is, for messages.
 
     Raises:
         ValueError: it describes another kind of model, lacks a field, or has one out of range or nearly spelt as one
@@ -118,20 +123,23 @@ def parse_config(stored: dict) -> tuple[CaracalConfig, dict]:
 
     Example:
         >>> stored = {"model_type": "caracal", "vocab_size": 30, "d_model": 8, "n_layers": 2, "n_heads": 2}
-        >>> parse_config(stored | {"architectures": ["CaracalForCausalLM"]})[1]
+        >>> parse_config(stored | {"architectures": ["CaracalForCausalLM"]}, Path("config.json"))[1]
         {'architectures': ['CaracalForCausalLM']}
     """
     if stored.get("model_type") != "caracal":
-        raise ValueError(f"it describes a model of type {shown(stored.get('model_type'))}; this class loads type "
+        raise ValueError(f"{path} describes a model of type {shown(stored.get('model_type'))}; this class loads type "
                          "'caracal'")
     required = {field.name: field.default is MISSING for field in fields(CaracalConfig)}
     if lacking := [name for name, needed in required.items() if needed and name not in stored]:
-        raise ValueError(f"it lacks the field {lacking[0]!r} of CaracalConfig; copy or download it again")
+        raise ValueError(f"{path} lacks the field {lacking[0]!r} of CaracalConfig; copy or download it again")
     others = {name: value for name, value in stored.items() if name not in required and name != "model_type"}
     for name in others:
         if near := get_close_matches(name, required, 1, 0.9):
-            raise ValueError(f"it has the field {shown(name)}; did you mean {near[0]!r}?")
-    return CaracalConfig(**{name: value for name, value in stored.items() if name in required}), others
+            raise ValueError(f"{path} has the field {shown(name)}; did you mean {near[0]!r}?")
+    try:
+        return CaracalConfig(**{name: value for name, value in stored.items() if name in required}), others
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
 
 
 def find_preset(name: str) -> CaracalConfig:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args, overload
 import torch
 from torch import Tensor, nn
 
+from .data.tokenizers import Tokenizer
 from .loss import linear_cross_entropy, token_loss
 from .spectral import transformed
 
@@ -27,11 +28,16 @@ def require_compiled(what: str) -> None:
 class LanguageModel(nn.Module):
     """A causal language model with tied embeddings, called as `model(tokens, targets)`.
 
+    Attributes:
+        tokenizer: of the text that it was trained on, saved and loaded with it; None where it is not known.
+
     A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)`, `unembed(hidden)` and
     `save_pretrained(folder)`; its repeated blocks are in a ModuleList.
     """
 
     embedding: nn.Embedding
+    tokenizer: Tokenizer | None = None
+    _why_no_tokenizer = "none was given"
 
     if TYPE_CHECKING:  # of `forward`; nn.Module promises nothing about a call
 
@@ -119,6 +125,25 @@ class LanguageModel(nn.Module):
         self._require_pair(tokens, targets)
         logits = self.logits(tokens)
         return logits, token_loss(logits, targets)
+
+    def require_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer; ValueError, in one line that says how to give one, where there is none."""
+        if self.tokenizer is None:
+            raise ValueError(f"the model has no tokenizer ({self._why_no_tokenizer}); give one: model.tokenizer = "
+                             "make_tokenizer(...) of caracal_min.data in Python, --tokenizer on the command line")
+        return self.tokenizer
+
+    def take_tokenizer(self, read: Callable[[], Tokenizer]) -> None:
+        """Take the tokenizer that `read` returns; where it raises, `require_tokenizer` says why there is none."""
+        self.tokenizer = None
+        try:
+            found = read()
+        except (ImportError, OSError, ValueError, RecursionError) as error:
+            self._why_no_tokenizer = str(error)
+            return
+        if found.vocab_size <= self.config.vocab_size:
+            self.tokenizer = found
+        self._why_no_tokenizer = f"{found.name} has {found.vocab_size:,} ids, the model {self.config.vocab_size:,}"
 
     def num_parameters(self) -> int:
         """Count the parameters, the shared embedding and output matrix once."""

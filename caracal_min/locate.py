@@ -3,10 +3,12 @@
 from pathlib import Path
 
 from .config import shown
+from .data.tokenizers import TOKENIZER, TOKENIZER_CONFIG
 from .weights import CONFIG, SUMS, WEIGHTS
 
 __all__ = ["locate_model", "shipped_models"]
 
+_FILES = [CONFIG, WEIGHTS, SUMS, TOKENIZER, TOKENIZER_CONFIG]
 _SHIPPED = Path(__file__).parent / "pretrained"
 
 
@@ -43,7 +45,7 @@ def locate_model(name_or_folder: str | Path, revision: str | None = None) -> Pat
     from huggingface_hub.errors import HFValidationError
 
     try:
-        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=[CONFIG, WEIGHTS, SUMS]))
+        return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_FILES))
     except (HFValidationError, OSError) as error:  # hub and network errors are OSErrors
         raise FileNotFoundError(f"{shown(name)} is no folder here, and the hub did not give it "
                                 f"({type(error).__name__}); {accepted}") from error

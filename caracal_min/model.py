@@ -17,22 +17,14 @@ from torch import Tensor, nn
 
 from .caches import Cache, advance_together
 from .config import CaracalConfig, find_preset, parse_config, shown
+from .data.tokenizers import load_tokenizer
 from .generation import Prompt, generate, stream
 from .language_model import LanguageModel
 from .locate import locate_model
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
 from .precision import find_device
-from .weights import (
-    CONFIG,
-    Shapes,
-    read_config,
-    read_shapes,
-    read_weights,
-    repeat_layers,
-    require_shapes,
-    require_sizes,
-    write_model,
-)
+from .text import stream_text
+from .weights import CONFIG, Shapes, read_checked, read_config, repeat_layers, write_model
 
 __all__ = ["Caracal"]
 
@@ -196,8 +188,27 @@ class Caracal(LanguageModel):
         """
         return stream(self, prompt, max_new_tokens, temperature, top_k, top_p, seed, stop, convolution)
 
+    def generate_text(self, prompt: str, max_new_tokens: int, **sampling: Any) -> str:
+        """Return a prompt and its continuation by up to `max_new_tokens` tokens, or up to the end of its text.
+
+        Args:
+            prompt: text to continue, at least one character.
+            sampling: options of `generate`; `stop` is the tokenizer's end of text unless another is given.
+
+        Raises:
+            ValueError: no tokenizer is known (set `tokenizer`), an empty prompt, or as `generate`.
+
+        Example:
+            >>> from caracal_min.data import ByteTokenizer
+            >>> model = Caracal.from_preset("nano")
+            >>> model.tokenizer = ByteTokenizer()
+            >>> model.generate_text("The ", 8, temperature=0.8, seed=1).startswith("The ")
+            True
+        """
+        return prompt + "".join(stream_text(self, self.require_tokenizer(), prompt, max_new_tokens, **sampling))
+
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json`, `model.safetensors` and `SHA256SUMS` into `folder`, as `weights.write_model` says.
+        """Write configuration, weights, tokenizer if there is one, and hashes into `folder` (`weights.write_model`).
 
         Raises:
             ValueError: its tensors are not those of its configuration (pruned, adapted, quantized, of several types),
@@ -214,7 +225,7 @@ class Caracal(LanguageModel):
             True
         """
         config = {**self.other_settings, "model_type": "caracal", **asdict(self.config)}
-        write_model(Path(folder), config, self.state_dict(), _shapes(self.config))
+        write_model(Path(folder), config, self.state_dict(), _shapes(self.config), self.tokenizer)
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, revision: str | None = None, device: str = "auto",
@@ -233,33 +244,27 @@ class Caracal(LanguageModel):
 
         Raises:
             FileNotFoundError: no such model, folder or repository.
-            ValueError: the configuration or the weights are corrupt, or of another kind of model, or do not belong
-                together; this is found before anything is built.  Or an unknown field among the changes, no such
-                device, or no floating-point type.
+            ValueError: the files are damaged, or of another kind of model, or do not belong together; this is found
+                before anything is built.  Or an argument is none that is accepted.
 
         Example:
             >>> model = Caracal.from_pretrained("runs/nano/model", device="cpu")    # doctest: +SKIP
-            >>> model = Caracal.from_pretrained("owner/name", dtype=torch.bfloat16)    # doctest: +SKIP
         """
         place = find_device(device)
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise ValueError(f"dtype={shown(dtype)}; give a floating-point type such as torch.bfloat16, or None")
         folder = locate_model(name_or_folder, revision)
-        try:
-            stored, other_settings = parse_config(read_config(folder))
-        except ValueError as error:
-            raise ValueError(f"{folder}/{CONFIG}: {error}") from None
-        config, shapes = _changed(stored, changes), read_shapes(folder)
+        stored, other_settings = parse_config(read_config(folder), folder / CONFIG)
+        config = _changed(stored, changes)
         matrices = {"embedding.weight": (config.vocab_size, config.d_model)}
         if config.positional_encoding == "learned":
             matrices["positions.weight"] = (config.max_positions, config.d_model)
-        require_sizes(folder, shapes, config.n_layers, matrices)
-        require_shapes(folder, shapes, _shapes(config))
-        state = read_weights(folder)
+        state = read_checked(folder, config.n_layers, matrices, lambda: _shapes(config))
         with torch.device("meta"):
             model = cls(config)
         model.load_state_dict(state, assign=True)
         model.other_settings = other_settings
+        model.take_tokenizer(lambda: load_tokenizer(folder))
         if dtype is None:
             dtype = torch.promote_types(model.embedding.weight.dtype, torch.float32)
         return model.to(place, dtype).requires_grad_().eval()

@@ -2,7 +2,8 @@
 
     config.json         an object of JSON; `model_type` says what it describes
     model.safetensors   the weights: numbers, and no code
-    SHA256SUMS          the SHA-256 of every other file, in the form that `sha256sum --check` reads
+    tokenizer.json      the tokenizer, if it is known, and tokenizer_config.json beside it (`data.tokenizers`)
+    SHA256SUMS          the SHA-256 of the other files, in the form that `sha256sum --check` reads
 
 A flipped bit anywhere in these files is found.  Hashes find accidents, not forgers: who can write the weights can write
 the hashes.  A folder without SHA256SUMS, as other tools write it, loads too.
@@ -24,10 +25,11 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .config import shown
+from .data.tokenizers import Tokenizer, save_tokenizer
 from .files import file_sha256, writing_folder
 
-__all__ = ["CONFIG", "SUMS", "WEIGHTS", "Shapes", "read_config", "read_shapes", "read_weights", "repeat_layers",
-           "require_shapes", "require_sizes", "write_model"]
+__all__ = ["CONFIG", "SUMS", "WEIGHTS", "Shapes", "read_checked", "read_config", "read_shapes", "read_weights",
+           "repeat_layers", "require_shapes", "require_sizes", "write_model"]
 
 CONFIG, WEIGHTS, SUMS = "config.json", "model.safetensors", "SHA256SUMS"
 
@@ -45,8 +47,9 @@ Shapes = dict[str, tuple[int, ...]]
 """The shape of every tensor by name."""
 
 
-def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expected: Shapes) -> None:
-    """Write `config.json`, `model.safetensors` and `SHA256SUMS` into `folder`, which is made if absent.
+def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expected: Shapes,
+                tokenizer: Tokenizer | None) -> None:
+    """Write a model, and its tokenizer if it has one, into `folder`, which is made if absent.
 
     The same model gives the same bytes.  What is there is replaced as `files.writing_folder` says: never half of it.
 
@@ -54,6 +57,7 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
         config: what JSON holds; with `model_type`.
         state: tensors by name; those of a compiled block get the name that they have without the compiler.
         expected: the shape of every tensor that the configuration says.
+        tokenizer: written as `data.tokenizers.save_tokenizer` says; None: one that lies there stays.
 
     Raises:
         ValueError: the tensors are not those of the configuration, or not all of one floating-point type, so the
@@ -64,6 +68,8 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
     with writing_folder(folder, last=CONFIG) as partial:
         (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8", newline="\n")
         save_file(tensors, partial / WEIGHTS, {"format": "pt"})
+        if tokenizer is not None:
+            save_tokenizer(tokenizer, partial)
         sums = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(partial.iterdir())]
         (partial / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
 
@@ -157,6 +163,16 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         _require_sums(folder)
     with _opened(path):
         return {name: tensor.clone() for name, tensor in load_file(path).items()}
+
+
+def read_checked(folder: Path, layers: int, matrices: Shapes, expected: Callable[[], Shapes]) -> dict[str, Tensor]:
+    """Return the tensors as `read_weights`, after a check of their names and shapes in an order that a false
+    configuration cannot make costly: the arguments are those of `require_sizes` and `require_shapes`.
+    """
+    found = read_shapes(folder)
+    require_sizes(folder, found, layers, matrices)
+    require_shapes(folder, found, expected())
+    return read_weights(folder)
 
 
 def _to_write(state: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.tokenizers import Tokenizer
+from ..data.tokenizers import Tokenizer, make_tokenizer
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..locate import locate_model, shipped_models
@@ -26,8 +26,8 @@ class Trained:
     """It, on the CPU, for measuring and generating."""
     source: Path
     """File of its weights."""
-    run: Path | None = None
-    """Folder of its run, which has the record if it is a finished one; None: it was given by name, not as a folder."""
+    run: Path
+    """Folder that has the record of its training, if there is one: of the run, or of the model itself."""
     step: int | None = None
     """Step of the checkpoint; None: it is a finished model."""
     facts: dict | None = None
@@ -83,7 +83,7 @@ def load_trained(name_or_folder: str | Path, gate_length: int | None = None) -> 
             raise FileNotFoundError(f"{folder} is no folder with a model or a checkpoint; give that of a run, or of a "
                                     "model, which train writes")
     found = locate_model(name_or_folder if shipped else folder)
-    run = None if shipped or found != folder else folder.resolve().parent
+    run = found.parent if found == folder and not (found / "record.json").is_file() else found
     return Trained(load_model(found, gate_length), found / WEIGHTS, run)
 
 
@@ -105,6 +105,7 @@ def initial_model(config: TrainConfig, tokenizer: Tokenizer, own: LanguageModel 
         raise ValueError(f"prompt={config.prompt!r}, and a {type(model).__name__} cannot generate; leave it empty")
     if start is not None:
         start.give_to(model)
+    model.tokenizer = tokenizer
     return model
 
 
@@ -129,4 +130,5 @@ def _built(path: Path, settings: dict, tensors: dict, gate_length: int | None) -
     model = make_model(settings["architecture"], settings["preset"], settings["variant"], vocab_size,
                        settings["context"], **(model_changes(settings["model"]) | cut))
     model.load_state_dict(weights, strict=False)  # those of tied weights are not in the file
+    model.take_tokenizer(lambda: make_tokenizer(settings["tokenizer"]))
     return model.eval()

@@ -34,6 +34,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import CaracalConfig, find_preset, shown
+from ..data.tokenizers import load_tokenizer
 from ..extras import missing
 from ..language_model import LanguageModel
 from ..weights import (
@@ -128,7 +129,7 @@ class Baseline(LanguageModel):
         with torch.device("meta"):
             expected = _shapes(_transformers().AutoModelForCausalLM.from_config(self.config))
         facts = {"architectures": [type(self.model).__name__], "dtype": str(self.model.dtype).removeprefix("torch.")}
-        write_model(Path(folder), _plain(self.config) | facts, _once(self.model), expected)
+        write_model(Path(folder), _plain(self.config) | facts, _once(self.model), expected, self.tokenizer)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Baseline":
@@ -147,8 +148,10 @@ class Baseline(LanguageModel):
         with torch.device("meta"):
             model = _transformers().AutoModelForCausalLM.from_config(config)
         state = read_weights(folder)
-        return cls(type(model).from_pretrained(None, config=config, state_dict=state,
-                                               dtype=next(iter(state.values())).dtype))
+        loaded = cls(type(model).from_pretrained(None, config=config, state_dict=state,
+                                                 dtype=next(iter(state.values())).dtype))
+        loaded.take_tokenizer(lambda: load_tokenizer(folder))
+        return loaded
 
     @property
     def config(self):

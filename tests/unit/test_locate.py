@@ -46,7 +46,7 @@ def test_a_shipped_model_is_loaded_by_its_name_without_a_network(shipped, no_net
     for model in (Caracal.from_pretrained("pocket"), load_model("pocket"), load_trained("pocket").model):
         assert torch.equal(model.embedding.weight.cpu(), shipped)
     trained = load_trained("pocket")
-    assert trained.source.read_bytes() and trained.run is None and trained.note == ""
+    assert trained.run == trained.source.parent == locate._SHIPPED / "pocket" and trained.note == ""
 
 
 def test_a_folder_of_the_same_name_is_given_as_a_path(shipped, tmp_path, monkeypatch):
