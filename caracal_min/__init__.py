@@ -35,6 +35,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     loss            cross-entropy over a large vocabulary, without holding the logits
     language_model  how a model is called
     generation      exact decoding, one token at a time
+    text            text in, text out: a model with its tokenizer
     weights         a model on disk: written with its hashes, checked before it is believed
     locate          where a model of a name is: in the package, in a folder, on the hub
     model           the language model, saving and loading
@@ -47,14 +48,21 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     training        a run, from its settings to a record of it
     commands        what the command line can do
 
-`files` writes files whole or not at all, `allocator` keeps freed memory, `progress` draws bars, `extras` says what to
-install for more, `version` is the version.  Imports run down these lists, never up.
+`files` writes files whole or not at all, `allocator` keeps freed memory, `progress` draws bars, `lazy` delays imports,
+`extras` says what to install for more, `version` is the version.  Imports run down these lists, never up.
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """
 
-from .config import CaracalConfig
-from .model import Caracal
+from typing import TYPE_CHECKING
+
+from .lazy import lazy
 from .version import __version__
 
+if TYPE_CHECKING:
+    from .config import CaracalConfig
+    from .model import Caracal
+
 __all__ = ["Caracal", "CaracalConfig", "__version__"]
+
+__getattr__, __dir__ = lazy(__name__, {"Caracal": "model", "CaracalConfig": "config"})

@@ -3,8 +3,9 @@
 from ..data.shards import MANIFEST
 from ..data.write_shards import TokenizeConfig, tokenize
 from ..record import require_writable
+from .command import Command
 
-__all__ = ["prepare_tokenize", "run_tokenize"]
+__all__ = ["COMMAND"]
 
 
 def prepare_tokenize(config: TokenizeConfig) -> TokenizeConfig:
@@ -17,3 +18,6 @@ def run_tokenize(config: TokenizeConfig) -> None:
     """Write the shards, or go on with them."""
     manifest = tokenize(**vars(config))
     print(f"{config.out} = {manifest.tokens:,} tokens, {manifest.documents:,} documents, {len(manifest.shards)} shards")
+
+
+COMMAND = Command(TokenizeConfig, run_tokenize, prepare_tokenize)

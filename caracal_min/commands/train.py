@@ -5,8 +5,9 @@ from pathlib import Path
 from ..training.recipe import TrainConfig
 from ..training.stopping import StoppedError
 from ..training.trainer import Trainer
+from .command import Command
 
-__all__ = ["recipe_of", "run_train"]
+__all__ = ["COMMAND"]
 
 
 def recipe_of(preset: str) -> TrainConfig:
@@ -35,3 +36,6 @@ def run_train(config: TrainConfig) -> None:
         if config.out is not None and trainer.finished:
             print(f"model = {config.out / 'model'}")
             print(f"record = {config.out / 'record.json'}")
+
+
+COMMAND = Command(TrainConfig, run_train, for_preset=recipe_of)
