@@ -29,9 +29,10 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     projections     the linear maps of a Fourier layer, channels first
     caches          what the layers keep between tokens
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
+    config          the shape of a model, and the presets of the paper
+    choices         what settings may say: architectures, variants, precisions
     precision       the device of a name, and which precision it computes in
     record          records of runs: what was run, where, on what, and what came out
-    config          the shape of a model, and the presets of the paper
     loss            cross-entropy over a large vocabulary, without holding the logits
     language_model  how a model is called
     generation      exact decoding, one token at a time
@@ -49,7 +50,8 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     commands        what the command line can do
 
 `files` writes files whole or not at all, `allocator` keeps freed memory, `progress` draws bars, `lazy` delays imports,
-`extras` says what to install for more, `version` is the version.  Imports run down these lists, never up.
+`extras` says what to install for more, `version` is the version.  Imports run one way; `tests/unit/test_rooms.py`
+has the order.
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """

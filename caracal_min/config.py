@@ -8,9 +8,10 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Literal, get_args
 
-from .modules import Gate
+__all__ = ["PRESETS", "CaracalConfig", "Gate", "find_preset", "parse_config", "shown"]
 
-__all__ = ["PRESETS", "CaracalConfig", "find_preset", "parse_config", "shown"]
+Gate = Literal["two_stage", "single_stage"]
+"""Whether two linear maps with a SiLU between them make the gate, or one (the paper's SSLP)."""
 
 
 @dataclass(frozen=True)

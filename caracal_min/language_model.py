@@ -3,26 +3,19 @@
 import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
 
+from .choices import Compiled, require_compiled
 from .data.tokenizers import Tokenizer
 from .loss import linear_cross_entropy, token_loss
 from .spectral import transformed
 
-__all__ = ["Compiled", "LanguageModel", "require_compiled"]
+__all__ = ["LanguageModel"]
 
-Compiled = Literal["no", "blocks", "model"]
-"""What torch.compile builds kernels for."""
 _Model = TypeVar("_Model", bound="LanguageModel")
-
-
-def require_compiled(what: str) -> None:
-    """Raise ValueError, in one line, unless `what` is one of `Compiled`."""
-    if what not in get_args(Compiled):
-        raise ValueError(f"compile={what!r}; accepted: {', '.join(get_args(Compiled))}")
 
 
 class LanguageModel(nn.Module):

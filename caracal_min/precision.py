@@ -8,15 +8,11 @@ Under `autocast` the matrix products are done in that type, weights and their su
 convolution: the spectra of half precision would leak the future (Section 4.2; the book measures it in chapter 4).
 """
 
-from typing import Literal, get_args
-
 import torch
 
-__all__ = ["PRECISIONS", "Precision", "autocast", "find_device", "resolve_precision"]
+from .choices import PRECISIONS
 
-Precision = Literal["auto", "bfloat16", "float16", "float32"]
-PRECISIONS: tuple[str, ...] = get_args(Precision)
-"""What a setting may say."""
+__all__ = ["autocast", "find_device", "resolve_precision"]
 
 
 def find_device(name: str) -> torch.device:
@@ -43,7 +39,7 @@ def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype
     """Return the type that matrix products are done in.
 
     Args:
-        precision: one of `PRECISIONS`; "auto" takes the fastest type that the device has units for.
+        precision: one of `choices.PRECISIONS`; "auto" takes the fastest type that the device has units for.
         device: where it is computed.
 
     Raises:

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from ..choices import Precision
 from ..data.batches import sequential_windows
 from ..data.corpus import require_readable
 from ..data.split import ALL
@@ -16,7 +17,7 @@ from ..evaluation.measured import rule_of_training, text_to_count, text_to_measu
 from ..evaluation.ngrams import ngram_losses
 from ..evaluation.table2 import format_table
 from ..language_model import LanguageModel
-from ..precision import Precision, autocast, find_device, resolve_precision
+from ..precision import autocast, find_device, resolve_precision
 from ..record import require_new, write_record
 from ..training.settings import require_kinds, require_range, require_text
 from ..training.trained import load_trained

@@ -1,8 +1,8 @@
 """The command `sample`: a trained model continues a prompt."""
 
 from dataclasses import dataclass
-from typing import Literal
 
+from ..choices import Precision
 from ..training.settings import require_kinds, require_range, require_text
 from .command import Command, load_caracal
 
@@ -36,7 +36,7 @@ class SampleConfig:
     on: a token then costs the same however many came before; left out: as it was trained."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, cuda:1, mps, ..."""
-    precision: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    precision: Precision = "auto"
     """Of the weights: auto (the fastest that the device has units for), bfloat16, float16 or float32."""
 
     def __post_init__(self):

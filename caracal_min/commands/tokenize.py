@@ -2,7 +2,6 @@
 
 from ..data.shards import MANIFEST
 from ..data.write_shards import TokenizeConfig, tokenize
-from ..record import require_writable
 from .command import Command
 
 __all__ = ["COMMAND"]
@@ -10,6 +9,8 @@ __all__ = ["COMMAND"]
 
 def prepare_tokenize(config: TokenizeConfig) -> TokenizeConfig:
     """Return the configuration.  Raises OSError where its folder cannot be written."""
+    from ..record import require_writable
+
     require_writable(config.out / MANIFEST)
     return config
 

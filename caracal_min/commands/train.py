@@ -3,8 +3,6 @@
 from pathlib import Path
 
 from ..training.recipe import TrainConfig
-from ..training.stopping import StoppedError
-from ..training.trainer import Trainer
 from .command import Command
 
 __all__ = ["COMMAND"]
@@ -17,6 +15,9 @@ def recipe_of(preset: str) -> TrainConfig:
 
 def run_train(config: TrainConfig) -> None:
     """Train, or resume the run in `config.out`; SIGINT, SIGTERM and SIGHUP stop it with a checkpoint."""
+    from ..training.stopping import StoppedError
+    from ..training.trainer import Trainer
+
     with Trainer(config) as trainer:
         done_before = trainer.finished
         if trainer.step and not done_before and trainer.group.is_main:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..choices import Precision, check_kind
 from ..data.tokenizers import require_tokenizer_name
-from ..precision import Precision
-from ..zoo.registry import check_kind
 from .settings import require_kinds, require_range, require_text
 
 __all__ = ["TrainConfig", "learning_rate", "model_changes"]

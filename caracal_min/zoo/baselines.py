@@ -33,6 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..choices import BASELINES
 from ..config import CaracalConfig, find_preset, shown
 from ..data.tokenizers import load_tokenizer
 from ..extras import missing
@@ -51,7 +52,6 @@ from ..weights import (
 
 __all__ = ["BASELINES", "Baseline", "baseline", "baseline_of"]
 
-BASELINES = ("llama", "mamba", "mamba2", "jamba")
 # Fields of a stored configuration that say where it comes from, not what the model is.
 _WITHOUT_MEANING = {"_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype", "transformers_version"}
 

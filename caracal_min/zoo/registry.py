@@ -1,58 +1,18 @@
 """All models by name: Caracal, its variants in the paper's ablations, and the baselines; built or loaded."""
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..config import CaracalConfig, find_preset
+from ..choices import ARCHITECTURES, BASELINES, VARIANTS, check_kind
+from ..config import find_preset
 from ..language_model import LanguageModel
 from ..locate import locate_model
 from ..model import Caracal
 from ..weights import read_config
-from .baselines import BASELINES, Baseline, baseline_of
+from .baselines import Baseline, baseline_of
 
 __all__ = ["ARCHITECTURES", "VARIANTS", "check_kind", "load_model", "make_model"]
-
-ARCHITECTURES = ("caracal", *BASELINES)
-
-VARIANTS: dict[str, dict] = {
-    "default": {},
-    "no-swa": {"fourier_per_attention": None},
-    "no-swa-no-pc": {"fourier_per_attention": None, "pre_conv": False},
-    "pe": {"positional_encoding": "learned"},
-    "sslp": {"gate": "single_stage"},
-    "5:1": {"fourier_per_attention": 5},
-    "3:1": {"fourier_per_attention": 3},
-    "2:1": {},
-    "1:1": {"fourier_per_attention": 1},
-}
-"""Rows of the paper's Tables 5 and 6, as changes of a preset; ratios are Fourier layers to attention layers."""
-
-
-_SIZES = ("d_model", "n_layers", "n_heads")  # what a baseline takes from a configuration, beside the vocabulary
-
-
-def check_kind(architecture: str, preset: str, variant: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Raise ValueError, in one line, unless such a model exists.
-
-    Args:
-        changes: of the preset's configuration; the vocabulary is not among them, it is the tokenizer's.
-    """
-    changes, size = changes or {}, find_preset(preset)
-    for what, given, accepted in (("architecture", architecture, ARCHITECTURES), ("variant", variant, VARIANTS)):
-        if given not in accepted:
-            raise ValueError(f"unknown {what} {given!r}; accepted: {', '.join(accepted)}")
-    if architecture != "caracal" and variant != "default":
-        raise ValueError(f"variant={variant!r} with architecture={architecture!r}; only caracal has variants")
-    accepted = [f.name for f in fields(CaracalConfig) if f.name != "vocab_size"]
-    if architecture != "caracal":
-        accepted = list(_SIZES)
-    for name in changes:
-        if name not in accepted:
-            raise ValueError(f"{architecture} has no setting {name!r} to change; accepted: {', '.join(accepted)}")
-    replace(size, **(VARIANTS[variant] | changes))
-
 
 def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str = "default",
                vocab_size: int | None = None, context: int = 0, **changes: Any) -> LanguageModel:
