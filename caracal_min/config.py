@@ -8,7 +8,7 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Literal, get_args
 
-__all__ = ["PRESETS", "CaracalConfig", "Gate", "find_preset", "parse_config", "shown"]
+__all__ = ["PRESETS", "CaracalConfig", "Gate", "find_preset", "parse_config", "short_repr"]
 
 Gate = Literal["two_stage", "single_stage"]
 """Whether two linear maps with a SiLU between them make the gate, or one (the paper's SSLP)."""
@@ -66,22 +66,22 @@ class CaracalConfig:
             if getattr(self, name) is not None:
                 self._require_count(name, f", or None for {absent}")
         if not isinstance(self.pre_conv, bool):
-            raise ValueError(f"pre_conv={shown(self.pre_conv)}; give True or False")
+            raise ValueError(f"pre_conv={short_repr(self.pre_conv)}; give True or False")
         for name, accepted in (("gate", get_args(Gate)), ("positional_encoding", (None, "learned"))):
             if getattr(self, name) not in accepted:
-                raise ValueError(f"{name}={shown(getattr(self, name))}; accepted: "
+                raise ValueError(f"{name}={short_repr(getattr(self, name))}; accepted: "
                                  f"{', '.join(map(str, accepted))}")
         for name in ("init_std", "embedding_std"):
             value = getattr(self, name)
             if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < math.inf:
-                raise ValueError(f"{name}={shown(value)}; give a number > 0")
+                raise ValueError(f"{name}={short_repr(value)}; give a number > 0")
             object.__setattr__(self, name, float(value))
 
     def _require_count(self, name: str, otherwise: str) -> None:
         """Raise ValueError unless a field is a whole number >= 1; one of numpy's becomes Python's."""
         value = getattr(self, name)
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}={shown(value)}; give a whole number >= 1{otherwise}")
+            raise ValueError(f"{name}={short_repr(value)}; give a whole number >= 1{otherwise}")
         object.__setattr__(self, name, int(value))
 
     @property
@@ -128,15 +128,15 @@ def parse_config(stored: dict, path: Path) -> tuple[CaracalConfig, dict]:
         {'architectures': ['CaracalForCausalLM']}
     """
     if stored.get("model_type") != "caracal":
-        raise ValueError(f"{path} describes a model of type {shown(stored.get('model_type'))}; this class loads type "
-                         "'caracal'")
+        raise ValueError(f"{path} describes a model of type {short_repr(stored.get('model_type'))}; this class loads "
+                         "type 'caracal'")
     required = {field.name: field.default is MISSING for field in fields(CaracalConfig)}
     if lacking := [name for name, needed in required.items() if needed and name not in stored]:
         raise ValueError(f"{path} lacks the field {lacking[0]!r} of CaracalConfig; copy or download it again")
     others = {name: value for name, value in stored.items() if name not in required and name != "model_type"}
     for name in others:
         if near := get_close_matches(name, required, 1, 0.9):
-            raise ValueError(f"{path} has the field {shown(name)}; did you mean {near[0]!r}?")
+            raise ValueError(f"{path} has the field {short_repr(name)}; did you mean {near[0]!r}?")
     try:
         return CaracalConfig(**{name: value for name, value in stored.items() if name in required}), others
     except ValueError as error:
@@ -150,7 +150,7 @@ def find_preset(name: str) -> CaracalConfig:
     return PRESETS[name]
 
 
-def shown(value: object) -> str:
-    """Return what was given as a message of one line shows it: its repr, of at most 60 characters."""
+def short_repr(value: object) -> str:
+    """Return the repr of what was given, of at most 60 characters, for a message of one line."""
     text = reprlib.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

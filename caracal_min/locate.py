@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from .config import shown
+from .config import short_repr
 from .data.tokenizers import TOKENIZER, TOKENIZER_CONFIG
 from .weights import CONFIG, SUMS, WEIGHTS
 
@@ -35,17 +35,17 @@ def locate_model(name_or_folder: str | Path, revision: str | None = None) -> Pat
         folder = _SHIPPED / name
     if name and folder.is_dir():
         if revision is not None:
-            raise ValueError(f"revision={shown(revision)}, but {name} is not on the hub; leave revision out")
+            raise ValueError(f"revision={short_repr(revision)}, but {name} is not on the hub; leave revision out")
         return folder
     accepted = (f"give the name of a shipped model ({', '.join(shipped) or 'this version has none'}), a folder that "
                 "save_pretrained wrote, or \"owner/name\" of a repository on the hub")
     if "/" not in name:
-        raise FileNotFoundError(f"there is no model {shown(name)}; {accepted}")
+        raise FileNotFoundError(f"there is no model {short_repr(name)}; {accepted}")
     import huggingface_hub
     from huggingface_hub.errors import HFValidationError
 
     try:
         return Path(huggingface_hub.snapshot_download(name, revision=revision, allow_patterns=_FILES))
     except (HFValidationError, OSError) as error:  # hub and network errors are OSErrors
-        raise FileNotFoundError(f"{shown(name)} is no folder here, and the hub did not give it "
+        raise FileNotFoundError(f"{short_repr(name)} is no folder here, and the hub did not give it "
                                 f"({type(error).__name__}); {accepted}") from error

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .caches import Cache, advance_together
-from .config import CaracalConfig, find_preset, parse_config, shown
+from .config import CaracalConfig, find_preset, parse_config, short_repr
 from .data.tokenizers import load_tokenizer
 from .generation import Prompt, generate, stream
 from .language_model import LanguageModel
@@ -252,7 +252,7 @@ class Caracal(LanguageModel):
         """
         place = find_device(device)
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            raise ValueError(f"dtype={shown(dtype)}; give a floating-point type such as torch.bfloat16, or None")
+            raise ValueError(f"dtype={short_repr(dtype)}; give a floating-point type such as torch.bfloat16, or None")
         folder = locate_model(name_or_folder, revision)
         stored, other_settings = parse_config(read_config(folder), folder / CONFIG)
         config = _changed(stored, changes)

@@ -24,7 +24,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .config import shown
+from .config import short_repr
 from .data.tokenizers import Tokenizer, save_tokenizer
 from .files import file_sha256, writing_folder
 
@@ -134,7 +134,7 @@ def require_sizes(folder: Path, found: Shapes, layers: int, matrices: Shapes) ->
     """
     if layers > len(found):
         raise ValueError(f"{folder / WEIGHTS} lacks tensors: it has {len(found)}, and {CONFIG} says "
-                         f"{shown(layers)} layers; weights and {CONFIG} do not belong together")
+                         f"{short_repr(layers)} layers; weights and {CONFIG} do not belong together")
     require_shapes(folder, {name: found[name] for name in matrices if name in found}, matrices)
 
 
@@ -207,10 +207,10 @@ def _difference(found: Shapes, expected: Shapes) -> str | None:
     missing, foreign = expected.keys() - found.keys(), found.keys() - expected.keys()
     for problem, names in (("lacks", missing), ("has the foreign", foreign)):
         if names:
-            return f"{problem} tensor {shown(min(names))} ({len(names)} in all)"
+            return f"{problem} tensor {short_repr(min(names))} ({len(names)} in all)"
     for name, shape in expected.items():
         if found[name] != shape:
-            return f"has tensor {name!r} of shape {found[name]}, and its configuration says {shown(shape)}"
+            return f"has tensor {name!r} of shape {found[name]}, and its configuration says {short_repr(shape)}"
     return None
 
 

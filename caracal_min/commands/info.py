@@ -37,8 +37,6 @@ def run_info(config: InfoConfig) -> None:
 
     from ..model import Caracal
 
-    print(f"caracal-min {__version__}, torch {torch.__version__}, "
-          f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'no GPU'}")
     if config.model is None:
         with torch.device("meta"):
             model, known = Caracal.from_preset(config.preset), {}
@@ -46,6 +44,8 @@ def run_info(config: InfoConfig) -> None:
         trained = load_caracal(config.model)
         model = trained.model
         known = {"tokenizer": _tokenizer(model), "training": _training(trained)}
+    print(f"caracal-min {__version__}, torch {torch.__version__}, "
+          f"{torch.cuda.get_device_name() if torch.cuda.is_available() else 'no GPU'}")
     attention = model.config.attention_layers
     layers = "".join("A" if i in attention else "F" for i in range(model.config.n_layers))
     print(f"{config.model or config.preset}: {model.num_parameters():,} parameters, layers {layers} "

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..choices import Precision
-from ..training.settings import require_kinds, require_range, require_text
+from ..training.settings import require_kinds, require_range, require_text, require_unicode
 from .command import Command, load_caracal
 
 __all__ = ["COMMAND", "SampleConfig"]
@@ -42,11 +42,7 @@ class SampleConfig:
     def __post_init__(self):
         require_kinds(self)
         require_text(self, ("model", "prompt", "tokenizer"))
-        try:
-            self.prompt.encode()
-        except UnicodeEncodeError as error:
-            raise ValueError(f"prompt={self.prompt!r} holds bytes that are not UTF-8 (character {error.start + 1}); "
-                             "give it in UTF-8") from None
+        require_unicode(self, ("prompt",))
         require_range(self, ("max_new_tokens", "seed"), low=0)
         if self.temperature != 0:  # smaller ones overflow as divisors of logits, which are of type float32
             require_range(self, ("temperature",), low=1e-6)

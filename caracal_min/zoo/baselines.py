@@ -34,7 +34,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..choices import BASELINES
-from ..config import CaracalConfig, find_preset, shown
+from ..config import CaracalConfig, find_preset, short_repr
 from ..data.tokenizers import load_tokenizer
 from ..extras import missing
 from ..language_model import LanguageModel
@@ -187,13 +187,13 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     """Return the configuration of the baseline that a folder holds, after a check that it is one, and of this size."""
     name, path = stored.get("model_type"), folder / CONFIG
     if name not in BASELINES:
-        raise ValueError(f"{path} describes a model of type {shown(name)}; accepted: {', '.join(BASELINES)}")
+        raise ValueError(f"{path} describes a model of type {short_repr(name)}; accepted: {', '.join(BASELINES)}")
     mamba = name.startswith("mamba")
     counts = {field: stored.get(field) for field in ("vocab_size", "hidden_size", "num_hidden_layers")}
     counts["num_attention_heads"] = 1 if mamba else stored.get("num_attention_heads")
     for field, count in counts.items():
         if not isinstance(count, int) or count < 1:
-            raise ValueError(f"{path}: {field}={shown(count)}; give a whole number >= 1")
+            raise ValueError(f"{path}: {field}={short_repr(count)}; give a whole number >= 1")
     vocab_size, width, layers, heads = counts.values()
     stem, embedding = ("backbone", "embeddings") if mamba else ("model", "embed_tokens")
     require_sizes(folder, shapes, layers, {f"{stem}.{embedding}.weight": (vocab_size, width)})
@@ -206,7 +206,7 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     for field in sorted(stored.keys() - _WITHOUT_MEANING):
         if field not in made or stored[field] != made[field]:
             ours = f"{field}={made[field]!r}" if field in made else "no such field"
-            raise ValueError(f"{path}: {shown(field)} is {shown(stored[field])}; a {name} of this "
+            raise ValueError(f"{path}: {short_repr(field)} is {short_repr(stored[field])}; a {name} of this "
                              f"package, of this size and with this version of transformers, has {ours}")
     period = {"jamba": 6}.get(name, 1)
     with torch.device("meta"):

@@ -66,6 +66,7 @@ def test_help_lists_the_commands_without_waiting_for_pytorch():
     (["sample", "m", "--top-k", "1.5"], "--top-k: '1.5' is no whole number"),
     (["sample", "m", "--top-p", "x"], "--top-p: could not convert string to float: 'x'; see"),
     (["sample"], "missing: --model; see"), (["export", "--length", "3"], "missing: --model, --out; see"),
+    (["train", "--prompt", "caf\udce9"], r"prompt='caf\udce9' holds bytes that are not UTF-8 (character 4); give it"),
     (["sample", "m", "--prompt", "caf\udce9"], r"prompt='caf\udce9' holds bytes that are not UTF-8 (character 4); "),
 ])
 def test_what_is_misspelt_gets_one_line_that_says_what_there_is(capsys, arguments, said):
