@@ -31,13 +31,16 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     projections     layers of PyTorch in other memory layouts, and the embedding, used twice
     caches          what the layers keep between tokens
     modules         the layers: Multi-Head Fourier, sliding-window attention, SwiGLU, the block
+    config          the shape of a model, and the presets of the paper
+    choices         what settings may say: architectures, variants, precisions
     precision       the device of a name, and which precision it computes in
     record          records of runs: what was run, where, on what, and what came out
-    config          the shape of a model, and the presets of the paper
     loss            cross-entropy over a large vocabulary, without holding the logits
     language_model  how a model is called
     generation      exact decoding, one token at a time
+    text            text in, text out: a model with its tokenizer
     weights         a model on disk: written with its hashes, checked before it is believed
+    locate          where a model of a name is: in the package, in a folder, on the hub
     model           the language model, saving and loading
     export          torch.export programs and ONNX files
 
@@ -48,15 +51,24 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     training        a run, from its settings to a record of it
     commands        what the command line can do
 
-`files` writes files whole or not at all, `allocator` keeps freed memory, `progress` draws bars, `extras` says what to
-install for more, `version` is the version.  Imports run down these lists, never up.
+`files` writes files whole or not at all, `allocator` keeps freed memory, `progress` draws bars, `lazy` delays imports,
+`extras` says what to install for more, `version` is the version.  Imports run one way; `tests/unit/test_rooms.py`
+has the order.
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """
 
-from .config import CaracalConfig
-from .model import Caracal
-from .modules import MultiHeadFourier, SlidingWindowAttention
+from typing import TYPE_CHECKING
+
+from .lazy import lazy
 from .version import __version__
 
+if TYPE_CHECKING:
+    from .config import CaracalConfig
+    from .model import Caracal
+    from .modules import MultiHeadFourier, SlidingWindowAttention
+
 __all__ = ["Caracal", "CaracalConfig", "MultiHeadFourier", "SlidingWindowAttention", "__version__"]
+
+__getattr__, __dir__ = lazy(__name__, {
+    "Caracal": "model", "CaracalConfig": "config", "MultiHeadFourier": "modules", "SlidingWindowAttention": "modules"})

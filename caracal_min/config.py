@@ -2,13 +2,16 @@
 
 import math
 import reprlib
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Literal, get_args
 
-from .modules import Gate
+__all__ = ["PRESETS", "CaracalConfig", "Gate", "find_preset", "parse_config", "short_repr"]
 
-__all__ = ["PRESETS", "CaracalConfig", "find_preset", "shown"]
+Gate = Literal["two_stage", "single_stage"]
+"""Whether two linear maps with a SiLU between them make the gate, or one (the paper's SSLP)."""
 
 
 @dataclass(frozen=True)
@@ -63,22 +66,22 @@ class CaracalConfig:
             if getattr(self, name) is not None:
                 self._require_count(name, f", or None for {absent}")
         if not isinstance(self.pre_conv, bool):
-            raise ValueError(f"pre_conv={shown(self.pre_conv)}; give True or False")
+            raise ValueError(f"pre_conv={short_repr(self.pre_conv)}; give True or False")
         for name, accepted in (("gate", get_args(Gate)), ("positional_encoding", (None, "learned"))):
             if getattr(self, name) not in accepted:
-                raise ValueError(f"{name}={shown(getattr(self, name))}; accepted: "
+                raise ValueError(f"{name}={short_repr(getattr(self, name))}; accepted: "
                                  f"{', '.join(map(str, accepted))}")
         for name in ("init_std", "embedding_std"):
             value = getattr(self, name)
             if not isinstance(value, Real) or isinstance(value, bool) or not 0 < value < math.inf:
-                raise ValueError(f"{name}={shown(value)}; give a number > 0")
+                raise ValueError(f"{name}={short_repr(value)}; give a number > 0")
             object.__setattr__(self, name, float(value))
 
     def _require_count(self, name: str, otherwise: str) -> None:
         """Raise ValueError unless a field is a whole number >= 1; one of numpy's becomes Python's."""
         value = getattr(self, name)
         if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
-            raise ValueError(f"{name}={shown(value)}; give a whole number >= 1{otherwise}")
+            raise ValueError(f"{name}={short_repr(value)}; give a whole number >= 1{otherwise}")
         object.__setattr__(self, name, int(value))
 
     @property
@@ -108,6 +111,38 @@ PRESETS: dict[str, CaracalConfig] = {
 }
 
 
+def parse_config(stored: dict, path: Path) -> tuple[CaracalConfig, dict]:
+    """Return the configuration that a `config.json` describes, and the fields that other tools have put beside it.
+
+    Args:
+        stored: what is in it.
+        path: where it is, for messages.
+
+    Raises:
+        ValueError: it describes another kind of model, lacks a field, or has one out of range or nearly spelt as one
+            of ours, in one line.
+
+    Example:
+        >>> stored = {"model_type": "caracal", "vocab_size": 30, "d_model": 8, "n_layers": 2, "n_heads": 2}
+        >>> parse_config(stored | {"architectures": ["CaracalForCausalLM"]}, Path("config.json"))[1]
+        {'architectures': ['CaracalForCausalLM']}
+    """
+    if stored.get("model_type") != "caracal":
+        raise ValueError(f"{path} describes a model of type {short_repr(stored.get('model_type'))}; this class loads "
+                         "type 'caracal'")
+    required = {field.name: field.default is MISSING for field in fields(CaracalConfig)}
+    if lacking := [name for name, needed in required.items() if needed and name not in stored]:
+        raise ValueError(f"{path} lacks the field {lacking[0]!r} of CaracalConfig; copy or download it again")
+    others = {name: value for name, value in stored.items() if name not in required and name != "model_type"}
+    for name in others:
+        if near := get_close_matches(name, required, 1, 0.9):
+            raise ValueError(f"{path} has the field {short_repr(name)}; did you mean {near[0]!r}?")
+    try:
+        return CaracalConfig(**{name: value for name, value in stored.items() if name in required}), others
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
 def find_preset(name: str) -> CaracalConfig:
     """Return a preset by name.  Raises ValueError, in one line, if there is no such preset."""
     if name not in PRESETS:
@@ -115,7 +150,7 @@ def find_preset(name: str) -> CaracalConfig:
     return PRESETS[name]
 
 
-def shown(value: object) -> str:
-    """Return what was given as a message of one line shows it: its repr, of at most 60 characters."""
+def short_repr(value: object) -> str:
+    """Return the repr of what was given, of at most 60 characters, for a message of one line."""
     text = reprlib.repr(value)
     return text if len(text) <= 60 else text[:57] + "..."

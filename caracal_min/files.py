@@ -1,9 +1,9 @@
 """Files that are written whole or not at all, and their hashes."""
 
-import filecmp
 import hashlib
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +23,8 @@ def writing(path: Path) -> Iterator[Path]:
             partial.write_bytes(numbers)
 
     The new file is on the disk before it takes the name, so a kill or a power cut leaves the old file or the new one.
-    An error removes what was written.  Folders above `path` are made if absent.
+    An error removes what was written.  Folders above `path` are made if absent.  The file gets the permissions of any
+    new file in that folder, whatever the body gave it: safetensors writes files that only their owner can read.
 
     Raises:
         OSError: the file cannot be written, in one line that names it.
@@ -32,7 +33,9 @@ def writing(path: Path) -> Iterator[Path]:
     with _named(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            mode = _mode_of_new_files(partial)
             yield partial
+            os.chmod(partial, mode)
             _sync(partial)
             os.replace(partial, path)
         finally:
@@ -45,9 +48,10 @@ def writing_folder(folder: Path, last: str) -> Iterator[Path]:
     """Give an empty folder; the files that the body writes there move into `folder` when it ends without an error.
 
     For files that mean something together only, such as weights and their configuration.  `last` names the one without
-    which readers take none of the others.  Where it changes, the old one goes first and the new one comes after all
-    others; so a kill leaves the old files, or the new ones, or, between two renamings, no file `last`, but never an old
-    one beside new others.  An error leaves the old files.  Other names stay as they are; `folder` is made if absent.
+    which readers take none of the others: the old one goes first, and the new one comes after all others.  So a kill
+    leaves the old files, or the new ones, or, between two renamings, no file `last`, but never an old one beside new
+    others.  An error leaves the old files.  Other names stay as they are; `folder` is made if absent.  Permissions are
+    those of `writing`.
 
     Raises:
         OSError: a file cannot be written, in one line that names the folder.
@@ -57,11 +61,13 @@ def writing_folder(folder: Path, last: str) -> Iterator[Path]:
         shutil.rmtree(partial, ignore_errors=True)  # what a killed call has left
         partial.mkdir(parents=True)
         try:
+            mode = _mode_of_new_files(partial / "new")
             yield partial
             written = sorted(partial.iterdir(), key=lambda file: file.name == last)
             for file in written:
+                os.chmod(file, mode)
                 _sync(file)
-            if (folder / last).exists() and not filecmp.cmp(partial / last, folder / last, shallow=False):
+            if (folder / last).exists():
                 (folder / last).unlink()
                 _sync(folder)
             for file in written:
@@ -88,6 +94,15 @@ def _named(path: Path) -> Iterator[None]:
     except (OSError, SafetensorError) as error:
         raise OSError(f"{path} could not be written ({error}); what was there is unchanged: make room, or give "
                       "another place") from error
+
+
+def _mode_of_new_files(path: Path) -> int:
+    """Return the permissions that a new file at `path` gets (the umask decides, or the folder's access list)."""
+    path.unlink(missing_ok=True)
+    path.touch()
+    mode = stat.S_IMODE(path.stat().st_mode)
+    path.unlink()
+    return mode
 
 
 def _sync(path: Path) -> None:

@@ -4,38 +4,37 @@ import functools
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .choices import Compiled, require_compiled
+from .data.tokenizers import Tokenizer
 from .loss import linear_cross_entropy, token_loss
 from .spectral import transformed
 
-__all__ = ["Compiled", "Kept", "LanguageModel", "require_compiled"]
+__all__ = ["Kept", "LanguageModel"]
 
-Compiled = Literal["no", "blocks", "model"]
-"""What torch.compile builds kernels for."""
 Kept = Literal["all", "last", "none"]
 """Positions whose logits a call returns."""
 _Model = TypeVar("_Model", bound="LanguageModel")
 
 
-def require_compiled(what: str) -> None:
-    """Raise ValueError, in one line, unless `what` is one of `Compiled`."""
-    if what not in get_args(Compiled):
-        raise ValueError(f"compile={what!r}; accepted: {', '.join(get_args(Compiled))}")
-
-
 class LanguageModel(nn.Module):
     """A causal language model with tied embeddings, called as `model(tokens, targets)`.
+
+    Attributes:
+        tokenizer: of the text that it was trained on, saved and loaded with it; None where it is not known.
 
     A subclass has `config.vocab_size`, the module `embedding`, `hidden(tokens)` and `save_pretrained(folder)`; its
     repeated blocks are in a ModuleList.
     """
 
     embedding: nn.Embedding
+    tokenizer: Tokenizer | None = None
+    _why_no_tokenizer = "none was given"
 
     if TYPE_CHECKING:  # of `forward`; nn.Module promises nothing about a call
 
@@ -138,6 +137,25 @@ class LanguageModel(nn.Module):
         """Where ids are read: the device of the weights, or the CPU if hooks bring these when a layer is called."""
         place = self.embedding.weight.device
         return torch.device("cpu") if place.type == "meta" else place
+
+    def require_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer; ValueError, in one line that says how to give one, where there is none."""
+        if self.tokenizer is None:
+            raise ValueError(f"the model has no tokenizer ({self._why_no_tokenizer}); give one: model.tokenizer = "
+                             "make_tokenizer(...) of caracal_min.data in Python, --tokenizer on the command line")
+        return self.tokenizer
+
+    def take_tokenizer(self, read: Callable[[], Tokenizer]) -> None:
+        """Take the tokenizer that `read` returns; where it raises, `require_tokenizer` says why there is none."""
+        self.tokenizer = None
+        try:
+            found = read()
+        except (ImportError, OSError, ValueError, RecursionError) as error:
+            self._why_no_tokenizer = str(error)
+            return
+        if found.vocab_size <= self.config.vocab_size:
+            self.tokenizer = found
+        self._why_no_tokenizer = f"{found.name} has {found.vocab_size:,} ids, the model {self.config.vocab_size:,}"
 
     def num_parameters(self) -> int:
         """Count the parameters, the shared embedding and output matrix once."""

@@ -8,7 +8,7 @@ or, after every `fourier_per_attention` of those, with sliding-window attention.
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from dataclasses import MISSING, asdict, fields, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +18,15 @@ from torch import Tensor, nn
 
 from . import generation
 from .caches import Cache, advance_together
-from .config import CaracalConfig, find_preset, shown
+from .config import CaracalConfig, find_preset, parse_config, short_repr
+from .data.tokenizers import load_tokenizer
 from .language_model import Kept, LanguageModel
+from .locate import locate_model
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
+from .precision import find_device
 from .projections import TiedEmbedding
-from .weights import (
-    CONFIG,
-    WEIGHTS,
-    Shapes,
-    read_config,
-    read_shapes,
-    read_weights,
-    repeat_layers,
-    require_shapes,
-    require_sizes,
-    write_model,
-)
+from .text import stream_text
+from .weights import CONFIG, Shapes, read_checked, read_config, repeat_layers, write_model
 
 __all__ = ["Caracal"]
 
@@ -44,12 +37,15 @@ class Caracal(LanguageModel):
     Args:
         config: shape and initialisation.
 
+    Attributes:
+        other_settings: fields of `config.json` that other tools wrote; they mean nothing here and are saved again.
+
     Source: Caracal, Section 3.1 and Appendix E.
     """
 
     def __init__(self, config: CaracalConfig):
         super().__init__()
-        self.config = config
+        self.config, self.other_settings = config, {}
         self.embedding = TiedEmbedding(config.vocab_size, config.d_model)
         learned = config.positional_encoding == "learned"
         self.positions = nn.Embedding(config.max_positions, config.d_model) if learned else None
@@ -169,10 +165,31 @@ class Caracal(LanguageModel):
     generate = generation.generate
     stream = generation.stream
 
-    def save_pretrained(self, folder: str | Path) -> None:
-        """Write `config.json` and `model.safetensors` into `folder`, as `weights.write_model` says.
+    def generate_text(self, prompt: str, max_new_tokens: int, **sampling: Any) -> str:
+        """Return a prompt and its continuation by up to `max_new_tokens` tokens, or up to the end of its text.
+
+        Args:
+            prompt: text to continue, at least one character.
+            sampling: options of `generate`; `stop` is the tokenizer's end of text unless another is given.
 
         Raises:
+            ValueError: no tokenizer is known (set `tokenizer`), an empty prompt, or as `generate`.
+
+        Example:
+            >>> from caracal_min.data import ByteTokenizer
+            >>> model = Caracal.from_preset("nano")
+            >>> model.tokenizer = ByteTokenizer()
+            >>> model.generate_text("The ", 8, temperature=0.8, seed=1).startswith("The ")
+            True
+        """
+        return prompt + "".join(stream_text(self, self.require_tokenizer(), prompt, max_new_tokens, **sampling))
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write configuration, weights, tokenizer if there is one, and hashes into `folder` (`weights.write_model`).
+
+        Raises:
+            ValueError: its tensors are not those of its configuration (pruned, adapted, quantized, of several types),
+                so that `from_pretrained` would refuse them; nothing is written.
             OSError: they cannot be written, in one line; what was there is unchanged.
 
         Example:
@@ -184,39 +201,50 @@ class Caracal(LanguageModel):
             >>> torch.equal(again.embedding.weight, model.embedding.weight)
             True
         """
-        write_model(Path(folder), {"model_type": "caracal", **asdict(self.config)}, self.state_dict())
+        config = {**self.other_settings, "model_type": "caracal", **asdict(self.config)}
+        write_model(Path(folder), config, self.state_dict(), _shapes(self.config), self.tokenizer)
 
     @classmethod
-    def from_pretrained(cls, folder_or_repo: str | Path, revision: str | None = None, **changes: Any) -> "Caracal":
-        """Load a model from a folder, or from a repository of the Hugging Face hub ("owner/name").
+    def from_pretrained(cls, name_or_folder: str | Path, revision: str | None = None, device: str = "auto",
+                        dtype: torch.dtype | None = None, **changes: Any) -> "Caracal":
+        """Load a trained model, ready to generate: in evaluation mode, on a GPU if there is one.
 
         Args:
-            revision: branch, tag or commit of the hub repository.
+            name_or_folder: name of a model that comes with the package (`locate.shipped_models`), a folder that
+                `save_pretrained` wrote, or "owner/name" of a repository on the Hugging Face hub.
+            revision: branch, tag or commit of the repository on the hub.
+            device: where the model goes, as `precision.find_device` says: auto takes CUDA, then MPS, then the CPU.
+                Prompts given as text or as lists of ids go there by themselves; tensors have to be there already.
+            dtype: of the weights, a floating-point type.  None: as stored, but at least float32; on a CPU half
+                precision is slower than float32 and rounds more.
             changes: replace fields of the stored configuration that no weight depends on, as gate_length.
 
         Raises:
-            FileNotFoundError: neither such a folder nor such a repository.
-            ValueError: the configuration or the weights are corrupt, or of another kind of model, or do not belong
-                together; this is found before anything is built.  Or an unknown field among the changes.
+            FileNotFoundError: no such model, folder or repository.
+            ValueError: the files are damaged, or of another kind of model, or do not belong together; this is found
+                before anything is built.  Or an argument is none that is accepted.
 
         Example:
-            >>> model = Caracal.from_pretrained("runs/nano/model")    # doctest: +SKIP
-            >>> model = Caracal.from_pretrained("owner/name")         # of the hub  # doctest: +SKIP
+            >>> model = Caracal.from_pretrained("runs/nano/model", device="cpu")    # doctest: +SKIP
         """
-        folder = Path(folder_or_repo)
-        if not folder.is_dir():
-            folder = _download(str(folder_or_repo), revision)
-        config, shapes = _changed(_read_config(folder), changes), read_shapes(folder)
+        place = find_device(device)
+        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+            raise ValueError(f"dtype={short_repr(dtype)}; give a floating-point type such as torch.bfloat16, or None")
+        folder = locate_model(name_or_folder, revision)
+        stored, other_settings = parse_config(read_config(folder), folder / CONFIG)
+        config = _changed(stored, changes)
         matrices = {"embedding.weight": (config.vocab_size, config.d_model)}
         if config.positional_encoding == "learned":
             matrices["positions.weight"] = (config.max_positions, config.d_model)
-        require_sizes(folder, shapes, config.n_layers, matrices)
-        require_shapes(folder, shapes, _shapes(config))
-        state = read_weights(folder)
+        state = read_checked(folder, config.n_layers, matrices, lambda: _shapes(config))
         with torch.device("meta"):
             model = cls(config)
         model.load_state_dict(state, assign=True)
-        return model.requires_grad_().eval()
+        model.other_settings = other_settings
+        model.take_tokenizer(lambda: load_tokenizer(folder))
+        if dtype is None:
+            dtype = torch.promote_types(model.embedding.weight.dtype, torch.float32)
+        return model.to(place, dtype).requires_grad_().eval()
 
     def _initialise(self) -> None:
         """Draw the weights: normal(0, init_std), output projections smaller, biases zero (Appendix E)."""
@@ -237,34 +265,6 @@ def _changed(config: CaracalConfig, changes: dict) -> CaracalConfig:
     for unknown in changes.keys() - set(known):
         raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
     return replace(config, **changes)
-
-
-def _download(repo: str, revision: str | None) -> Path:
-    import huggingface_hub
-    from huggingface_hub.errors import HFValidationError
-
-    try:
-        return Path(huggingface_hub.snapshot_download(repo, revision=revision, allow_patterns=[CONFIG, WEIGHTS]))
-    except (HFValidationError, OSError) as error:  # hub and network errors are OSErrors
-        raise FileNotFoundError(f"{repo!r} is no folder here, and the hub did not give it "
-                                f"({type(error).__name__}); give a folder that save_pretrained wrote, "
-                                "or \"owner/name\" of a repository") from error
-
-
-def _read_config(folder: Path) -> CaracalConfig:
-    stored, path = read_config(folder), folder / CONFIG
-    if (kind := stored.pop("model_type", None)) != "caracal":
-        raise ValueError(f"{path} describes a model of type {shown(kind)}; this class loads type 'caracal'")
-    known = {f.name for f in fields(CaracalConfig)}
-    required = {f.name for f in fields(CaracalConfig) if f.default is MISSING}
-    for problem, names in (("lacks the field", required - stored.keys()), ("has the field", stored.keys() - known)):
-        if names:
-            raise ValueError(f"{path} {problem} {shown(min(names))}, and does not fit CaracalConfig; was it "
-                             "written by another version?")
-    try:
-        return CaracalConfig(**stored)
-    except ValueError as error:
-        raise ValueError(f"{path}: {error}") from None
 
 
 def _shapes(config: CaracalConfig) -> Shapes:

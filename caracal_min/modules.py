@@ -16,7 +16,7 @@ the outputs are those of the parallel pass at the new positions.
 
 from collections.abc import Callable, Sequence
 from operator import index
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import torch
 import torch.nn.functional as F
@@ -25,16 +25,14 @@ from torch.utils.checkpoint import checkpoint
 
 from .attention import sliding_window_attention
 from .caches import Cache, FourierCache, WindowCache
+from .config import Gate
 from .convolution import causal_conv_fft
 from .partitioned import PartitionedConvolution, RollingConvolution
 from .projections import HeadMix, ShortConv, TimeLastLinear
 from .relaxed import DotProductConvolution, RelaxedConvolution
 from .spectral import transformed
 
-__all__ = ["Block", "Gate", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
-
-Gate = Literal["two_stage", "single_stage"]
-"""Two maps with a SiLU between them, or one linear map (the paper's SSLP)."""
+__all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 
 # For a gate at every token, and for one that is cut.
 _CONVOLUTIONS = {"relaxed": (RelaxedConvolution, PartitionedConvolution),

@@ -8,32 +8,30 @@ Under `autocast` the matrix products are done in that type, weights and their su
 convolution: the spectra of half precision would leak the future (Section 4.2; the book measures it in chapter 4).
 """
 
-from typing import Literal, get_args
-
 import torch
 
-__all__ = ["PRECISIONS", "Precision", "autocast", "find_device", "resolve_precision"]
+from .choices import PRECISIONS
 
-Precision = Literal["auto", "bfloat16", "float16", "float32"]
-PRECISIONS: tuple[str, ...] = get_args(Precision)
-"""What a setting may say."""
+__all__ = ["autocast", "find_device", "resolve_precision"]
 
 
 def find_device(name: str) -> torch.device:
-    """Return the device of a name: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+    """Return the device of a name: cpu, cuda, cuda:1, mps, ..., or auto: CUDA, else MPS, else the CPU.
+
+    On MPS (the GPU of an Apple machine) nothing here has been measured.
 
     Raises:
         ValueError: there is no such device here, in one line.
     """
     if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     try:
         device = torch.device(name)
         torch.zeros(1, device=device).item()
     except (RuntimeError, AssertionError, ImportError) as error:  # what PyTorch raises depends on how it was built
         why = (str(error).splitlines() or [type(error).__name__])[0]
         raise ValueError(f"device={name!r} cannot be used here ({why}); "
-                         "accepted: auto, cpu, and cuda or cuda:0, ... where there is a GPU") from None
+                         "accepted: auto, cpu, and cuda, cuda:0, ... or mps where there is such a GPU") from None
     return device
 
 
@@ -41,7 +39,7 @@ def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype
     """Return the type that matrix products are done in.
 
     Args:
-        precision: one of `PRECISIONS`; "auto" takes the fastest type that the device has units for.
+        precision: one of `choices.PRECISIONS`; "auto" takes the fastest type that the device has units for.
         device: where it is computed.
 
     Raises:

@@ -2,67 +2,76 @@
 
     config.json         an object of JSON; `model_type` says what it describes
     model.safetensors   the weights: numbers, and no code
+    tokenizer.json      the tokenizer, if it is known, and tokenizer_config.json beside it (`data.tokenizers`)
+    SHA256SUMS          the SHA-256 of the other files, in the form that `sha256sum --check` reads
 
-The metadata of the weights holds two hashes, SHA-256 in hexadecimal: `config_sha256`, of config.json, and
-`file_sha256`, of the weights' own file with this value written as zeros.  A flipped bit anywhere in the two files
-breaks one of them, or the pair.  Hashes find accidents, not forgers: who can write the weights can write the hashes.
-Files without them, from other tools or written before, load too.
+A flipped bit anywhere in these files is found.  Hashes find accidents, not forgers: who can write the weights can write
+the hashes.  A folder without SHA256SUMS, as other tools write it, loads too.
 
-No other file of a folder is read: no pickle, no index of shards, no code.  The header, which names every tensor and its
-shape, is compared with the configuration before anything of that size is built.
+No other file of a folder is read here: no pickle, no index of shards, no code.  The header of the weights, which names
+every tensor and its shape, is compared with the configuration before anything of that size is built; and it is
+compared before it is written, so what is saved can be loaded.
 """
 
-import hashlib
 import json
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
 
+import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from .config import shown
+from .config import short_repr
+from .data.tokenizers import Tokenizer, save_tokenizer
 from .files import file_sha256, writing_folder
 
-__all__ = ["CONFIG", "WEIGHTS", "Shapes", "read_config", "read_shapes", "read_weights", "repeat_layers",
-           "require_shapes", "require_sizes", "write_model"]
+__all__ = ["CONFIG", "SUMS", "WEIGHTS", "Shapes", "read_checked", "read_config", "read_shapes", "read_weights",
+           "repeat_layers", "require_shapes", "require_sizes", "write_model"]
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, SUMS = "config.json", "model.safetensors", "SHA256SUMS"
 
-_LARGEST_CONFIG = 1 << 20  # bytes; ours have 400, those of transformers some thousand
-_FLOATS = ("BF16", "F16", "F32", "F64")
-_BLANK = "0" * 64
+_LARGEST_TEXT = 1 << 20  # bytes; our configurations have 400, those of transformers some thousand
+_FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
+_COMPILED = re.compile(r"\b_orig_mod\.")
+_CHANGED = {  # what other tools leave in the names of tensors, and how to undo it
+    r"_(orig|mask)$": "pruned: call torch.nn.utils.prune.remove(layer, 'weight') for every pruned layer",
+    r"\bparametrizations\.": "parametrized: call torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') "
+                              "for every such layer",
+    r"\b(lora_|base_layer\.)": "adapted: call merge_and_unload() of the PEFT model",
+}
 
 Shapes = dict[str, tuple[int, ...]]
 """The shape of every tensor by name."""
 
 
-def write_model(folder: Path, config: dict, state: dict[str, Tensor]) -> None:
-    """Write `config.json` and `model.safetensors` into `folder`, which is made if absent.
+def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expected: Shapes,
+                tokenizer: Tokenizer | None) -> None:
+    """Write a model, and its tokenizer if it has one, into `folder`, which is made if absent.
 
     The same model gives the same bytes.  What is there is replaced as `files.writing_folder` says: never half of it.
 
     Args:
         config: what JSON holds; with `model_type`.
-        state: tensors by name, no two of which share memory.
+        state: tensors by name; those of a compiled block get the name that they have without the compiler.
+        expected: the shape of every tensor that the configuration says.
+        tokenizer: written as `data.tokenizers.save_tokenizer` says; None: one that lies there stays.
 
     Raises:
+        ValueError: the tensors are not those of the configuration, or not all of one floating-point type, so the
+            model could not be loaded again; nothing is written.
         OSError: they cannot be written, in one line; what was there is unchanged.
     """
-    text = (json.dumps(config, indent=2) + "\n").encode()
-    metadata = {"format": "pt", "config_sha256": hashlib.sha256(text).hexdigest(), "file_sha256": _BLANK}
+    tensors = _to_write(state, expected)
     with writing_folder(folder, last=CONFIG) as partial:
-        (partial / CONFIG).write_bytes(text)
-        save_file({name: t.contiguous() for name, t in state.items()}, partial / WEIGHTS, metadata)
-        with open(partial / WEIGHTS, "r+b") as file:
-            stored = _header(file)
-            ordered = json.loads(stored) | {"__metadata__": metadata}  # safetensors orders metadata at random
-            header = json.dumps(ordered, separators=(",", ":"), ensure_ascii=False).encode().ljust(len(stored))
-            digest = _file_sha256(header, file)
-            file.seek(8)
-            file.write(header.replace(_BLANK.encode(), digest.encode(), 1))
+        (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8", newline="\n")
+        save_file(tensors, partial / WEIGHTS, {"format": "pt"})
+        if tokenizer is not None:
+            save_tokenizer(tokenizer, partial)
+        sums = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(partial.iterdir())]
+        (partial / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
 
 
 def read_config(folder: Path) -> dict:
@@ -73,11 +82,9 @@ def read_config(folder: Path) -> dict:
         ValueError: it is no JSON object in UTF-8, or larger than 1 MiB.
     """
     path = _existing(folder, CONFIG)
-    if (size := path.stat().st_size) > _LARGEST_CONFIG:
-        raise ValueError(f"{path} has {size:,} bytes; a configuration has at most {_LARGEST_CONFIG:,}: "
-                         "copy or download it again")
+    text = _small_file(path)
     try:
-        stored = json.loads(path.read_bytes().decode("utf-8"))
+        stored = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not readable JSON ({error}); copy or download it again") from None
     if not isinstance(stored, dict):
@@ -127,7 +134,7 @@ def require_sizes(folder: Path, found: Shapes, layers: int, matrices: Shapes) ->
     """
     if layers > len(found):
         raise ValueError(f"{folder / WEIGHTS} lacks tensors: it has {len(found)}, and {CONFIG} says "
-                         f"{shown(layers)} layers; its weights belong to another configuration")
+                         f"{short_repr(layers)} layers; weights and {CONFIG} do not belong together")
     require_shapes(folder, {name: found[name] for name in matrices if name in found}, matrices)
 
 
@@ -137,47 +144,102 @@ def require_shapes(folder: Path, found: Shapes, expected: Shapes) -> None:
     Raises:
         ValueError: a tensor is missing, or foreign, or of another shape.
     """
-    missing, foreign = expected.keys() - found.keys(), found.keys() - expected.keys()
-    for problem, names in (("lacks", missing), ("has the foreign", foreign)):
-        if names:
-            raise ValueError(f"{folder / WEIGHTS} {problem} tensor {shown(min(names))} ({len(names)} in all); "
-                             "its weights belong to another configuration")
-    for name, shape in expected.items():
-        if found[name] != shape:
-            raise ValueError(f"{folder / WEIGHTS}: tensor {name!r} has shape {found[name]}, the configuration says "
-                             f"{shown(shape)}; weights and {CONFIG} do not belong together")
+    if difference := _difference(found, expected):
+        raise ValueError(f"{folder / WEIGHTS} {difference}; weights and {CONFIG} do not belong together")
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """Return the tensors of `model.safetensors` by name, after a check of the hashes, if it has any.
+    """Return the tensors of `model.safetensors` by name, after a check of `SHA256SUMS`, if there is one.
 
     They are copies in memory that PyTorch has allocated.  Those that safetensors gives lie wherever the header ends,
     and a product with a matrix that is not aligned may differ in its last bit; they also change with the file.
 
     Raises:
         FileNotFoundError: a file is missing.
-        ValueError: it is no safetensors file, or it or `config.json` is not what was saved.
+        ValueError: it is no safetensors file, or a file of the folder is not what was saved.
     """
     path = _existing(folder, WEIGHTS)
-    with _opened(path) as file:
-        metadata = file.metadata() or {}
-    expected = metadata.get("file_sha256"), metadata.get("config_sha256")
-    if expected != (None, None):
-        with open(path, "rb") as file:
-            header = _header(file).replace(str(expected[0]).encode(), _BLANK.encode(), 1)
-            if _file_sha256(header, file) != expected[0]:
-                raise ValueError(f"{path} is not what was saved (its SHA-256 differs): it is damaged; copy or "
-                                 "download it again")
-        if file_sha256(_existing(folder, CONFIG)) != expected[1]:
-            raise ValueError(f"{folder / CONFIG} is not what was saved with {WEIGHTS} (its SHA-256 differs): it is "
-                             "damaged, changed, or of another model; copy or download both again")
-    return {name: tensor.clone() for name, tensor in load_file(path).items()}
+    if (folder / SUMS).exists():
+        _require_sums(folder)
+    with _opened(path):
+        return {name: tensor.clone() for name, tensor in load_file(path).items()}
+
+
+def read_checked(folder: Path, layers: int, matrices: Shapes, expected: Callable[[], Shapes]) -> dict[str, Tensor]:
+    """Return the tensors as `read_weights`, after a check of their names and shapes in an order that a false
+    configuration cannot make costly: the arguments are those of `require_sizes` and `require_shapes`.
+    """
+    found = read_shapes(folder)
+    require_sizes(folder, found, layers, matrices)
+    require_shapes(folder, found, expected())
+    return read_weights(folder)
+
+
+def _to_write(state: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:
+    """Return tensors as safetensors takes them: on the CPU, contiguous, no two of them in the same memory."""
+    named = {_COMPILED.sub("", name): t for name, t in state.items()}
+    why = "the model is not saved, because it could not be loaded again: it"
+    for pattern, change in _CHANGED.items():
+        for name in filter(re.compile(pattern).search, named):
+            raise ValueError(f"{why} has the tensor {name!r}, so it is {change}, then save it")
+    if difference := _difference({name: tuple(getattr(t, "shape", ())) for name, t in named.items()}, expected):
+        raise ValueError(f"{why} {difference}; undo what replaced its layers or weights, then save it")
+    for name, t in named.items():
+        if type(t) not in (Tensor, torch.nn.Parameter) or t.is_meta:
+            kind = "without data (on the device meta)" if t.is_meta else f"as a {type(t).__name__}"
+            raise ValueError(f"{why} has the tensor {name!r} {kind}; gather, dequantize or load its weights, then save "
+                             "it")
+    kinds = {t.dtype for t in named.values()}
+    if len(kinds) != 1 or not kinds <= set(_FLOATS.values()):
+        raise ValueError(f"{why} has tensors of type {', '.join(sorted(map(str, kinds)))}; give it one of "
+                         f"{', '.join(map(str, _FLOATS.values()))} by model.to(...), then save it")
+    memory, tensors = set(), {}
+    for name, t in named.items():
+        t = t.detach().cpu().contiguous()
+        place = t.untyped_storage().data_ptr()
+        tensors[name] = t.clone() if place in memory else t
+        memory.add(place)
+    return tensors
+
+
+def _difference(found: Shapes, expected: Shapes) -> str | None:
+    """Say which tensor is missing, foreign or of another shape; None: they agree."""
+    missing, foreign = expected.keys() - found.keys(), found.keys() - expected.keys()
+    for problem, names in (("lacks", missing), ("has the foreign", foreign)):
+        if names:
+            return f"{problem} tensor {short_repr(min(names))} ({len(names)} in all)"
+    for name, shape in expected.items():
+        if found[name] != shape:
+            return f"has tensor {name!r} of shape {found[name]}, and its configuration says {short_repr(shape)}"
+    return None
+
+
+def _require_sums(folder: Path) -> None:
+    """Check every file that `SHA256SUMS` names.  Raises ValueError at one that is not what was saved."""
+    path, again = _existing(folder, SUMS), "copy or download the whole folder again"
+    lines = _small_file(path).decode("ascii", "replace").split("\n")[:-1]
+    sums = {found[2]: found[1] for line in lines if (found := re.fullmatch(r"([0-9a-f]{64})  ([\w.-]+)", line))}
+    if len(sums) != len(lines) or not {CONFIG, WEIGHTS} <= sums.keys():
+        raise ValueError(f"{path} is damaged: it is not a list of hashes that names {CONFIG} and {WEIGHTS}; {again}")
+    for name, expected in sums.items():
+        if file_sha256(_existing(folder, name)) != expected:
+            raise ValueError(f"{folder / name} is not what was saved (its SHA-256 is not the one in {SUMS}): it is "
+                             f"damaged, changed, or of another model; {again}, or delete {SUMS} if the change is "
+                             "meant")
 
 
 def _existing(folder: Path, name: str) -> Path:
     if not (folder / name).is_file():
         raise FileNotFoundError(f"{folder} has no {name}; give a folder that save_pretrained wrote")
     return folder / name
+
+
+def _small_file(path: Path) -> bytes:
+    """Return what a file of text holds.  Raises ValueError, unread, where it is larger than 1 MiB."""
+    if (size := path.stat().st_size) > _LARGEST_TEXT:
+        raise ValueError(f"{path} has {size:,} bytes, and such a file has at most {_LARGEST_TEXT:,}; copy or download "
+                         "it again")
+    return path.read_bytes()
 
 
 @contextmanager
@@ -189,16 +251,3 @@ def _opened(path: Path) -> Iterator:
     except SafetensorError as error:
         raise ValueError(f"{path} is not a readable safetensors file ({' '.join(str(error).split())[:200]}); "
                          "copy or download it again") from None
-
-
-def _header(file: BinaryIO) -> bytes:
-    """Return the header of a safetensors file, which stands after its own length."""
-    return file.read(int.from_bytes(file.read(8), "little"))
-
-
-def _file_sha256(header: bytes, file: BinaryIO) -> str:
-    """Return the SHA-256 of a safetensors file with another header of equal length; the file stands at its data."""
-    digest = hashlib.sha256(len(header).to_bytes(8, "little") + header)
-    while block := file.read(1 << 20):
-        digest.update(block)
-    return digest.hexdigest()

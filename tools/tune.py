@@ -28,9 +28,9 @@ from torch import Tensor
 
 from caracal_min import spectral
 from caracal_min.benchmark.measure import Differentiated, in_precision, in_turns
+from caracal_min.choices import Compiled
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
-from caracal_min.language_model import Compiled
 from caracal_min.loss import linear_cross_entropy, rows_at_once
 from caracal_min.model import Caracal
 from caracal_min.precision import resolve_precision

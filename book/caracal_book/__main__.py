@@ -5,12 +5,10 @@ from collections.abc import Sequence
 
 from caracal_min import __main__ as command_line
 
-from .commands import COMMANDS
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Parse the command line, run the command and return the exit status, as `caracal_min.__main__.main`."""
-    return command_line.main(arguments, COMMANDS, "caracal_book", "Run the experiments that the book shows.")
+    return command_line.main(arguments, "caracal_book", "Run the experiments that the book shows.")
 
 
 if __name__ == "__main__":

@@ -17,8 +17,16 @@ compared with), `operators`, `steps` and `decoding` (the rows), `run` (all of th
 stopwatch: `cost`, what a model must cost, counted by part, and its `small_operators`.
 """
 
-from .appendix import AppendixFourier, appendix_conv
-from .config import BenchmarkConfig, Row
-from .run import run_benchmark
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
+
+if TYPE_CHECKING:
+    from .appendix import AppendixFourier, appendix_conv
+    from .config import BenchmarkConfig, Row
+    from .run import run_benchmark
 
 __all__ = ["AppendixFourier", "BenchmarkConfig", "Row", "appendix_conv", "run_benchmark"]
+
+__getattr__, __dir__ = lazy(__name__, {"AppendixFourier": "appendix", "BenchmarkConfig": "config", "Row": "config",
+                                       "appendix_conv": "appendix", "run_benchmark": "run"})

@@ -4,12 +4,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-import torch
-
+from ..choices import BASELINES, VARIANTS, Compiled, check_kind, require_compiled
 from ..config import PRESETS
-from ..language_model import Compiled, require_compiled
-from ..zoo.baselines import BASELINES
-from ..zoo.registry import VARIANTS, check_kind
 
 __all__ = ["COUNTABLE", "GROUPS", "BenchmarkConfig", "Row"]
 
@@ -42,8 +38,8 @@ class BenchmarkConfig:
     (blocks), or the whole model (model)."""
     repeats: int = 7
     """Measurements of each side, of which the median counts."""
-    device: str = "cuda" if torch.cuda.is_available() else "cpu"
-    """Where to measure, a device by the name that PyTorch gives it, such as cpu or cuda."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, ..."""
     out: Path | None = None
     """Record to write, a JSON file that is not there yet; left out: none."""
 

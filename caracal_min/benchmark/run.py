@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 
+from ..precision import find_device
 from ..record import require_new, write_record
 from .config import BenchmarkConfig, Row
 from .decoding import generation, mixer
@@ -29,6 +30,7 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
     """
     if config.out is not None:
         require_new(config.out)
+    config = replace(config, device=str(find_device(config.device)))
     rows, started = [], time.perf_counter()
     show(f"{'what':<34}{'size':>7}  {'against':<34}{'ours':>10}{'reference':>11}{'ratio':>9}{'target':>8}")
     for group in config.rows:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from ..allocator import keep_freed_memory
+from ..choices import BASELINES
 from ..config import PRESETS
 from ..language_model import LanguageModel
 from ..model import Caracal
 from ..precision import resolve_precision
-from ..zoo.baselines import BASELINES
 from ..zoo.registry import make_model
 from . import cost
 from .appendix import in_appendix_layout

@@ -3,12 +3,10 @@
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ..model import Caracal
-from ..precision import find_device
-from ..record import require_recordable
-from ..training.trained import load_trained
+if TYPE_CHECKING:
+    from ..training.trained import Trained
 
 __all__ = ["Command", "load_caracal", "on_device_with_record", "say"]
 
@@ -17,8 +15,6 @@ __all__ = ["Command", "load_caracal", "on_device_with_record", "say"]
 class Command:
     """A command of the command line."""
 
-    name: str
-    """The word that names it."""
     config: type
     """Dataclass of its options: the docstring is the help, and so is the text under each field."""
     run: Callable[[Any], Any]
@@ -27,6 +23,8 @@ class Command:
     """Look at device and output before the work begins, and return the configuration to run; raises what `run` may."""
     for_preset: Callable[[str], Any] | None = None
     """The defaults that a preset decides; None: the dataclass has them all."""
+    first: str | None = None
+    """The field that may be given by its value alone, as the first word: `sample runs/a` is `sample --model runs/a`."""
 
 
 def on_device_with_record(config: Any) -> Any:
@@ -36,24 +34,30 @@ def on_device_with_record(config: Any) -> Any:
         ValueError: no such device here.
         ImportError, OSError: as `caracal_min.record.require_recordable`.
     """
+    from ..precision import find_device
+    from ..record import require_recordable
+
     config = replace(config, device=str(find_device(config.device)))
     if config.out is not None:
         require_recordable(config.out)
     return config
 
 
-def load_caracal(model: str, gate_length: int | None = None) -> Caracal:
+def load_caracal(model: str, gate_length: int | None = None) -> "Trained":
     """Load a trained Caracal, and tell the user if it is one of a run that has not ended.
 
     Raises:
         ValueError: it is a baseline.
         FileNotFoundError, ValueError, ImportError: as `training.trained.load_trained`.
     """
+    from ..model import Caracal
+    from ..training.trained import load_trained
+
     trained = load_trained(model, gate_length)
     if not isinstance(trained.model, Caracal):
         raise ValueError(f"{model} holds a {trained.model.config.model_type}; this command is for caracal only")
     say(trained.note)
-    return trained.model
+    return trained
 
 
 def say(note: str) -> None:

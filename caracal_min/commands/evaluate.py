@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from ..choices import Precision
 from ..data.batches import sequential_windows
 from ..data.corpus import require_readable
 from ..data.split import ALL
@@ -16,13 +17,13 @@ from ..evaluation.measured import rule_of_training, text_to_count, text_to_measu
 from ..evaluation.ngrams import ngram_losses
 from ..evaluation.table2 import format_table
 from ..language_model import LanguageModel
-from ..precision import Precision, autocast, find_device, resolve_precision
+from ..precision import autocast, find_device, resolve_precision
 from ..record import require_new, write_record
 from ..training.settings import require_kinds, require_range, require_text
 from ..training.trained import load_trained
-from .command import say
+from .command import Command, on_device_with_record, say
 
-__all__ = ["EvaluateConfig", "run_evaluate"]
+__all__ = ["COMMAND", "EvaluateConfig", "run_evaluate"]
 
 _MULTIPLES = (1, 2, 4, 8, 16)
 
@@ -36,8 +37,8 @@ class EvaluateConfig:
     """
 
     model: str
-    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
-    last checkpoint is taken."""
+    """Name of a model that comes with the package, folder of a run or of a model, which train writes, or "owner/name"
+    on the hub; of a run that has not ended, the last checkpoint is taken.  It may stand first, without --model."""
     data: str = "embedded"
     """Text to measure losses on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize
     wrote."""
@@ -162,3 +163,6 @@ def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
         why = f"{len(tokens):,} tokens of text" if longest == len(tokens) - 1 else "the learned positions"
         print(f"  {why} do not reach {_MULTIPLES[len(fitting)] * config.context:,}")
     return measured
+
+
+COMMAND = Command(EvaluateConfig, run_evaluate, on_device_with_record, first="model")

@@ -3,15 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
-
-from ..export import export_onnx, export_program
-from ..files import writing
-from ..record import require_writable
 from ..training.settings import require_kinds, require_range, require_text
-from .command import load_caracal
+from .command import Command, load_caracal
 
-__all__ = ["ExportConfig", "prepare_export", "run_export"]
+__all__ = ["COMMAND", "ExportConfig"]
 
 
 @dataclass(frozen=True)
@@ -19,8 +14,8 @@ class ExportConfig:
     """Write a trained model as an ONNX file, or as a torch.export program if the name ends in .pt2."""
 
     model: str
-    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
-    last checkpoint is taken."""
+    """Name of a model that comes with the package, folder of a run or of a model, which train writes, or "owner/name"
+    on the hub; of a run that has not ended, the last checkpoint is taken.  It may stand first, without --model."""
     out: Path
     """File to write: name.onnx or name.pt2."""
     length: int
@@ -40,13 +35,20 @@ class ExportConfig:
 
 def prepare_export(config: ExportConfig) -> ExportConfig:
     """Return the configuration.  Raises OSError where its file cannot be written."""
+    from ..record import require_writable
+
     require_writable(config.out)
     return config
 
 
 def run_export(config: ExportConfig) -> None:
     """Write the file."""
-    model = load_caracal(config.model, config.gate_length)
+    import torch
+
+    from ..export import export_onnx, export_program
+    from ..files import writing
+
+    model = load_caracal(config.model, config.gate_length).model
     with writing(config.out) as partial:
         if config.out.suffix == ".onnx":
             export_onnx(model, partial, config.length, config.batch)
@@ -55,3 +57,6 @@ def run_export(config: ExportConfig) -> None:
                 torch.export.save(export_program(model, config.length, config.batch), file)
     size = config.out.stat().st_size / 2**20
     print(f"{config.out} = {size:.1f} MiB, ids [{config.batch}, {config.length}] to logits")
+
+
+COMMAND = Command(ExportConfig, run_export, prepare_export, first="model")

@@ -2,14 +2,11 @@
 
 from dataclasses import dataclass
 
-import torch
+from ..choices import Precision
+from ..training.settings import require_kinds, require_range, require_text, require_unicode
+from .command import Command, load_caracal
 
-from ..data.tokenizers import tokenizer_for
-from ..precision import Precision, find_device, resolve_precision
-from ..training.settings import require_kinds, require_range, require_text
-from .command import load_caracal
-
-__all__ = ["SampleConfig", "run_sample"]
+__all__ = ["COMMAND", "SampleConfig"]
 
 
 @dataclass(frozen=True)
@@ -17,8 +14,8 @@ class SampleConfig:
     """Continue a prompt with a trained model and print the text as it is drawn."""
 
     model: str
-    """Folder of a run or of a model, which train writes, or "owner/name" on the hub; of a run that has not ended, the
-    last checkpoint is taken."""
+    """Name of a model that comes with the package, folder of a run or of a model, which train writes, or "owner/name"
+    on the hub; of a run that has not ended, the last checkpoint is taken.  It may stand first, without --model."""
     prompt: str = "The "
     """Text to continue; must not be empty."""
     max_new_tokens: int = 200
@@ -32,17 +29,20 @@ class SampleConfig:
     """Draw among the fewest tokens that together have this probability, 0 to 1; left out: among all."""
     seed: int | None = None
     """Makes the draws the same each time; left out: they differ."""
+    tokenizer: str | None = None
+    """byte, gpt2, gpt2:N, or the path of a tokenizer.json; left out: the one that lies beside the model."""
     gate_length: int | None = None
     """Cuts the gate after so many tokens, also of a model trained without, for texts longer than those it was trained
     on: a token then costs the same however many came before; left out: as it was trained."""
     device: str = "auto"
-    """auto (a GPU if there is one), cpu, cuda, cuda:1, ..."""
+    """auto (a GPU if there is one), cpu, cuda, cuda:1, mps, ..."""
     precision: Precision = "auto"
     """Of the weights: auto (the fastest that the device has units for), bfloat16, float16 or float32."""
 
     def __post_init__(self):
         require_kinds(self)
-        require_text(self, ("model", "prompt"))
+        require_text(self, ("model", "prompt", "tokenizer"))
+        require_unicode(self, ("prompt",))
         require_range(self, ("max_new_tokens", "seed"), low=0)
         if self.temperature != 0:  # smaller ones overflow as divisors of logits, which are of type float32
             require_range(self, ("temperature",), low=1e-6)
@@ -52,17 +52,20 @@ class SampleConfig:
 
 def run_sample(config: SampleConfig) -> None:
     """Print the prompt and its continuation."""
+    from ..data.tokenizers import make_tokenizer
+    from ..precision import find_device, resolve_precision
+    from ..text import stream_text
+
     device = find_device(config.device)
-    model = load_caracal(config.model, config.gate_length).to(device, resolve_precision(config.precision, device))
-    tokenizer = tokenizer_for(model.config.vocab_size)
-    ids = tokenizer.encode(config.prompt)
+    model = load_caracal(config.model, config.gate_length).model.to(device, resolve_precision(config.precision, device))
+    if config.tokenizer is not None:
+        model.tokenizer = make_tokenizer(config.tokenizer)
+    pieces = stream_text(model, model.require_tokenizer(), config.prompt, config.max_new_tokens,
+                         temperature=config.temperature, top_k=config.top_k, top_p=config.top_p, seed=config.seed)
     print(config.prompt, end="", flush=True)
-    drawn, shown = [], 0
-    for token in model.stream(torch.tensor([ids], device=device), config.max_new_tokens, temperature=config.temperature,
-                              top_k=config.top_k, top_p=config.top_p, seed=config.seed,
-                              stop=tokenizer.end_of_text):
-        drawn.append(token.item())
-        text = tokenizer.decode(drawn).removesuffix("\N{REPLACEMENT CHARACTER}")  # half a character: wait
-        print(text[shown:], end="", flush=True)
-        shown = max(shown, len(text))
+    for piece in pieces:
+        print(piece, end="", flush=True)
     print()
+
+
+COMMAND = Command(SampleConfig, run_sample, first="model")

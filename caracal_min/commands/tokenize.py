@@ -2,13 +2,15 @@
 
 from ..data.shards import MANIFEST
 from ..data.write_shards import TokenizeConfig, tokenize
-from ..record import require_writable
+from .command import Command
 
-__all__ = ["prepare_tokenize", "run_tokenize"]
+__all__ = ["COMMAND"]
 
 
 def prepare_tokenize(config: TokenizeConfig) -> TokenizeConfig:
     """Return the configuration.  Raises OSError where its folder cannot be written."""
+    from ..record import require_writable
+
     require_writable(config.out / MANIFEST)
     return config
 
@@ -17,3 +19,6 @@ def run_tokenize(config: TokenizeConfig) -> None:
     """Write the shards, or go on with them."""
     manifest = tokenize(**vars(config))
     print(f"{config.out} = {manifest.tokens:,} tokens, {manifest.documents:,} documents, {len(manifest.shards)} shards")
+
+
+COMMAND = Command(TokenizeConfig, run_tokenize, prepare_tokenize)

@@ -3,10 +3,9 @@
 from pathlib import Path
 
 from ..training.recipe import TrainConfig
-from ..training.stopping import StoppedError
-from ..training.trainer import Trainer
+from .command import Command
 
-__all__ = ["recipe_of", "run_train"]
+__all__ = ["COMMAND"]
 
 
 def recipe_of(preset: str) -> TrainConfig:
@@ -16,6 +15,9 @@ def recipe_of(preset: str) -> TrainConfig:
 
 def run_train(config: TrainConfig) -> None:
     """Train, or resume the run in `config.out`; SIGINT, SIGTERM and SIGHUP stop it with a checkpoint."""
+    from ..training.stopping import StoppedError
+    from ..training.trainer import Trainer
+
     with Trainer(config) as trainer:
         done_before = trainer.finished
         if trainer.step and not done_before and trainer.group.is_main:
@@ -35,3 +37,6 @@ def run_train(config: TrainConfig) -> None:
         if config.out is not None and trainer.finished:
             print(f"model = {config.out / 'model'}")
             print(f"record = {config.out / 'record.json'}")
+
+
+COMMAND = Command(TrainConfig, run_train, for_preset=recipe_of)

@@ -1,10 +1,15 @@
 """Tokens to batches: a deterministic, endless order for training, consecutive windows for evaluation."""
 
+from __future__ import annotations  # PyTorch is imported when the first batch is cut
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-import torch
-from torch import Tensor
 
 from .shards import ShardedTokens
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["Batches", "require_window", "sequential_windows"]
 
@@ -48,6 +53,8 @@ class Batches:
         self._epoch = -1
 
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
+        import torch
+
         epoch, position = divmod(i, self.per_epoch)
         if epoch != self._epoch:
             draw = np.random.default_rng([self.seed, epoch])
@@ -85,6 +92,8 @@ def sequential_windows(tokens: np.ndarray | ShardedTokens, context: int, limit: 
     Raises:
         ValueError: fewer than L + 1 tokens.
     """
+    import torch
+
     require_window(tokens, context)
     count = (len(tokens) - 1) // context
     chosen = np.arange(count) if limit is None or limit >= count else np.linspace(0, count - 1, limit).astype(int)

@@ -27,7 +27,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ..config import shown
+from ..config import short_repr
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, datasets, run_tasks
@@ -229,7 +229,7 @@ def _read_row(line: bytes, columns: dict[str, type | tuple]) -> dict:
         raise ValueError(f"it has more than {_LONGEST_LINE:,} bytes")
     row = json.loads(line.decode("utf-8"))
     if not isinstance(row, dict):
-        raise ValueError(f"it is {shown(row)}")
+        raise ValueError(f"it is {short_repr(row)}")
     for column, kind in columns.items():
         if column not in row:
             raise ValueError(f"it lacks {column!r}")
@@ -244,7 +244,7 @@ def _read_row(line: bytes, columns: dict[str, type | tuple]) -> dict:
             accepted = ", ".join(map(json.dumps, values))
             fits = any(type(value) is type(other) and value == other for other in values)
         if not fits:
-            raise ValueError(f"{column} is {shown(value)}, accepted: {accepted}")
+            raise ValueError(f"{column} is {short_repr(value)}, accepted: {accepted}")
     return {column: row[column] for column in columns}
 
 

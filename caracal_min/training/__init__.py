@@ -27,9 +27,18 @@ kill: the same configuration goes on from the last checkpoint, on the same curve
     flops         operations per token, for the utilisation of a device
 """
 
-from .flops import flops_per_token, peak_flops
-from .recipe import TrainConfig, learning_rate
-from .stopping import StoppedError
-from .trainer import DivergedError, Trainer
+from typing import TYPE_CHECKING
+
+from ..lazy import lazy
+
+if TYPE_CHECKING:
+    from .flops import flops_per_token, peak_flops
+    from .recipe import TrainConfig, learning_rate
+    from .stopping import StoppedError
+    from .trainer import DivergedError, Trainer
 
 __all__ = ["DivergedError", "StoppedError", "TrainConfig", "Trainer", "flops_per_token", "learning_rate", "peak_flops"]
+
+__getattr__, __dir__ = lazy(__name__, {"DivergedError": "trainer", "StoppedError": "stopping", "TrainConfig": "recipe",
+                                       "Trainer": "trainer", "flops_per_token": "flops", "learning_rate": "recipe",
+                                       "peak_flops": "flops"})

@@ -7,10 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from ..choices import Precision, check_kind
 from ..data.tokenizers import require_tokenizer_name
-from ..precision import Precision
-from ..zoo.registry import check_kind
-from .settings import require_kinds, require_range, require_text
+from .settings import require_kinds, require_range, require_text, require_unicode
 
 __all__ = ["TrainConfig", "learning_rate", "model_changes"]
 
@@ -112,6 +111,7 @@ class TrainConfig:
         check_kind(self.architecture, self.preset, self.variant, model_changes(self.model))
         require_tokenizer_name(self.tokenizer)
         require_text(self, ("data", "validation", "start"))
+        require_unicode(self, ("prompt",))
         require_range(self, _POSITIVE, low=1)
         self.share(1)
         require_range(self, ("learning_rate", "clip", "minutes", "peak_flops"), above=0)

@@ -3,6 +3,7 @@
     require_kinds(config)                       every field becomes what its annotation says; numbers are finite
     require_range(config, ("a", "b"), low=1)    some fields lie in a range; None lies in all
     require_text(config, ("a", "b"))            some texts are not empty
+    require_unicode(config, ("a", "b"))         some texts are UTF-8
 
 Each raises ValueError with one line: the field, what was given, what is accepted.
 """
@@ -17,7 +18,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-__all__ = ["require_kinds", "require_range", "require_text"]
+__all__ = ["require_kinds", "require_range", "require_text", "require_unicode"]
 
 _LARGEST = 2**63 - 1
 _ACCEPTED = {
@@ -68,6 +69,16 @@ def require_text(config: Any, names: Iterable[str]) -> None:
     for name in names:
         if getattr(config, name) == "":
             raise ValueError(f"{name} is empty; give at least one character")
+
+
+def require_unicode(config: Any, names: Iterable[str]) -> None:
+    """Raise ValueError, in one line, if one of some texts holds bytes that were no UTF-8 where a shell gave them."""
+    for name in names:
+        try:
+            (getattr(config, name) or "").encode()
+        except UnicodeEncodeError as error:
+            raise ValueError(f"{name}={getattr(config, name)!r} holds bytes that are not UTF-8 (character "
+                             f"{error.start + 1}); give it in UTF-8") from None
 
 
 def require_range(config: Any, names: Iterable[str], low: float = -math.inf, high: float = math.inf,

@@ -4,11 +4,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from huggingface_hub import hf_hub_download
-
-from ..data.tokenizers import Tokenizer
+from ..data.tokenizers import Tokenizer, make_tokenizer
 from ..files import file_sha256
 from ..language_model import LanguageModel
+from ..locate import locate_model, shipped_models
 from ..weights import CONFIG, WEIGHTS
 from ..zoo.registry import load_model, make_model
 from .checkpoint import Checkpoints, weights_of
@@ -25,10 +24,10 @@ class Trained:
 
     model: LanguageModel
     """It, on the CPU, for measuring and generating."""
-    source: Path | str
-    """File of its weights, or the repository of the hub that has them."""
-    run: Path | None = None
-    """Folder of its run, which has the record if it is a finished one; None: it is of the hub."""
+    source: Path
+    """File of its weights."""
+    run: Path
+    """Folder that has the record of its training, if there is one: of the run, or of the model itself."""
     step: int | None = None
     """Step of the checkpoint; None: it is a finished model."""
     facts: dict | None = None
@@ -39,7 +38,7 @@ class Trained:
     @property
     def sha256(self) -> str:
         """Hash of the file of its weights; of a finished model the one that the record of its training has."""
-        return file_sha256(self.source if self.run else Path(hf_hub_download(self.source, WEIGHTS)))
+        return file_sha256(self.source)
 
     def give_to(self, model: LanguageModel) -> None:
         """Copy the weights into a model of the same kind and size, which may have another gate length.
@@ -56,12 +55,12 @@ class Trained:
         model.load_state_dict(self.model.state_dict())
 
 
-def load_trained(folder_or_repo: str | Path, gate_length: int | None = None) -> Trained:
+def load_trained(name_or_folder: str | Path, gate_length: int | None = None) -> Trained:
     """Load a trained model.
 
     Args:
-        folder_or_repo: folder of a run, whose finished model is taken, and its last whole checkpoint where there is
-            none; folder of a model; or "owner/name" on the hub.
+        name_or_folder: folder of a run, whose finished model is taken, and its last whole checkpoint where there is
+            none; or what `Caracal.from_pretrained` takes: a shipped name, a folder of a model, "owner/name" on the hub.
         gate_length: as `zoo.load_model`.
 
     Raises:
@@ -71,8 +70,8 @@ def load_trained(folder_or_repo: str | Path, gate_length: int | None = None) -> 
     Example:
         >>> load_trained("runs/nano").model    # doctest: +SKIP
     """
-    folder = Path(folder_or_repo)
-    if not (folder / CONFIG).is_file():
+    folder, shipped = Path(name_or_folder), name_or_folder in shipped_models()
+    if not shipped and not (folder / CONFIG).is_file():
         if (folder / "model" / CONFIG).is_file():
             folder = folder / "model"
         elif Checkpoints(folder).paths:
@@ -83,10 +82,9 @@ def load_trained(folder_or_repo: str | Path, gate_length: int | None = None) -> 
         elif folder.exists():
             raise FileNotFoundError(f"{folder} is no folder with a model or a checkpoint; give that of a run, or of a "
                                     "model, which train writes")
-    model = load_model(folder, gate_length)
-    if not folder.is_dir():
-        return Trained(model, str(folder_or_repo))
-    return Trained(model, folder / WEIGHTS, folder.resolve().parent)
+    found = locate_model(name_or_folder if shipped else folder)
+    run = found.parent if found == folder and not (found / "record.json").is_file() else found
+    return Trained(load_model(found, gate_length), found / WEIGHTS, run)
 
 
 def initial_model(config: TrainConfig, tokenizer: Tokenizer, own: LanguageModel | None = None,
@@ -107,6 +105,7 @@ def initial_model(config: TrainConfig, tokenizer: Tokenizer, own: LanguageModel 
         raise ValueError(f"prompt={config.prompt!r}, and a {type(model).__name__} cannot generate; leave it empty")
     if start is not None:
         start.give_to(model)
+    model.tokenizer = tokenizer
     return model
 
 
@@ -131,4 +130,5 @@ def _built(path: Path, settings: dict, tensors: dict, gate_length: int | None) -
     model = make_model(settings["architecture"], settings["preset"], settings["variant"], vocab_size,
                        settings["context"], **(model_changes(settings["model"]) | cut))
     model.load_state_dict(weights, strict=False)  # those of tied weights are not in the file
+    model.take_tokenizer(lambda: make_tokenizer(settings["tokenizer"]))
     return model.eval()

@@ -24,7 +24,7 @@ from torch.nn.utils import clip_grad_norm_
 from ..allocator import keep_freed_memory
 from ..data.batches import Batches, require_window
 from ..data.corpus import Corpus, load_corpus, require_readable
-from ..data.tokenizers import make_tokenizer, save_tokenizer
+from ..data.tokenizers import make_tokenizer
 from ..evaluation.losses import held_out_loss
 from ..language_model import LanguageModel
 from ..precision import autocast, resolve_precision
@@ -268,7 +268,6 @@ class Trainer:
     def _leave(self) -> None:
         """Write what a finished run leaves: the model with its tokenizer, and the record."""
         self.model.save_pretrained(self._folder.model)
-        save_tokenizer(self._tokenizer, self._folder.model)
         results = {"parameters": self.model.num_parameters(), "steps": self.step, "tokens": self.log[-1]["tokens"],
                    "epochs": self.batches.epochs(self.step), "processes": self.group.world_size,
                    "precision": self._settings["precision"], "flops_per_token": self._flops, "peak_flops": self._peak,

@@ -32,7 +32,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..config import CaracalConfig, find_preset, shown
+from ..choices import BASELINES
+from ..config import CaracalConfig, find_preset, short_repr
+from ..data.tokenizers import load_tokenizer
 from ..extras import missing
 from ..language_model import LanguageModel
 from ..weights import (
@@ -49,7 +51,8 @@ from ..weights import (
 
 __all__ = ["BASELINES", "Baseline", "baseline", "baseline_of"]
 
-BASELINES = ("llama", "mamba", "mamba2", "jamba")
+# Fields of a stored configuration that say where it comes from, not what the model is.
+_WITHOUT_MEANING = {"_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype", "transformers_version"}
 
 
 def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline":
@@ -115,10 +118,13 @@ class Baseline(LanguageModel):
         `transformers` reads them too.
 
         Raises:
+            ValueError: its tensors are not those of its configuration, so that it could not be loaded again.
             OSError: they cannot be written, in one line; what was there is unchanged.
         """
+        with torch.device("meta"):
+            expected = _shapes(_transformers().AutoModelForCausalLM.from_config(self.config))
         facts = {"architectures": [type(self.model).__name__], "dtype": str(self.model.dtype).removeprefix("torch.")}
-        write_model(Path(folder), _plain(self.config) | facts, _once(self.model))
+        write_model(Path(folder), _plain(self.config) | facts, _once(self.model), expected, self.tokenizer)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Baseline":
@@ -137,8 +143,10 @@ class Baseline(LanguageModel):
         with torch.device("meta"):
             model = _transformers().AutoModelForCausalLM.from_config(config)
         state = read_weights(folder)
-        return cls(type(model).from_pretrained(None, config=config, state_dict=state,
-                                               dtype=next(iter(state.values())).dtype))
+        loaded = cls(type(model).from_pretrained(None, config=config, state_dict=state,
+                                                 dtype=next(iter(state.values())).dtype))
+        loaded.take_tokenizer(lambda: load_tokenizer(folder))
+        return loaded
 
     @property
     def config(self):
@@ -174,13 +182,13 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     """Return the configuration of the baseline that a folder holds, after a check that it is one, and of this size."""
     name, path = stored.get("model_type"), folder / CONFIG
     if name not in BASELINES:
-        raise ValueError(f"{path} describes a model of type {shown(name)}; accepted: {', '.join(BASELINES)}")
+        raise ValueError(f"{path} describes a model of type {short_repr(name)}; accepted: {', '.join(BASELINES)}")
     mamba = name.startswith("mamba")
     counts = {field: stored.get(field) for field in ("vocab_size", "hidden_size", "num_hidden_layers")}
     counts["num_attention_heads"] = 1 if mamba else stored.get("num_attention_heads")
     for field, count in counts.items():
         if not isinstance(count, int) or count < 1:
-            raise ValueError(f"{path}: {field}={shown(count)}; give a whole number >= 1")
+            raise ValueError(f"{path}: {field}={short_repr(count)}; give a whole number >= 1")
     vocab_size, width, layers, heads = counts.values()
     stem, embedding = ("backbone", "embeddings") if mamba else ("model", "embed_tokens")
     require_sizes(folder, shapes, layers, {f"{stem}.{embedding}.weight": (vocab_size, width)})
@@ -190,17 +198,16 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
         raise ValueError(f"{path}: {error}") from None
     config = _configuration(name, size)
     made = _plain(config)
-    for field in sorted(stored.keys() - {"architectures", "dtype", "transformers_version"}):
+    for field in sorted(stored.keys() - _WITHOUT_MEANING):
         if field not in made or stored[field] != made[field]:
             ours = f"{field}={made[field]!r}" if field in made else "no such field"
-            raise ValueError(f"{path}: {shown(field)} is {shown(stored[field])}; a {name} of this "
+            raise ValueError(f"{path}: {short_repr(field)} is {short_repr(stored[field])}; a {name} of this "
                              f"package, of this size and with this version of transformers, has {ours}")
     period = {"jamba": 6}.get(name, 1)
     with torch.device("meta"):
         small = _transformers().AutoModelForCausalLM.from_config(
             _configuration(name, replace(size, n_layers=period)))
-    expected = {key: tuple(t.shape) for key, t in _once(small).items()}
-    require_shapes(folder, shapes, repeat_layers(expected, f"{stem}.layers.", layers, lambda i: i % period))
+    require_shapes(folder, shapes, repeat_layers(_shapes(small), f"{stem}.layers.", layers, lambda i: i % period))
     return config
 
 
@@ -213,6 +220,10 @@ def _once(model: nn.Module) -> dict[str, Tensor]:
     """Return the tensors of a model by name, those that have two names once, as the output matrix does."""
     every, once = (dict(model.named_parameters(remove_duplicate=flag)) for flag in (False, True))
     return {name: t for name, t in model.state_dict().items() if name in once or name not in every}
+
+
+def _shapes(model: nn.Module) -> Shapes:
+    return {name: tuple(t.shape) for name, t in _once(model).items()}
 
 
 def _layers(name: str, size: CaracalConfig) -> dict:

@@ -1,57 +1,18 @@
 """All models by name: Caracal, its variants in the paper's ablations, and the baselines; built or loaded."""
 
-from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..config import CaracalConfig, find_preset
+from ..choices import ARCHITECTURES, BASELINES, VARIANTS, check_kind
+from ..config import find_preset
 from ..language_model import LanguageModel
+from ..locate import locate_model
 from ..model import Caracal
 from ..weights import read_config
-from .baselines import BASELINES, Baseline, baseline_of
+from .baselines import Baseline, baseline_of
 
 __all__ = ["ARCHITECTURES", "VARIANTS", "check_kind", "load_model", "make_model"]
-
-ARCHITECTURES = ("caracal", *BASELINES)
-
-VARIANTS: dict[str, dict] = {
-    "default": {},
-    "no-swa": {"fourier_per_attention": None},
-    "no-swa-no-pc": {"fourier_per_attention": None, "pre_conv": False},
-    "pe": {"positional_encoding": "learned"},
-    "sslp": {"gate": "single_stage"},
-    "5:1": {"fourier_per_attention": 5},
-    "3:1": {"fourier_per_attention": 3},
-    "2:1": {},
-    "1:1": {"fourier_per_attention": 1},
-}
-"""Rows of the paper's Tables 5 and 6, as changes of a preset; ratios are Fourier layers to attention layers."""
-
-
-_SIZES = ("d_model", "n_layers", "n_heads")  # what a baseline takes from a configuration, beside the vocabulary
-
-
-def check_kind(architecture: str, preset: str, variant: str, changes: Mapping[str, Any] | None = None) -> None:
-    """Raise ValueError, in one line, unless such a model exists.
-
-    Args:
-        changes: of the preset's configuration; the vocabulary is not among them, it is the tokenizer's.
-    """
-    changes, size = changes or {}, find_preset(preset)
-    for what, given, accepted in (("architecture", architecture, ARCHITECTURES), ("variant", variant, VARIANTS)):
-        if given not in accepted:
-            raise ValueError(f"unknown {what} {given!r}; accepted: {', '.join(accepted)}")
-    if architecture != "caracal" and variant != "default":
-        raise ValueError(f"variant={variant!r} with architecture={architecture!r}; only caracal has variants")
-    accepted = [f.name for f in fields(CaracalConfig) if f.name != "vocab_size"]
-    if architecture != "caracal":
-        accepted = list(_SIZES)
-    for name in changes:
-        if name not in accepted:
-            raise ValueError(f"{architecture} has no setting {name!r} to change; accepted: {', '.join(accepted)}")
-    replace(size, **(VARIANTS[variant] | changes))
-
 
 def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str = "default",
                vocab_size: int | None = None, context: int = 0, **changes: Any) -> LanguageModel:
@@ -83,12 +44,13 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
     return Caracal(size) if architecture == "caracal" else baseline_of(architecture, size)
 
 
-def load_model(folder_or_repo: str | Path, gate_length: int | None = None) -> LanguageModel:
-    """Load what `save_pretrained` wrote, Caracal or a baseline; a repository of the hub holds a Caracal.
+def load_model(name_or_folder: str | Path, gate_length: int | None = None) -> LanguageModel:
+    """Load what `save_pretrained` wrote, Caracal or a baseline, on the CPU.
 
     A folder is read from the disk alone, without a network.
 
     Args:
+        name_or_folder: as in `Caracal.from_pretrained`.
         gate_length: cuts the gate of a Caracal, also of one that was trained without; None leaves it as stored.
 
     Raises:
@@ -103,10 +65,10 @@ def load_model(folder_or_repo: str | Path, gate_length: int | None = None) -> La
         >>> type(model).__name__, model.training
         ('Caracal', False)
     """
-    folder = Path(folder_or_repo)
-    local_baseline = folder.is_dir() and read_config(folder).get("model_type") in BASELINES
-    if local_baseline:
+    folder = locate_model(name_or_folder)
+    if read_config(folder).get("model_type") in BASELINES:
         if gate_length is not None:
             raise ValueError(f"gate_length={gate_length}, but {folder} holds a baseline; only caracal has a gate")
-        return Baseline.from_pretrained(folder_or_repo)
-    return Caracal.from_pretrained(folder_or_repo, **({} if gate_length is None else {"gate_length": gate_length}))
+        return Baseline.from_pretrained(folder)
+    changes = {} if gate_length is None else {"gate_length": gate_length}
+    return Caracal.from_pretrained(folder, device="cpu", **changes)

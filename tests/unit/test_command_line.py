@@ -3,9 +3,12 @@
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import fields
+from importlib import import_module
 from importlib.metadata import version
 from types import SimpleNamespace
 
@@ -15,8 +18,9 @@ from faults.bad_input import BAD, bad_command_lines, bad_files, make_places, ref
 from small_run import config, corpus
 
 from caracal_book import __main__ as book
+from caracal_book.commands import COMMANDS as BOOK
 from caracal_min import Caracal
-from caracal_min.__main__ import main
+from caracal_min.__main__ import _whole_number, main
 from caracal_min.commands import COMMANDS
 from caracal_min.data import ByteTokenizer
 from caracal_min.training import Trainer
@@ -28,6 +32,85 @@ from caracal_min.zoo import make_model
 def run(*arguments, **options):
     command = [sys.executable, "-m", "caracal_min", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, **options)
+
+
+def commands():
+    """Every command of both packages, by name."""
+    return {name: import_module(f"{package}.commands.{name}").COMMAND
+            for package, names in (("caracal_min", COMMANDS), ("caracal_book", BOOK)) for name in names}
+
+
+def test_help_lists_the_commands_without_waiting_for_pytorch():
+    for package, names in (("caracal_min", COMMANDS), ("caracal_book", BOOK)):
+        code = (f"import sys; from {package}.__main__ import main; assert main(['--help']) == 0; "
+                "assert not {'torch', 'numpy', 'tyro'} & set(sys.modules)")
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"usage: python -m {package} COMMAND [OPTIONS]\n")
+        assert re.findall(r"^  (\w+)  +\S", done.stdout, re.MULTILINE) == list(names)
+        assert max(map(len, done.stdout.splitlines())) <= 100
+    code = (f"import sys; from caracal_min.__main__ import main\n"
+            f"for name in {[name for name in COMMANDS if name != 'evaluate']}: assert main([name, '--help']) == 0\n"
+            "assert 'torch' not in sys.modules")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["fly"], "there is no command 'fly'; there are train, sample, evaluate, benchmark, tokenize, export, info;"),
+    (["trian"], "there is no command 'trian'; did you mean train? there are train,"),
+    ([], "no command is given; there are train,"), (["--tokens", "1"], "give a command before '--tokens'; there are"),
+    (["train", "--toknes", "3"], "Unrecognized options: --toknes, 3; did you mean --tokens?; see python -m caracal_min "
+                                 "train --help"),
+    (["train", "--tokens", "10X"], "--tokens: '10X' is no whole number; give one such as 4096, 10_000_000, 10M or"),
+    (["sample", "m", "--top-k", "1.5"], "--top-k: '1.5' is no whole number"),
+    (["sample", "m", "--top-p", "x"], "--top-p: could not convert string to float: 'x'; see"),
+    (["sample"], "missing: --model; see"), (["export", "--length", "3"], "missing: --model, --out; see"),
+    (["train", "--prompt", "caf\udce9"], r"prompt='caf\udce9' holds bytes that are not UTF-8 (character 4); give it"),
+    (["sample", "m", "--prompt", "caf\udce9"], r"prompt='caf\udce9' holds bytes that are not UTF-8 (character 4); "),
+])
+def test_what_is_misspelt_gets_one_line_that_says_what_there_is(capsys, arguments, said):
+    assert main(arguments) == 2
+    found = capsys.readouterr().err
+    assert found.startswith(f"error: {said}") and found.count("\n") == 1
+
+
+@pytest.mark.parametrize("word, number", [
+    ("4096", 4096), ("10_000_000", 10**7), ("10M", 10**7), ("2B", 2 * 10**9), ("1.5B", 1_500_000_000), ("64k", 64_000),
+    ("0.5k", 500), ("1e3", None), ("1e3k", None), ("1.0005k", None), ("M", None), ("1/3k", None), ("10 M", None),
+    ("nank", None), ("10m", None), ("1__0", None), ("-2k", -2000)])
+def test_a_whole_number_may_have_a_unit(word, number):
+    if number is None:
+        with pytest.raises(ValueError, match="is no whole number; give one such as"):
+            _whole_number(word)
+    else:
+        assert _whole_number(word) == number
+
+
+def test_the_model_may_stand_first(killed, tmp_path, capsys):
+    for arguments in (["sample", str(killed), "--prompt", "gate", "--max-new-tokens", "3", "--device", "cpu"],
+                      ["info", str(killed)],
+                      ["export", str(killed), "--out", str(tmp_path / "x.pt2"), "--length", "9"]):
+        assert main(arguments) == 0
+        said = capsys.readouterr().err
+        assert said == f"{killed} has no finished model: this is the one of its checkpoint at step 2\n"
+    assert main(["evaluate", str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+    assert main(["train", "nowhere"]) == 2  # which field would that be?
+    assert capsys.readouterr().err.startswith("error: Unrecognized options: nowhere")
+
+
+def test_an_interruption_at_any_moment_is_one_line(killed):
+    """Most of the first seconds PyTorch is imported.  Before 0.2 s Python itself may not have come to this package."""
+    for seconds in (0.2, 0.4, 0.7, 1.0, 1.5, 2.0):
+        with subprocess.Popen([sys.executable, "-m", "caracal_min", "sample", killed, "--max-new-tokens", "100000"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(seconds)
+            process.send_signal(signal.SIGINT)
+            said = process.communicate()[1]
+        lines = [line for line in said.splitlines() if "has no finished model" not in line]
+        # Python itself ends by the signal, for which a shell says 130, too, where code in C has seen the exception.
+        assert process.returncode in (130, -signal.SIGINT) and lines == ["error: interrupted"], seconds
 
 
 def test_info():
@@ -50,7 +133,9 @@ def test_help_shows_the_recipe_of_the_preset():
 
 def test_sample_is_reproducible(tmp_path):
     torch.manual_seed(0)
-    Caracal.from_preset("nano").save_pretrained(tmp_path)
+    model = Caracal.from_preset("nano")
+    model.tokenizer = ByteTokenizer()
+    model.save_pretrained(tmp_path)
     first, second = (run("sample", "--model", tmp_path, "--prompt", "def ", "--max-new-tokens", 20, "--seed", 1)
                      for _ in range(2))
     assert first.returncode == 0, first.stderr
@@ -134,15 +219,15 @@ def test_what_the_parser_says_is_one_sentence_in_every_encoding(encoding):
 def test_the_help_says_what_each_option_is_and_names_nothing_internal(capsys, monkeypatch):
     """Every option has words and a default, and none the quotes of code, in which docstrings put names of Python."""
     monkeypatch.setenv("COLUMNS", "200")
-    for command in (*COMMANDS, *book.COMMANDS):
-        assert (book.main if command in book.COMMANDS else main)([command.name, "--help"]) == 0
+    for name, command in commands().items():
+        assert (main if name in COMMANDS else book.main)([name, "--help"]) == 0
         said = " ".join(capsys.readouterr().out.replace("│", " ").split())
         assert "`" not in said and "LanguageModel" not in said
         for field in fields(command.config):
             option = field.name.replace("_", "-")
-            words = re.search(rf"--(?:no-)?{option} (?:[A-Z]+ |\S*[{{\[]\S+(?: \[?[A-Z .]+\]+)? )?(?!--|\S+,)"
+            words = re.search(rf"--(?:no-)?{option} (?:[A-Z]+ |\S*[{{\[]\S+(?: \[?[A-Z .]+\]+)? )?(?!--)"
                               r"([^(]*.*?) \((default|required)", said)
-            assert words and words[1].rstrip("])").endswith("."), (command.name, option, words and words[1])
+            assert words and words[1].rstrip("])").endswith("."), (name, option, words and words[1])
 
 
 def test_benchmark_prints_a_table_and_saves_it(tmp_path):
@@ -188,8 +273,8 @@ def test_options_out_of_range_are_reported_by_the_parser():
 
 
 def test_the_bad_options_are_options_of_their_command():
-    known = {command.name: {f"--{field.name.replace('_', '-')}" for field in fields(command.config)}
-             for command in (*COMMANDS, *book.COMMANDS)}
+    known = {name: {f"--{field.name.replace('_', '-')}" for field in fields(command.config)}
+             for name, command in commands().items()}
     assert {command[0] for command in BAD} == set(known)
     for command, options in BAD.items():
         assert set(options) <= known[command[0]]
@@ -256,7 +341,7 @@ assert {"matplotlib", "tyro", "anywidget"} <= tops, tops
 import torch, caracal_min, caracal_min.training, caracal_book.viz
 assert doctest.testmod(caracal_min).attempted > 10
 from caracal_min.__main__ import main
-assert main(["--version"]) == 0 and main(["--help"]) == 2
+assert main(["--version"]) == 0 and main(["info", "--help"]) == 2
 try:
     import caracal_min.evaluation.tasks
 except ImportError as error:

@@ -16,8 +16,10 @@ from caracal_min import Caracal, CaracalConfig
 from caracal_min.attention import sliding_window_attention
 from caracal_min.benchmark import BenchmarkConfig, run_benchmark
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
+from caracal_min.data import ByteTokenizer
 from caracal_min.loss import linear_cross_entropy, token_loss
 from caracal_min.modules import MultiHeadFourier
+from caracal_min.precision import find_device
 from caracal_min.projections import ShortConv
 from caracal_min.training import TrainConfig, Trainer
 from caracal_min.zoo import make_model
@@ -202,11 +204,31 @@ def test_saved_on_the_device_and_loaded_on_the_cpu(device, tmp_path):
     torch.manual_seed(0)
     model = Caracal(CaracalConfig(40, 16, 3, 2, window_size=6, init_std=0.1, embedding_std=0.1)).to(device).eval()
     model.save_pretrained(tmp_path)
-    loaded = Caracal.from_pretrained(tmp_path)
+    loaded = Caracal.from_pretrained(tmp_path, device="cpu")
     assert {p.device.type for p in loaded.parameters()} == {"cpu"}
     assert all(torch.equal(a.cpu(), b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
     tokens = torch.randint(40, (2, 50))
     assert error(model.logits(tokens.to(device)), loaded.logits(tokens)) < 1e-5
+
+
+@on_every_device
+def test_loaded_where_it_is_asked_for(device, tmp_path):
+    """Ids in lists and text go to the model by themselves; a tensor that is elsewhere is told where to go."""
+    torch.manual_seed(0)
+    model = Caracal(CaracalConfig(256, 16, 3, 2, window_size=6, init_std=0.1, embedding_std=0.1))
+    model.tokenizer = ByteTokenizer()
+    model.save_pretrained(tmp_path)
+    best = find_device("auto").type
+    assert Caracal.from_pretrained(tmp_path).embedding.weight.device.type == best
+    loaded = Caracal.from_pretrained(tmp_path, device=device, dtype=torch.float64)
+    assert {(p.device.type, p.dtype) for p in loaded.parameters()} == {(device, torch.float64)}
+    greedy = model.double().generate([[72, 105]], 20, temperature=0.0, stop=0)[0].tolist()
+    assert loaded.generate([[72, 105]], 20, temperature=0.0, stop=0)[0].tolist() == greedy
+    expected = ByteTokenizer().decode(i for i in greedy if i)
+    assert loaded.generate_text("Hi", 20, temperature=0.0) == expected.rstrip("\ufffd")
+    if device != "cpu":
+        with pytest.raises(ValueError, match="give prompt.to"):
+            loaded.generate(torch.tensor([[72, 105]]), 20)
 
 
 @on_every_device
@@ -239,7 +261,7 @@ def test_a_run_learns_stops_and_goes_on(device, tmp_path):
     assert losses[0, -1] < losses[0, 0] - 0.5
     assert (losses[0] - losses[1]).abs().max() < (0.02 if device == "cuda" else 1e-6)
     assert isinstance(log[-1]["sample"], str) and log[-1]["validation_loss"] < losses[0, 0]
-    assert Caracal.from_pretrained(tmp_path / "run" / "model").embedding.weight.device.type == "cpu"
+    assert Caracal.from_pretrained(tmp_path / "run" / "model", device="cpu").tokenizer.name == "byte"
 
 
 @on_every_device

@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from caracal_min import Caracal, CaracalConfig
+from caracal_min.data import tokenize
 from caracal_min.files import file_sha256, writing, writing_folder
 from caracal_min.training.checkpoint import Checkpoints
 
@@ -67,6 +68,7 @@ import os, signal, sys
 from pathlib import Path
 import torch
 from caracal_min import Caracal, CaracalConfig
+from caracal_min.data import tokenize
 from caracal_min.files import writing
 
 def write_file(folder, word):
@@ -114,7 +116,7 @@ for deadline in range(1, 1000):
 
 @pytest.mark.parametrize("kind, kept", [
     ("write_file", ["old", "new"]),
-    ("write_weights", ["old", "new"]),  # a configuration that stays
+    ("write_weights", ["old", "no configuration", "new"]),
     ("write_model", ["old", "no configuration", "new"]),  # of the same shapes, so that nothing else would tell
 ])
 def test_killed_at_any_step_the_old_or_the_new_is_there(tmp_path, kind, kept):
@@ -128,7 +130,7 @@ def test_killed_at_any_step_the_old_or_the_new_is_there(tmp_path, kind, kept):
         visible = {name: data for name, data in files.items() if "partial" not in name}
         config = visible.get("config.json")
         state = ("old" if visible == old else "new" if visible == new else
-                 "no configuration" if config is None and kind == "write_model" else f"a mixture: {visible.keys()}")
+                 "no configuration" if config is None and kind != "write_file" else f"a mixture: {visible.keys()}")
         seen += [state] if seen[-1:] != [state] else []
     assert seen == kept
 
@@ -142,6 +144,29 @@ def test_what_a_kill_leaves_is_cleared_away_by_the_next_call(tmp_path):
     with writing_folder(tmp_path, "config") as partial:
         (partial / "config").write_text("new")
     assert contents(tmp_path) == {"file": b"new", "config": b"new"} and not (tmp_path / ".partial").exists()
+
+
+def write_shards(folder):
+    (folder / "text.txt").write_text("a text of some words\n" * 1000)
+    tokenize(folder / "text.txt", folder, "byte", 10_000, progress=False)
+
+
+@pytest.mark.parametrize("umask, mode", [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+@pytest.mark.parametrize("write, names", [
+    (lambda folder: Caracal(SMALL).save_pretrained(folder), {"config.json", "model.safetensors", "SHA256SUMS"}),
+    (lambda folder: checkpoint_of(4)(folder), {"checkpoint.safetensors"}),
+    (write_shards, {"manifest.json", "shard_00000.bin"}),
+], ids=["model", "checkpoint", "shards"])
+def test_files_get_the_permissions_of_any_new_file(tmp_path, umask, mode, write, names):
+    """safetensors writes files that nobody but their owner can read."""
+    before = os.umask(umask)
+    try:
+        for _ in range(2):
+            write(tmp_path)
+    finally:
+        os.umask(before)
+    found = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.name in names}
+    assert found == dict.fromkeys(names, mode)
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import json
 import pickle
 import subprocess
 import sys
-from dataclasses import asdict
 
 import pytest
 import torch
@@ -13,7 +12,6 @@ import torch
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.config import PRESETS
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
-from caracal_min.weights import write_model
 from caracal_min.zoo import load_model
 
 SMALL = CaracalConfig(vocab_size=50, d_model=24, n_layers=6, n_heads=4, window_size=7)
@@ -107,7 +105,8 @@ def test_every_variant_learns_one_batch(changes):
 def test_save_and_load(tmp_path):
     model, tokens = small(), torch.randint(50, (2, 9))
     model.save_pretrained(tmp_path / "deep" / "model")
-    assert sorted(p.name for p in (tmp_path / "deep" / "model").iterdir()) == ["config.json", "model.safetensors"]
+    assert sorted(p.name for p in (tmp_path / "deep" / "model").iterdir()) == ["SHA256SUMS", "config.json",
+                                                                                "model.safetensors"]
     loaded = Caracal.from_pretrained(tmp_path / "deep" / "model")
     assert loaded.config == model.config
     assert torch.equal(loaded(tokens)[0], model(tokens)[0])
@@ -117,8 +116,11 @@ def test_save_and_load(tmp_path):
 def test_a_model_without_a_gate_length_loads_and_loads_with_one(tmp_path):
     """Written before there was one, too: no weight depends on it."""
     model, tokens = small(embedding_std=0.5, init_std=0.2).eval(), torch.randint(50, (2, 40))
-    older = {name: value for name, value in asdict(model.config).items() if name != "gate_length"}
-    write_model(tmp_path, {"model_type": "caracal", **older}, model.state_dict())
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["gate_length"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "SHA256SUMS").unlink()
     assert Caracal.from_pretrained(tmp_path).config == model.config
     cut = Caracal.from_pretrained(tmp_path, gate_length=9)
     assert cut.config.gate_length == 9
@@ -171,10 +173,9 @@ def damage(folder, what):
     ("truncated weights", ValueError, ["model.safetensors", "not a readable"]),
     ("broken json", ValueError, ["config.json", "not readable JSON"]),
     ({"model_type": "llama"}, ValueError, ["llama", "caracal"]),
-    ({"new_field": 1}, ValueError, ["new_field", "another version"]),
     ({"d_model": 28}, ValueError, ["do not belong together"]),
-    ({"n_layers": 7}, ValueError, ["lacks tensor", "another configuration"]),
-    ({"n_layers": 5}, ValueError, ["foreign tensor", "another configuration"]),
+    ({"n_layers": 7}, ValueError, ["lacks tensor", "do not belong together"]),
+    ({"n_layers": 5}, ValueError, ["foreign tensor", "do not belong together"]),
 ])
 def test_damaged_checkpoints_get_one_clear_line(tmp_path, what, error, words):
     small().save_pretrained(tmp_path)
@@ -188,7 +189,7 @@ def test_damaged_checkpoints_get_one_clear_line(tmp_path, what, error, words):
 
 @pytest.mark.parametrize("name", ["no/such/folder/anywhere", "bad name"])
 def test_unknown_folder(name):
-    with pytest.raises(FileNotFoundError, match="is no folder here"):
+    with pytest.raises(FileNotFoundError, match="give the name of a shipped model"):
         Caracal.from_pretrained(name)
 
 

@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from caracal_min import precision
+from caracal_min.choices import PRECISIONS
 from caracal_min.data import load_corpus
-from caracal_min.precision import PRECISIONS, autocast, resolve_precision
+from caracal_min.precision import autocast, find_device, resolve_precision
 from caracal_min.training import TrainConfig, Trainer
 
 
@@ -21,6 +22,15 @@ def test_a_processor_is_asked_for_its_units(monkeypatch):
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)
     monkeypatch.undo()
     assert resolve_precision("auto", "cpu") in (torch.bfloat16, torch.float32)
+
+
+@pytest.mark.parametrize("cuda, mps, expected", [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
+def test_auto_takes_cuda_then_mps_then_the_cpu(cuda, mps, expected, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
+    asked = []
+    monkeypatch.setattr(torch, "zeros", lambda size, device: asked.append(device.type) or torch.ones(size))
+    assert find_device("auto").type == expected and asked == [expected]
 
 
 @pytest.mark.parametrize("units, expected", [(True, torch.bfloat16), (False, torch.float16)])

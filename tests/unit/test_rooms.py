@@ -16,15 +16,16 @@ BOOK = Path(caracal_book.__file__).parent
 HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transformers", "tyro")
 
 # Every room may import those before it: sequences, layers, model, and what is done with it.
-ORDER = ["version", "extras", "files", "progress", "allocator", "precision", "record",
-         "direct_kernel", "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
+ORDER = ["version", "extras", "lazy", "files", "progress", "allocator", "config", "choices", "precision", "record",
+         "data", "direct_kernel", "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
          "projections", "caches", "modules",
-         "config", "loss", "language_model", "generation", "weights", "model", "minimal", "export", "__init__",
-         "zoo", "data", "evaluation", "benchmark", "training", "commands", "__main__"]
+         "loss", "language_model", "generation", "text", "weights", "locate", "model", "minimal", "export",
+         "__init__", "zoo", "evaluation", "benchmark", "training", "commands", "__main__"]
 ORDER_OF_THE_BOOK = ["runs", "numbers", "experiments", "viz", "exercises", "rules", "commands", "__main__", "__init__"]
-PLUMBING = {"__init__", "__main__", "allocator", "extras", "files", "progress", "version"}
+PLUMBING = {"__init__", "__main__", "allocator", "extras", "files", "lazy", "progress", "version"}
 # What may import only these, although more stands before it.
-ONLY = {"data": {"extras", "files", "progress"}, "record": {"extras", "files", "version"}, "minimal": set()}
+ONLY = {"config": set(), "choices": {"config"}, "data": {"extras", "files", "progress"}, "minimal": set(),
+        "record": {"extras", "files", "version"}}
 
 
 def imports_of(path: Path, package: Path) -> set[tuple[str, ...]]:

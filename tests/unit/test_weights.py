@@ -15,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from torch.nn.utils import prune
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.weights import read_weights
 from caracal_min.zoo import ARCHITECTURES, load_model, make_model
 
 SMALL = CaracalConfig(vocab_size=30, d_model=8, n_layers=3, n_heads=2, window_size=7)
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+CONFIG, WEIGHTS, SUMS = "config.json", "model.safetensors", "SHA256SUMS"
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +48,7 @@ def refused(folder: Path, words: str = "") -> str:
 
 def without_hashes(folder: Path, **config) -> None:
     """Make it a folder of another tool, with other entries in its configuration."""
+    (folder / SUMS).unlink(missing_ok=True)
     state = load_file(folder / WEIGHTS)
     save_file({name: t.clone() for name, t in state.items()}, folder / WEIGHTS, {"format": "pt"})
     (folder / CONFIG).write_text(json.dumps(json.loads((folder / CONFIG).read_text()) | config))
@@ -65,7 +67,7 @@ def header_size(path: Path) -> int:
 
 @pytest.mark.parametrize("architecture", ["caracal", "llama"])
 def test_every_flipped_bit_is_found(saved, tmp_path, architecture):
-    """50 in the header, 50 in the data, 50 in the configuration."""
+    """50 in the header, 50 in the data, 50 in the configuration, all in the list of hashes."""
     draw, folder = torch.Generator().manual_seed(0), tmp_path / "model"
     start, end = header_size(saved / architecture / WEIGHTS), (saved / architecture / WEIGHTS).stat().st_size
     places = [(WEIGHTS, 0, start), (WEIGHTS, start, end), (CONFIG, 0, (saved / architecture / CONFIG).stat().st_size)]
@@ -74,28 +76,26 @@ def test_every_flipped_bit_is_found(saved, tmp_path, architecture):
             shutil.copytree(saved / architecture, folder, dirs_exist_ok=True)
             flip(folder / name, bit)
             refused(folder)
-
-
-def test_no_flipped_bit_makes_a_folder_with_hashes_one_without(saved, tmp_path):
-    """Every bit of the metadata and of the length before it."""
-    folder = tmp_path / "model"
-    shutil.copytree(saved / "caracal", folder)
-    whole = (folder / WEIGHTS).read_bytes()
-    metadata = whole[8:whole.index(b"}") + 1]
-    assert metadata.count(b"_sha256") == 2
-    for bit in range(8 * (8 + len(metadata))):
-        (folder / WEIGHTS).write_bytes(whole)
-        flip(folder / WEIGHTS, bit)
-        with pytest.raises(ValueError, match="model.safetensors"):
+    shutil.copytree(saved / architecture, folder, dirs_exist_ok=True)
+    whole = (folder / SUMS).read_bytes()
+    for bit in range(8 * len(whole)):
+        (folder / SUMS).write_bytes(whole)
+        flip(folder / SUMS, bit)
+        with pytest.raises((ValueError, FileNotFoundError), match=SUMS):
             read_weights(folder)
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_weights_lie_where_those_of_a_new_model_do(saved, architecture):
+def test_the_hashes_are_those_that_sha256sum_checks(saved):
+    done = subprocess.run(["sha256sum", "--check", "--strict", SUMS], cwd=saved / "caracal", capture_output=True,
+                          text=True)
+    assert (done.returncode, done.stdout) == (0, f"{CONFIG}: OK\n{WEIGHTS}: OK\n")
+
+
+def test_weights_lie_where_those_of_a_new_model_do(saved):
     """safetensors puts them where the header ends; a product with an unaligned matrix can end in other bits."""
-    folder = saved / architecture
-    assert any(t.data_ptr() % 64 for t in load_file(folder / WEIGHTS).values())
-    assert all(t.data_ptr() % 64 == 0 for t in read_weights(folder).values())
+    folders = [saved / architecture for architecture in ARCHITECTURES]
+    assert any(t.data_ptr() % 64 for folder in folders for t in load_file(folder / WEIGHTS).values())
+    assert all(t.data_ptr() % 64 == 0 for folder in folders for t in read_weights(folder).values())
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -120,18 +120,36 @@ def test_what_transformers_wrote_loads_and_it_reads_what_we_write(saved, tmp_pat
             assert torch.equal(theirs(tokens).logits, expected)
 
 
-@pytest.mark.parametrize("architecture", ["caracal", "jamba"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_the_type_of_the_weights_is_kept(tmp_path, architecture, dtype):
-    make_model(architecture, "nano", vocab_size=30).to(dtype).save_pretrained(tmp_path)
+def test_a_baseline_keeps_the_type_of_its_weights(saved, tmp_path, dtype):
+    load_model(saved / "jamba").to(dtype).save_pretrained(tmp_path)
     assert {p.dtype for p in load_model(tmp_path).parameters()} == {dtype}
+
+
+@pytest.mark.parametrize("stored, asked, found", [
+    (torch.bfloat16, None, torch.float32), (torch.float16, None, torch.float32), (torch.float32, None, torch.float32),
+    (torch.float64, None, torch.float64), (torch.bfloat16, torch.bfloat16, torch.bfloat16),
+    (torch.float32, torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float64, torch.float64)])
+def test_weights_are_loaded_in_float32_or_in_the_type_that_is_asked_for(tmp_path, stored, asked, found):
+    """Half precision is widened, which changes no number: on a CPU it is slow, and its sums round."""
+    model = Caracal(SMALL).to(stored)
+    model.save_pretrained(tmp_path)
+    loaded = Caracal.from_pretrained(tmp_path, device="cpu", dtype=asked)
+    for a, b in zip(model.parameters(), loaded.parameters(), strict=True):
+        assert b.dtype == found and torch.equal(b, a.to(found)) and b.data_ptr() % 64 == 0
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", torch.int64, torch.complex64])
+def test_other_types_are_refused(saved, dtype):
+    with pytest.raises(ValueError, match="give a floating-point type such as torch.bfloat16, or None"):
+        Caracal.from_pretrained(saved / "caracal", dtype=dtype)
 
 
 def test_the_same_model_gives_the_same_bytes(saved, tmp_path):
     model = load_model(saved / "caracal")
-    for _ in range(8):  # safetensors alone orders its metadata at random: eight agree in one of 6^8 draws
+    for _ in range(8):  # safetensors orders metadata at random, had it more than one entry
         model.save_pretrained(tmp_path)
-        for name in (CONFIG, WEIGHTS):
+        for name in (CONFIG, WEIGHTS, SUMS):
             assert (tmp_path / name).read_bytes() == (saved / "caracal" / name).read_bytes()
 
 
@@ -153,7 +171,7 @@ def test_a_download_from_the_hub_is_checked_too(saved, tmp_path, monkeypatch):
     (repo / "snapshots" / commit).mkdir(parents=True)
     (repo / "refs").mkdir()
     (repo / "refs" / "main").write_text(commit)
-    for name in (CONFIG, WEIGHTS):
+    for name in (CONFIG, WEIGHTS, SUMS):
         (repo / "snapshots" / commit / name).symlink_to(repo / "blobs" / name)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
@@ -168,7 +186,7 @@ def test_files_of_two_models_do_not_pair(saved, tmp_path):
     shutil.copytree(saved / "caracal", tmp_path / "model")
     Caracal(CaracalConfig(**vars(SMALL) | {"window_size": 5})).save_pretrained(tmp_path / "other")
     shutil.copy(tmp_path / "other" / CONFIG, tmp_path / "model")
-    refused(tmp_path / "model", "is not what was saved with model.safetensors")
+    refused(tmp_path / "model", f"{CONFIG} is not what was saved (its SHA-256 is not the one in {SUMS})")
 
 
 HOSTILE = [
@@ -190,7 +208,9 @@ HOSTILE = [
     ("caracal", {"pre_conv": "no"}, "pre_conv='no'; give True or False"),
     ("caracal", {"vocab_size": [[[[30]]]]}, "vocab_size=[[[[30]]]]"),
     ("caracal", {"gate": ["two_stage"] * 1000}, "gate=["),
-    ("caracal", {"a\nb": 1}, "has the field 'a\\nb'"),
+    ("caracal", {"a\nb": 1, "n_layers": 10**9}, "1000000000 layers"),
+    ("caracal", {"gate_lenght": 64}, "has the field 'gate_lenght'; did you mean 'gate_length'?"),
+    ("caracal", {"window_sizes": 3}, "has the field 'window_sizes'; did you mean 'window_size'?"),
     ("caracal", {"model_type": {}}, "type {}"),
     ("caracal", {"model_type": ["llama"]}, "type ['llama']"),
     ("llama", {"num_hidden_layers": 10**9}, "1000000000 layers"),
@@ -207,7 +227,6 @@ HOSTILE = [
     ("llama", {"rope_theta": 5e5}, "rope_theta"),
     ("llama", {"rope_parameters": {"rope_type": "dynamic"}}, "rope_parameters"),
     ("llama", {"quantization_config": {"quant_method": "bitsandbytes"}}, "quantization_config"),
-    ("llama", {"auto_map": {"AutoModelForCausalLM": "evil.Model"}}, "auto_map"),
     ("jamba", {"num_experts": 10**9}, "num_experts"),
     ("jamba", {"attn_layer_period": 0}, "attn_layer_period"),
     ("mamba2", {"state_size": 10**12}, "state_size"),
@@ -246,6 +265,21 @@ def test_a_wide_window_costs_nothing_to_load(saved, tmp_path):
     assert load_model(tmp_path / "model").config.window_size == 10**12
 
 
+OTHERS = {"architectures": ["CaracalForCausalLM"], "torch_dtype": "bfloat16", "transformers_version": "5.23.0",
+          "auto_map": {"AutoModelForCausalLM": "evil.Model"}, "pad_token_id": None, "_name_or_path": "someone/else"}
+
+
+def test_what_other_tools_write_into_a_configuration_is_kept_and_means_nothing(saved, tmp_path):
+    folder = tmp_path / "model"
+    shutil.copytree(saved / "caracal", folder)
+    without_hashes(folder, **OTHERS)
+    model = load_model(folder)
+    assert model.config == SMALL and model.other_settings == OTHERS
+    model.save_pretrained(tmp_path / "again")
+    assert json.loads((tmp_path / "again" / CONFIG).read_text()) == {**OTHERS, "model_type": "caracal", **vars(SMALL)}
+    assert load_model(tmp_path / "again").other_settings == OTHERS
+
+
 @pytest.mark.parametrize("text, words", [
     ("[" * 500_000, "not readable JSON"), ('{"a":' * 100_000, "not readable JSON"), ("[1, 2]", "no JSON object"),
     ("null", "no JSON object"), ("", "not readable JSON"), ("\0" * 50, "not readable JSON"),
@@ -268,7 +302,7 @@ def test_a_huge_configuration_is_refused_unread(saved, tmp_path):
     shutil.copytree(saved / "caracal", tmp_path / "model")
     with open(tmp_path / "model" / CONFIG, "r+b") as file:
         file.truncate(10**9)
-    refused(tmp_path / "model", "1,000,000,000 bytes; a configuration has at most 1,048,576")
+    refused(tmp_path / "model", "1,000,000,000 bytes, and such a file has at most 1,048,576")
 
 
 @pytest.mark.parametrize("name", [CONFIG, WEIGHTS])
@@ -327,8 +361,125 @@ def test_any_configuration_loads_or_gets_one_line(saved, tmp_path_factory, field
     except ValueError as error:
         assert "\n" not in str(error) and str(folder) in str(error) and len(str(error)) < 1000
     else:
-        stored = getattr(model.config, field)
-        assert type(stored) is type(value) and stored == value
+        stored = getattr(model.config, field) if field in vars(SMALL) else model.other_settings[field]
+        assert type(stored) is type(value) and (stored == value or stored != stored)
+
+
+def compiled(model):
+    for i, block in enumerate(model.blocks):
+        model.blocks[i] = torch.compile(block)
+
+
+def shared(model):
+    model.blocks[1].mixer_norm.weight = model.blocks[0].mixer_norm.weight
+    model.blocks[1].mlp_norm.weight.data = model.norm.weight.data
+
+
+@pytest.mark.parametrize("change", [compiled, shared])
+def test_a_compiled_block_and_shared_memory_are_saved_under_their_names(tmp_path, change):
+    """The compiler puts `_orig_mod.` into names, which from_pretrained would refuse."""
+    torch.manual_seed(0)
+    model, tokens = Caracal(SMALL).eval(), torch.randint(30, (2, 9))
+    change(model)
+    state = torch.get_rng_state()
+    model.save_pretrained(tmp_path)
+    assert torch.equal(state, torch.get_rng_state())
+    plain = Caracal.from_pretrained(tmp_path, device="cpu")
+    assert plain.state_dict().keys() == Caracal(SMALL).state_dict().keys()
+    with torch.compiler.set_stance("force_eager"):
+        assert torch.equal(plain(tokens)[0], model(tokens)[0])
+
+
+def pruned(model):
+    prune.l1_unstructured(model.blocks[1].mixer.to_out, "weight", 0.5)
+
+
+def parametrized(model):
+    torch.nn.utils.parametrizations.weight_norm(model.blocks[0].mixer.to_out)
+
+
+def adapted(model):
+    peft = pytest.importorskip("peft")
+    peft.get_peft_model(model, peft.LoraConfig(target_modules=["to_out"]))
+
+
+def grown(model):
+    model.embedding = torch.nn.Embedding(40, 8)
+
+
+def extended(model):
+    model.extra = torch.nn.Linear(3, 3)
+
+
+def cut_short(model):
+    del model.blocks[2]
+
+
+def of_two_types(model):
+    model.norm.bfloat16()
+
+
+def on_meta(model):
+    model.to("meta")
+
+
+class Wrapped(torch.Tensor):
+    pass
+
+
+def a_subclass(model):
+    model.norm.weight = torch.nn.Parameter(torch.ones(8).as_subclass(Wrapped))
+
+
+@pytest.mark.parametrize("change, words", [
+    (pruned, "'blocks.1.mixer.to_out.weight_orig', so it is pruned: call torch.nn.utils.prune.remove("),
+    (parametrized, "so it is parametrized: call torch.nn.utils.parametrize.remove_parametrizations("),
+    (adapted, "so it is adapted: call merge_and_unload()"),
+    (grown, "tensor 'embedding.weight' of shape (40, 8), and its configuration says (30, 8)"),
+    (extended, "has the foreign tensor 'extra.bias' (2 in all); undo what"), (cut_short, "lacks tensor 'blocks.2."),
+    (of_two_types, "tensors of type torch.bfloat16, torch.float32; give it one"),
+    (on_meta, "without data (on the device meta)"), (a_subclass, "'norm.weight' as a Wrapped"),
+], ids=lambda value: getattr(value, "__name__", ""))
+def test_what_could_not_be_loaded_is_not_saved(tmp_path, change, words):
+    Caracal(SMALL).save_pretrained(tmp_path)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    model = Caracal(SMALL)
+    change(model)
+    with pytest.raises(ValueError, match="^the model is not saved, because it could not be loaded again") as caught:
+        model.save_pretrained(tmp_path)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_what_mends_a_pruned_model_and_a_parametrized_one_mends_it(tmp_path):
+    model, tokens = Caracal(SMALL), torch.randint(30, (2, 9))
+    pruned(model)
+    parametrized(model)
+    prune.remove(model.blocks[1].mixer.to_out, "weight")
+    torch.nn.utils.parametrize.remove_parametrizations(model.blocks[0].mixer.to_out, "weight")
+    model.save_pretrained(tmp_path)
+    loaded = Caracal.from_pretrained(tmp_path, device="cpu")
+    assert (loaded.blocks[1].mixer.to_out.weight == 0).sum() == 32 and torch.equal(loaded(tokens)[0], model(tokens)[0])
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES[1:])
+def test_a_baseline_that_was_loaded_can_be_saved_and_loaded(saved, tmp_path, architecture):
+    model, tokens = load_model(saved / architecture), torch.randint(30, (1, 9))
+    model.save_pretrained(tmp_path)
+    without_hashes(tmp_path, auto_map={"AutoModelForCausalLM": "evil.Model"}, torch_dtype="bfloat16")
+    assert torch.equal(load_model(tmp_path)(tokens)[0], model(tokens)[0])
+
+
+def test_a_pruned_baseline_is_not_saved_and_a_compiled_one_is(saved, tmp_path):
+    model, tokens = load_model(saved / "llama"), torch.randint(30, (1, 9))
+    expected = model(tokens)[0]
+    layer = model.model.model.layers[0]
+    model.model.model.layers[0] = torch.compile(layer)
+    model.save_pretrained(tmp_path)
+    assert torch.equal(load_model(tmp_path)(tokens)[0], expected)
+    prune.l1_unstructured(layer.mlp.up_proj, "weight", 0.5)
+    with pytest.raises(ValueError, match="so it is pruned"):
+        model.save_pretrained(tmp_path)
 
 
 class Bomb:

@@ -17,8 +17,10 @@ import pyarrow.parquet
 import torch
 
 from caracal_book import __main__ as book
+from caracal_book.commands import COMMANDS as BOOK
 from caracal_min import Caracal
 from caracal_min.__main__ import main
+from caracal_min.data import ByteTokenizer
 from caracal_min.data.write_shards import tokenize
 from caracal_min.training import TrainConfig, Trainer
 
@@ -31,7 +33,6 @@ _RATE = [*_WORDS, "0", "1e-400", "-1e-9"]
 _FOLDER = ["", "{file}/x", "{file}", "{long}"]
 _FILE = ["", "{file}/x", "{folder}", "{long}"]
 _DEVICE = ["", "foo", "cuda:99", "meta", "cpu:x", "CPU", "\udcff"]
-BOOKS = {command.name for command in book.COMMANDS}
 BAD = {  # command and what it needs: option, values that it cannot have
     ("tokenize", "--source", "{text}", "--out", "{new}", "--tokenizer", "byte", "--no-progress"): {
         "--source": ["", "{missing}", "{file}", "{long}"], "--out": _FOLDER, "--tokenizer": ["", "bert"],
@@ -51,7 +52,7 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--prompt": ["", "\udcff"],
         "--max-new-tokens": [*_COUNT, "1000000000000"], "--temperature": [*_WORDS, "1e-300"], "--top-k": _WHOLE,
         "--top-p": [*_RATE, "1e-300", "1.5"], "--seed": _COUNT, "--gate-length": _WHOLE, "--device": _DEVICE,
-        "--precision": ["", "float8"]},
+        "--precision": ["", "float8"], "--tokenizer": ["", "bert", "{missing}.json"]},
     ("evaluate", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--split": ["", "none"], "--out": _FILE,
         "--device": _DEVICE, **dict.fromkeys(["--data", "--ngrams"], ["", "{missing}", "{file}", "{long}"]),
@@ -95,7 +96,9 @@ def make_places(folder: Path) -> dict[str, object]:
     (folder / "file").write_bytes(bytes(range(256)))
     (folder / "folder.onnx").mkdir()
     torch.manual_seed(0)
-    Caracal.from_preset("nano").save_pretrained(folder / "model")
+    model = Caracal.from_preset("nano")
+    model.tokenizer = ByteTokenizer()
+    model.save_pretrained(folder / "model")
     return {"text": folder / "text.jsonl", "file": folder / "file", "folder": folder / "folder.onnx",
             "new": folder / "new", "model": folder / "model", "missing": folder / "missing.jsonl", "long": "a" * 300}
 
@@ -225,7 +228,7 @@ def said(arguments: Sequence[str]) -> tuple[int, str]:
         try:
             with open(taken.fileno(), "w", closefd=False, errors="backslashreplace") as stream, \
                     contextlib.redirect_stderr(stream), contextlib.redirect_stdout(io.StringIO()):
-                status = (book.main if arguments[:1] and arguments[0] in BOOKS else main)(list(arguments))
+                status = (book.main if arguments[:1] and arguments[0] in BOOK else main)(list(arguments))
         finally:
             os.dup2(before, 2)
             os.close(before)

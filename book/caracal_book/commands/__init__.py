@@ -9,21 +9,13 @@
 What a command is, `caracal_min.commands` says.
 """
 
-from caracal_min.commands import Command
-from caracal_min.commands.command import on_device_with_record
-
-from .count import CountConfig, prepare_count, run_count
-from .forms import FormsConfig, run_forms_command
-from .learn import LearnConfig, run_learn_command
-from .race import RaceConfig, prepare_race, run_race_command
-from .surgery import SurgeryConfig, run_surgery
-
 __all__ = ["COMMANDS"]
 
-COMMANDS = (
-    Command("count", CountConfig, run_count, prepare_count),
-    Command("learn", LearnConfig, run_learn_command),
-    Command("surgery", SurgeryConfig, run_surgery, on_device_with_record),
-    Command("forms", FormsConfig, run_forms_command),
-    Command("race", RaceConfig, run_race_command, prepare_race),
-)
+COMMANDS = {
+    "count": "count n-grams in a text: what a model has to beat",
+    "learn": "train small models on tasks that tell mixers apart",
+    "surgery": "measure a trained model without each of its components",
+    "forms": "train the Fourier layer changed in one thing, then ablate it",
+    "race": "train whole models against each other on the same text",
+}
+"""What each command does, by name; the module of that name has the `COMMAND`."""

@@ -7,6 +7,7 @@ from typing import Literal
 
 import torch
 
+from caracal_min.commands import Command
 from caracal_min.data.batches import sequential_windows
 from caracal_min.data.corpus import require_readable
 from caracal_min.data.tokenizers import make_tokenizer
@@ -15,7 +16,7 @@ from caracal_min.evaluation.ngrams import ngram_losses
 from caracal_min.record import require_new, require_recordable, write_record
 from caracal_min.training.settings import require_kinds, require_range, require_text
 
-__all__ = ["CountConfig", "prepare_count", "run_count"]
+__all__ = ["COMMAND", "CountConfig", "prepare_count", "run_count"]
 
 
 @dataclass(frozen=True)
@@ -102,3 +103,6 @@ def run_count(config: CountConfig) -> dict:
                      torch.device("cpu"))
         print(f"record = {config.out}")
     return results
+
+
+COMMAND = Command(CountConfig, run_count, prepare_count)

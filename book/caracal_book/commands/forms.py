@@ -1,8 +1,10 @@
 """The command `forms`: its options are `experiments.forms.FormsConfig`."""
 
+from caracal_min.commands import Command
+
 from ..experiments.forms import FormsConfig, run_forms
 
-__all__ = ["FormsConfig", "run_forms_command"]
+__all__ = ["COMMAND", "FormsConfig", "run_forms_command"]
 
 
 def run_forms_command(config: FormsConfig) -> None:
@@ -17,3 +19,6 @@ def run_forms_command(config: FormsConfig) -> None:
               f"{row['spread'] or 0:>9.4f}  " + ", ".join(
                   f"{change['gate up to lag 0']:+.3f} {change['mean gate']:+.3f}" for change in changes if change))
     print(f"record = {config.out / 'record.json'}")
+
+
+COMMAND = Command(FormsConfig, run_forms_command)

@@ -1,8 +1,10 @@
 """The command `learn`: its options are `experiments.sweep.LearnConfig`."""
 
+from caracal_min.commands import Command
+
 from ..experiments.sweep import LearnConfig, comparison, run_learn
 
-__all__ = ["LearnConfig", "run_learn_command"]
+__all__ = ["COMMAND", "LearnConfig", "run_learn_command"]
 
 
 def run_learn_command(config: LearnConfig) -> None:
@@ -13,3 +15,6 @@ def run_learn_command(config: LearnConfig) -> None:
         print(f"{row['task']:<16}{row['contender']:<24}{row['learning_rate']:>8g}{row['mean']:>10.3f}  "
               f"{row['low']:.3f} to {row['high']:.3f}{', best rate at the edge' if row['edge'] else ''}")
     print(f"record = {config.out / 'record.json'}")
+
+
+COMMAND = Command(LearnConfig, run_learn_command)

@@ -2,12 +2,13 @@
 
 from dataclasses import replace
 
+from caracal_min.commands import Command
 from caracal_min.precision import find_device
 from caracal_min.record import require_recordable
 
 from ..experiments.race import RaceConfig, run_race
 
-__all__ = ["RaceConfig", "prepare_race", "run_race_command"]
+__all__ = ["COMMAND", "RaceConfig"]
 
 
 def prepare_race(config: RaceConfig) -> RaceConfig:
@@ -25,3 +26,6 @@ def run_race_command(config: RaceConfig) -> None:
     """Run what is left of a race; print each run, and at the end the table."""
     run_race(config)
     print(f"record = {config.out / 'record.json'}")
+
+
+COMMAND = Command(RaceConfig, run_race_command, prepare_race)

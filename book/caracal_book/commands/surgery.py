@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from caracal_min.commands.command import say
+from caracal_min.commands.command import Command, on_device_with_record, say
 from caracal_min.data.batches import sequential_windows
 from caracal_min.data.split import ALL
 from caracal_min.data.tokenizers import tokenizer_for
@@ -17,7 +17,7 @@ from caracal_min.training.trained import load_trained
 
 from ..experiments.surgery import loss_by_length, surgery
 
-__all__ = ["SurgeryConfig", "run_surgery"]
+__all__ = ["COMMAND", "SurgeryConfig", "run_surgery"]
 
 _MULTIPLES = (1, 2, 4, 8, 16)
 
@@ -94,3 +94,6 @@ def run_surgery(config: SurgeryConfig) -> dict:
         write_record(config.out, "surgery", asdict(config), results, data, time.monotonic() - started, device)
         print(f"record = {config.out}")
     return results
+
+
+COMMAND = Command(SurgeryConfig, run_surgery, on_device_with_record)

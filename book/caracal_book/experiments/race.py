@@ -25,10 +25,11 @@ from torch import Tensor
 
 from caracal_min.allocator import keep_freed_memory
 from caracal_min.benchmark.measure import in_precision, mean_time
+from caracal_min.choices import Precision
 from caracal_min.config import CaracalConfig
 from caracal_min.data.corpus import Corpus, load_corpus
 from caracal_min.data.tokenizers import ByteTokenizer, GPT2Tokenizer
-from caracal_min.precision import Precision, find_device
+from caracal_min.precision import find_device
 from caracal_min.training.recipe import TrainConfig
 from caracal_min.training.run_record import data_of
 from caracal_min.training.settings import require_kinds, require_range, require_text

@@ -12,13 +12,13 @@ from functools import partial
 import torch
 from torch import nn
 
+from caracal_min.choices import VARIANTS
 from caracal_min.config import CaracalConfig
 from caracal_min.extras import missing
 from caracal_min.language_model import LanguageModel
 from caracal_min.model import Caracal
 from caracal_min.modules import SwiGLU
 from caracal_min.zoo.baselines import Baseline, baseline_of
-from caracal_min.zoo.registry import VARIANTS
 
 from .mixers import make_mixer
 

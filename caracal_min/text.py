@@ -1,0 +1,51 @@
+"""Text in, text out: a model with its tokenizer continues a prompt."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .data.tokenizers import Tokenizer
+from .generation import Decoder, stream
+
+__all__ = ["stream_text"]
+
+_CUT = "\N{REPLACEMENT CHARACTER}"  # what decoders give for bytes that are no whole character
+
+
+def stream_text(model: Decoder, tokenizer: Tokenizer, prompt: str, max_new_tokens: int,
+                stop: int | Sequence[int] | None = None, **sampling: Any) -> Iterator[str]:
+    """Yield the text that continues a prompt in pieces, as it is drawn; a piece ends with a whole character.
+
+    Args:
+        prompt: text to continue, at least one character.
+        max_new_tokens: most tokens to draw.
+        stop: id or ids that end the text, and are no part of it; None: the end of text of the tokenizer.
+        sampling: options of `generation.stream`.
+
+    Raises:
+        ValueError: an empty prompt, one that is not Unicode, or what `generation.stream` refuses.
+    """
+    if not isinstance(prompt, str) or not prompt:
+        raise ValueError(f"prompt={prompt!r}; give a text of at least one character")
+    stop = tokenizer.end_of_text if stop is None else stop
+    ends = {stop} if isinstance(stop, int) else set(stop)
+    try:
+        ids = tokenizer.encode(prompt)
+    except UnicodeEncodeError as error:
+        raise ValueError(f"character {error.start + 1} of the prompt is half of a surrogate pair, from bytes that are "
+                         "not UTF-8; give text") from None
+    # A decoder may drop the space before the first word, so a piece is what decoding the last pieces again adds.
+    context, decoded = ids, tokenizer.decode(ids)
+    tokens = torch.tensor([ids], device=model.embedding.weight.device)
+    pending: list[int] = []
+    for drawn in stream(model, tokens, max_new_tokens, stop=sorted(ends), **sampling):
+        if (token := drawn.item()) in ends:
+            break
+        pending.append(token)
+        text = tokenizer.decode([*context, *pending])
+        if not text.endswith(_CUT):
+            yield text[len(decoded):]
+            context, pending, decoded = pending, [], tokenizer.decode(pending)
+    if pending:
+        yield tokenizer.decode([*context, *pending])[len(decoded):].rstrip(_CUT)
