@@ -342,9 +342,6 @@ class Bigram(LanguageModel):
     def hidden(self, tokens):
         return self.embedding(tokens).roll(1, -1)
 
-    def unembed(self, hidden):
-        return hidden @ self.embedding.weight.t()
-
     def save_pretrained(self, folder):
         folder.mkdir(exist_ok=True)
         (folder / "config.json").write_text('{"model_type": "bigram"}')
