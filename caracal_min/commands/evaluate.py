@@ -11,7 +11,7 @@ from ..choices import Precision
 from ..data.batches import sequential_windows
 from ..data.corpus import require_readable
 from ..data.split import ALL
-from ..data.tokenizers import tokenizer_for
+from ..data.tokenizers import make_tokenizer
 from ..evaluation.losses import loss_by_context_length, token_losses
 from ..evaluation.measured import rule_of_training, text_to_count, text_to_measure
 from ..evaluation.ngrams import ngram_losses
@@ -61,7 +61,7 @@ class EvaluateConfig:
     limit: int | None = None
     """Items per task, the first ones, for a trial."""
     batch_size: int = 16
-    """Sequences per forward pass."""
+    """Sequences per forward pass; on tasks, the logits of all their tokens are held at once."""
     max_length: int = 2048
     """Most tokens of a task that the model sees at once."""
     out: Path | None = None
@@ -70,12 +70,14 @@ class EvaluateConfig:
     """auto (a GPU if there is one), cpu, cuda, ..."""
     precision: Precision = "auto"
     """Of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 or float32."""
+    tokenizer: str | None = None
+    """byte, gpt2, gpt2:N, or the path of a tokenizer.json; left out: the one that lies beside the model."""
     gate_length: int | None = None
     """Cuts the gate of a Caracal after so many tokens, also of one trained without; left out: as it was trained."""
 
     def __post_init__(self):
         require_kinds(self)
-        require_text(self, ("model", "data", "ngrams"))
+        require_text(self, ("model", "data", "ngrams", "tokenizer"))
         require_range(self, ("context", "tokens", "batch_size", "max_length", "limit", "gate_length"), low=1)
 
 
@@ -96,7 +98,9 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     trained = load_trained(config.model, config.gate_length)
     say(trained.note)
     model, weights = trained.model.to(device), trained.sha256
-    require_readable(tokenizer_for(model.config.vocab_size).name, *sources)
+    if config.tokenizer is not None:
+        model.tokenizer = make_tokenizer(config.tokenizer)
+    require_readable(model.require_tokenizer().name, *sources)
     tasks = _tasks(config)
     rule = None if config.split == ALL else rule_of_training(config.model, trained.run, weights)
     results = {"parameters": model.num_parameters(), "model_sha256": weights}
@@ -133,7 +137,7 @@ def _tasks(config: EvaluateConfig) -> dict:
 
 def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
     """Measure and print the losses, in nats per token."""
-    tokenizer = tokenizer_for(model.config.vocab_size)
+    tokenizer = model.require_tokenizer()
     tokens, text = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
     windows = sequential_windows(tokens, config.context)
     losses = token_losses(model, windows, config.batch_size, "loss")

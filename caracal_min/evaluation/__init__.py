@@ -2,10 +2,10 @@
 
     losses    held-out loss, by position and by context length
     measured  what is measured: a part of a text, and whether it was trained on
-    ngrams    what counting alone predicts: unigram, bigram and longer tables
+    ngrams    n-gram models, as baselines: unigram, bigram and longer
     table2    a row of Table 2 beside the paper's
     tasks     the paper's eight tasks, from local files or from the hub
-    harness   a model as lm-evaluation-harness calls it
+    harness   models and tasks in lm-evaluation-harness
 
 Losses need nothing but the package.  `tasks` and `harness` need the extra `eval`, so they are imported by name, as
 `caracal_min.evaluation.tasks`, and not from here.

@@ -35,7 +35,7 @@ ITEMS = {"LMB acc": 5153, "Hella": 10042, "ARC-e": 2376, "ARC-c": 1172, "Wino": 
 
 COMMONEST = {"Hella": (132, 2584), "ARC-e": (135, 633), "ARC-c": (144, 311), "Wino": (252, 639), "BoolQ": (315, 2033),
              "PIQA": (253, 928), "SIQA": (175, 657)}
-"""Items whose right answer is the commonest one, of the first 500 and of all, which a constant answer can score.
+"""Items whose right answer is the most frequent one, of the first 500 and of all: the baseline of a constant answer.
 
 An answer is its place among those offered, and in BoolQ "yes".
 """
@@ -75,11 +75,11 @@ def paper_rows(parameters: int) -> list[dict[str, Any]]:
 
 
 def standard_error(score: float, items: int) -> float:
-    """Return the standard error of a score in points, the square root of p (1 - p) / n of a binomial share.
+    """Return the standard error of a score in percentage points: of a binomial proportion, sqrt(p (1 - p) / n).
 
     Args:
-        score: share of right answers, in per cent.
-        items: answered, and treated as a random draw.
+        score: accuracy, in per cent.
+        items: answered, and treated as a random sample.
 
     Raises:
         ValueError: no items, or a score outside 0 to 100.
@@ -90,9 +90,9 @@ def standard_error(score: float, items: int) -> float:
 
 
 def error_of_average(row: dict[str, Any]) -> float:
-    """Return the standard error, in points, of the mean of a row's eight accuracies.
+    """Return the standard error, in percentage points, of the mean of a row's eight accuracies.
 
-    The tasks have items of their own, so the squares of their errors add.
+    The tasks share no items, so their variances add.
 
     Args:
         row: accuracies in per cent by task, as `paper_rows` returns them, each on all `ITEMS` of its task.

@@ -30,7 +30,7 @@ from typing import Any
 from ..config import short_repr
 from ..files import file_sha256
 from ..language_model import LanguageModel
-from .harness import HARNESS_VERSION, ConfigurableTask, HarnessModel, build_tasks, datasets, run_tasks
+from .harness import HARNESS_VERSION, ConfigurableTask, build_tasks, datasets, harness_model, run_tasks
 
 __all__ = ["TASKS", "TaskSource", "evaluate_loaded", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
 
@@ -137,7 +137,7 @@ def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), fo
         names: some of `TASKS`.
         folder: local files, as described above; None takes the data sets of the hub.
         limit: items per task, the first ones; None takes all.
-        batch_size, max_length, device, precision: as `harness.HarnessModel`.
+        batch_size, max_length, device, precision: as `harness.harness_model`.
 
     Returns:
         Only what JSON holds: harness (its version), limit, max_length, parameters, and tasks: by name items, version
@@ -146,7 +146,8 @@ def evaluate_tasks(model: LanguageModel, names: Sequence[str] = tuple(TASKS), fo
         items, for perplexity carried over from the mean log-likelihood to first order; None for a single item.
 
     Raises:
-        ValueError, FileNotFoundError: as `load_tasks` and `harness.HarnessModel`; or a limit below 1.
+        ValueError, FileNotFoundError: as `load_tasks` and `harness.harness_model`; a limit below 1; a max_length that
+            is shorter than an answer.
     """
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit}; give a number >= 1, or None for all items")
@@ -158,7 +159,7 @@ def evaluate_loaded(model: LanguageModel, tasks: dict[str, ConfigurableTask], fo
                     limit: int | None = None, batch_size: int = 16, max_length: int = 2048, device: str = "auto",
                     precision: str = "auto") -> dict[str, Any]:
     """Run tasks that `load_tasks` has returned.  Further arguments, result and errors as `evaluate_tasks`."""
-    harness = HarnessModel(model, batch_size, max_length, device=device, precision=precision)
+    harness = harness_model(model, batch_size, max_length, device, precision)
     found = run_tasks(harness, tasks, limit)
     results = {}
     for name, task in tasks.items():

@@ -17,7 +17,7 @@ FIRST = ["Caracal.from_preset", "Caracal.generate", "Caracal.stream", "Caracal.s
          "modules.MultiHeadFourier", "training", "training.recipe.TrainConfig.for_preset",
          "zoo.registry.load_model", "zoo.registry.make_model"]
 # Imported only with packages of an extra.
-WITHOUT = ("caracal_min.evaluation.harness", "caracal_min.evaluation.tasks",
+WITHOUT = ("caracal_min.evaluation.harness", "caracal_min.evaluation.tasks", "caracal_min.hf",
            "caracal_min.__main__")
 
 

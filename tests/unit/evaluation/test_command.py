@@ -17,7 +17,7 @@ from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.commands import evaluate as command
 from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
-from caracal_min.data import RULE, load_corpus, sequential_windows, tokenize
+from caracal_min.data import RULE, ByteTokenizer, load_corpus, sequential_windows, tokenize
 from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
 from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
@@ -30,7 +30,9 @@ def nano(tmp_path_factory):
     """Folder of an untrained nano, and of a text of 60 documents."""
     folder = tmp_path_factory.mktemp("nano")
     torch.manual_seed(0)
-    Caracal.from_preset("nano").save_pretrained(folder)
+    model = Caracal.from_preset("nano")
+    model.tokenizer = ByteTokenizer()
+    model.save_pretrained(folder)
     words = np.random.default_rng(0).choice(["alpha", "beta", "gamma"], (60, 12))
     (folder / "text.jsonl").write_text("".join(json.dumps({"text": " ".join(w)}) + "\n" for w in words))
     return folder
@@ -194,6 +196,7 @@ def test_a_killed_run_is_measured_at_its_checkpoint(text, tmp_path, capsys):
 ])
 def test_what_cannot_be_read_is_reported_before_a_loss_is_measured(nano, tmp_path, monkeypatch, capsys, options, word):
     pytest.importorskip("lm_eval")
+    pytest.importorskip("accelerate")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "piqa.jsonl").write_text('{"goal": "x"}\n')
@@ -206,6 +209,7 @@ def test_what_cannot_be_read_is_reported_before_a_loss_is_measured(nano, tmp_pat
 
 def test_tasks_from_the_command_line(nano, shared_data, tmp_path):
     pytest.importorskip("lm_eval")
+    pytest.importorskip("accelerate")
     done = run("--model", nano, "--data", nano / "text.jsonl", "--context", 16, "--tasks", "all", "--limit", 2,
                "--task-data", shared_data / "evals", "--out", tmp_path / "out.json", "--device", "cpu")
     assert done.returncode == 0, done.stderr
@@ -223,6 +227,7 @@ def test_tasks_from_the_command_line(nano, shared_data, tmp_path):
 ])
 def test_errors_are_one_line(nano, options, words, capsys):
     pytest.importorskip("lm_eval")
+    pytest.importorskip("accelerate")
     pytest.importorskip("tyro")
     given = ["--data", str(nano / "text.jsonl"), "--context", "16", "--model", str(nano)]
     assert main(["evaluate", *given, *options]) == 2
@@ -232,10 +237,15 @@ def test_errors_are_one_line(nano, options, words, capsys):
         assert word in error
 
 
-def test_a_vocabulary_without_a_tokenizer(tmp_path):
-    Caracal.from_preset("nano", vocab_size=100).save_pretrained(tmp_path)
-    with pytest.raises(ValueError, match="^no tokenizer with 100 ids"):
-        run_evaluate(EvaluateConfig(str(tmp_path)))
+def test_a_model_without_a_tokenizer_takes_one_from_the_command_line(nano, tmp_path):
+    Caracal.from_pretrained(nano, device="cpu").save_pretrained(tmp_path)
+    (tmp_path / "tokenizer.json").unlink()
+    (tmp_path / "SHA256SUMS").unlink()
+    given = dict(data=str(nano / "text.jsonl"), context=16, device="cpu", precision="float32")
+    with pytest.raises(ValueError, match="^the model has no tokenizer .* --tokenizer on the command line"):
+        run_evaluate(EvaluateConfig(str(tmp_path), **given))
+    found = run_evaluate(EvaluateConfig(str(tmp_path), tokenizer="byte", **given))
+    assert found["loss"] == run_evaluate(EvaluateConfig(str(nano), **given))["loss"]
 
 
 def test_fields_out_of_range():

@@ -14,8 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("lm_eval")
+pytest.importorskip("accelerate")
 import lm_eval.tasks
 
+from caracal_min.data import ByteTokenizer
 from caracal_min.evaluation import table2
 from caracal_min.evaluation.tasks import TASKS, load_tasks, read_rows
 from caracal_min.zoo import make_model
@@ -333,7 +335,9 @@ def test_evaluating_local_files_reaches_no_network(tmp_path):
     """From the folder of a model and the files of all tasks to every metric, in a process of its own."""
     for name, row in ROWS.items():
         (tmp_path / TASKS[name].file).write_text(json.dumps(row) + "\n" + json.dumps(row) + "\n")
-    make_model("caracal", "nano").save_pretrained(tmp_path / "model")
+    model = make_model("caracal", "nano")
+    model.tokenizer = ByteTokenizer()
+    model.save_pretrained(tmp_path / "model")
     code = """
 import socket, sys
 reached = []

@@ -1,0 +1,292 @@
+"""The model as `transformers` knows it: `CaracalForCausalLM`, registered for `AutoModelForCausalLM` on import.
+
+    import caracal_min.hf
+    model = AutoModelForCausalLM.from_pretrained("runs/nano/model")    # what Caracal.save_pretrained wrote
+
+It has the modules of `model.Caracal` under the same names, and its forward pass: each class reads the folders of the
+other, and the logits are equal to the last bit.
+"""
+
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from huggingface_hub import HfApi
+from torch import Tensor, nn
+
+from .caches import Cache
+from .config import CaracalConfig
+from .extras import missing
+from .model import Caracal
+from .modules import Block
+from .weights import SUMS
+
+try:
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedConfig, PreTrainedModel
+    from transformers.initialization import guard_torch_init_functions
+    from transformers.modeling_layers import GradientCheckpointingLayer
+    from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast
+    from transformers.modeling_utils import slice_logits_to_keep
+    from transformers.utils import can_return_tuple
+    from transformers.utils.output_capturing import capture_outputs
+except ModuleNotFoundError as error:
+    if error.name != "transformers":
+        raise
+    raise missing("caracal_min.hf", "transformers", "hf") from None
+
+_CARD = """\
+---
+library_name: transformers
+pipeline_tag: text-generation
+---
+A Caracal language model (Gan et al., ICML 2026) with {parameters:,} parameters.  Its class is in `caracal_min`:
+
+    import caracal_min.hf, transformers
+    transformers.pipeline("text-generation", "{repo}")("The ", max_new_tokens=50)
+
+    {shape}
+"""
+
+__all__ = ["CaracalCache", "CaracalForCausalLM", "PretrainedCaracalConfig"]
+
+
+class PretrainedCaracalConfig(PreTrainedConfig):
+    """The fields of `config.CaracalConfig`, in the class that `transformers` asks for.
+
+    Raises:
+        TypeError: a field without a default is missing.
+        ValueError: a field out of range, in one line.
+    """
+
+    model_type = "caracal"
+    attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}
+    keys_to_ignore_at_inference = ["past_key_values", "cache"]
+    tie_word_embeddings = True
+
+    def __post_init__(self, **given: Any):
+        given = {self.attribute_map.get(name, name): value for name, value in given.items()}
+        ours = CaracalConfig(**{f.name: given.pop(f.name) for f in fields(CaracalConfig) if f.name in given})
+        super().__post_init__(**given, **asdict(ours))
+
+    @property
+    def shape(self) -> CaracalConfig:
+        """The same as `Caracal` takes it."""
+        return CaracalConfig(**{f.name: getattr(self, f.name) for f in fields(CaracalConfig)})
+
+
+class CaracalCache:
+    """What `generate` hands from token to token: the caches of the layers, and the tokens that they have read.
+
+    Full caches are replaced by longer ones, which read all tokens again, in one parallel pass.
+
+    Attributes:
+        layers: a cache for each block (`caches`); none before the first token.
+        tokens, mask: what was given as input_ids, `[B, N]`, and where it is no padding, `[B, N]`.
+    """
+
+    is_compileable = is_croppable = False
+    is_linear = (False,)
+
+    def __init__(self) -> None:
+        self.layers: list[Cache] = []
+        self.tokens = self.mask = torch.empty(0, 0)
+
+    def get_seq_length(self, layer_idx: int = 0) -> int:
+        """Return how many tokens a row was given, N, its padding included."""
+        return self.tokens.shape[1]
+
+    def reorder_cache(self, rows: Tensor) -> None:
+        """Let row i be what row rows[i] was, as beam search does; rows: `[B]`."""
+        for cache in self.layers:
+            cache.reorder(rows)
+        self.tokens, self.mask = self.tokens[rows], self.mask[rows]
+
+    def reserve(self, model: "CaracalForCausalLM", ids: Tensor) -> None:
+        """Make room for `[B, L]` ids more."""
+        rows, count = ids.shape
+        held = model.seen(self.layers) if self.layers else [0] * rows
+        if len(held) != rows:
+            raise ValueError(f"the cache has {len(held)} rows, input_ids {rows}; give as many, or begin without cache")
+        needed = max(held) + count
+        if self.layers and all(cache.capacity is None or needed <= cache.capacity for cache in self.layers):
+            return
+        layers = model.new_caches(rows, needed + max(256, needed // 2), device=ids.device)
+        if self.layers:
+            tokens, lengths = _padded_right(self.tokens, self.mask)
+            with torch.no_grad():
+                model.hidden(tokens, layers, lengths)
+        self.layers = layers
+
+    def keep(self, tokens: Tensor, mask: Tensor) -> None:
+        """Note what the layers have read."""
+        if self.tokens.numel():
+            tokens, mask = torch.cat([self.tokens, tokens], 1), torch.cat([self.mask, mask], 1)
+        self.tokens, self.mask = tokens, mask
+
+
+class CaracalBlock(GradientCheckpointingLayer, Block):
+    """A block whose inside `transformers` can compute again in the backward pass."""
+
+
+class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
+    """`model.Caracal` for what is built on `transformers`: `generate`, pipelines, `Trainer`, PEFT, the hub.
+
+    Args:
+        config: shape and initialisation.
+
+    Padding, on either side, is what `attention_mask` says: a row of a batch gives what it gives alone.
+
+    Source: Caracal, Section 3.1 and Appendix E.
+    """
+
+    config_class = PretrainedCaracalConfig
+    supports_gradient_checkpointing = True
+    model_tags = ["caracal"]
+    _supports_sdpa = True
+    _is_stateful = True  # a cache cannot go back, as assisted generation would need
+    _input_embed_layer = "embedding"
+    _no_split_modules = ["CaracalBlock"]
+    _tied_weights_keys = {"lm_head.weight": "embedding.weight"}
+    _can_record_outputs = {"hidden_states": CaracalBlock}
+
+    hidden, new_caches, seen = Caracal.hidden, Caracal.new_caches, staticmethod(Caracal.seen)
+    require_tokens = Caracal.require_tokens
+
+    def __init__(self, config: PretrainedCaracalConfig):
+        super().__init__(config)
+        whole = Caracal(config.shape)
+        self.embedding, self.positions, self.norm = whole.embedding, whole.positions, whole.norm
+        self.blocks = nn.ModuleList(CaracalBlock(block.mixer, whole.config.mlp_width) for block in whole.blocks)
+        self.lm_head = nn.Linear(config.d_model, config.vocab_size, bias=False)
+        self.post_init()
+
+    @classmethod
+    def from_caracal(cls, model: Caracal) -> "CaracalForCausalLM":
+        """Return a model that shares the weights of `model`: what changes them changes both."""
+        with torch.device("meta"):
+            made = cls(PretrainedCaracalConfig(**asdict(model.config)))
+        weights = model.state_dict()
+        made.load_state_dict(weights | {"lm_head.weight": weights["embedding.weight"]}, assign=True)
+        made.tie_weights()
+        return made.train(model.training)
+
+    @torch.no_grad()
+    @guard_torch_init_functions()
+    def initialize_weights(self) -> None:
+        """Draw weights as `Caracal` does; transformers keeps those that were loaded from changing."""
+        for norm in (module for module in self.modules() if isinstance(module, nn.LayerNorm)):
+            norm.reset_parameters()
+        Caracal._initialise(self)
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False  # keys and values would be kept: the first forward pass makes a CaracalCache
+
+    def save_pretrained(self, save_directory: str | Path, *arguments: Any, **options: Any) -> None:
+        """Write the model as `PreTrainedModel` does; hashes of other weights in the folder are removed."""
+        (Path(save_directory) / SUMS).unlink(missing_ok=True)
+        super().save_pretrained(save_directory, *arguments, **options)
+
+    def push_to_hub(self, repo_id: str, **options: Any) -> str:
+        """Upload the model as `PreTrainedModel` does; where no card is, one says how to load it."""
+        hub = HfApi(token=options.get("token"))
+        repo = hub.create_repo(repo_id, private=options.get("private"), exist_ok=True).repo_id
+        if not hub.file_exists(repo, "README.md"):
+            card = _CARD.format(repo=repo, parameters=self.num_parameters(), shape=self.config.shape)
+            hub.upload_file(path_or_fileobj=card.encode(), path_in_repo="README.md", repo_id=repo)
+        return super().push_to_hub(repo, **options)
+
+    @can_return_tuple
+    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
+                position_ids: Tensor | None = None, past_key_values: CaracalCache | None = None,
+                labels: Tensor | None = None, use_cache: bool | None = None, logits_to_keep: int | Tensor = 0,
+                cache: CaracalCache | None = None, **options: Any) -> CausalLMOutputWithPast:
+        """Predict the next token at every position.
+
+        Args:
+            input_ids: ids of the new tokens, `[B, L]`, integer.
+            attention_mask: 0 at padding, 1 elsewhere, `[B, L]`, or `[B, N + L]` with the N tokens of a cache.  Padding
+                gets the logits of the last token before it.
+            position_ids: `[B, L]` or `[1, L]`; the model needs none, and takes those that count each row's tokens.
+            past_key_values: cache to continue, which is changed; gradients do not flow through it.  From version 5.24
+                of transformers on it is called `cache`.
+            labels: ids, `[B, L]`, as input_ids: each is predicted from those before it; -100 is left out.
+            use_cache: whether to begin a cache.
+            logits_to_keep: how many positions, from the end, get logits, or which; 0: all.
+            options: of the loss, as `num_items_in_batch`, which its sum is divided by; `output_hidden_states`.
+
+        Returns:
+            loss in nats per token, logits `[B, kept, vocab_size]`, the cache, and hidden states where asked for.
+
+        Raises:
+            ValueError: no ids; ids or a mask of another shape; several documents in a row; a row of padding alone, with
+                a cache.
+        """
+        past = past_key_values if cache is None else cache
+        if input_ids is None:
+            raise ValueError("input_ids is None; give ids, [batch, length]: embeddings in their place are not taken")
+        self.require_tokens(input_ids, "input_ids")
+        if past is None and use_cache:
+            past = CaracalCache()
+        mask = _mask(attention_mask, input_ids, 0 if past is None else past.get_seq_length())
+        if position_ids is not None:
+            _require_one_document(position_ids, mask, past is None or not past.layers)
+        tokens, lengths, padded = input_ids, None, attention_mask is not None and not mask.all()
+        if padded:  # padding on the right is harmless, and caches know the lengths of their rows
+            tokens, lengths = _padded_right(input_ids, mask)
+            if past is not None and 0 in lengths:
+                raise ValueError(f"attention_mask leaves no token in row {lengths.index(0)}; a cache takes one or more")
+        if past is None:
+            states = self._read(tokens, **options)
+        else:
+            past.reserve(self, tokens)
+            states = self._read(tokens, past.layers, lengths, **options)
+            past.keep(input_ids, mask)
+        hidden, between = states.last_hidden_state, states.hidden_states
+        if padded:
+            places = (mask.cumsum(1) - 1).clamp(min=0)[..., None]
+            hidden = hidden.take_along_dim(places, 1)
+            between = between and tuple(h.take_along_dim(places, 1) for h in between)
+        logits, loss = self.lm_head(slice_logits_to_keep(hidden, logits_to_keep)), None
+        if past is not None:
+            logits = logits.detach()
+        if labels is not None:
+            if padded:  # the first token of a row has nothing before it that could predict it
+                labels = labels.masked_fill(mask.cumsum(1) == mask.int(), -100)
+            loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
+        return CausalLMOutputWithPast(loss, logits, past, between)
+
+    @capture_outputs
+    def _read(self, tokens: Tensor, caches: list[Cache] | None = None, lengths: list[int] | None = None,
+              **_: Any) -> BaseModelOutput:
+        with torch.set_grad_enabled(caches is None and torch.is_grad_enabled()):
+            return BaseModelOutput(self.hidden(tokens, caches, lengths))
+
+
+def _mask(attention_mask: Tensor | None, ids: Tensor, seen: int) -> Tensor:
+    """Return where the new tokens are no padding, `[B, L]` of bool; the mask may cover `seen` tokens before them."""
+    if attention_mask is None:
+        return torch.ones_like(ids, dtype=torch.bool)
+    batch, length = ids.shape
+    if tuple(attention_mask.shape) not in ((batch, length), (batch, seen + length)):
+        raise ValueError(f"attention_mask has shape {tuple(attention_mask.shape)}; give [{batch}, {seen + length}], "
+                         "0 at padding and 1 elsewhere")
+    return attention_mask[:, -length:].bool()
+
+
+def _padded_right(ids: Tensor, mask: Tensor) -> tuple[Tensor, list[int]]:
+    """Return the tokens of each row in order and then its padding, `[B, L]`, and how many tokens the rows have."""
+    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True)), mask.sum(1).tolist()
+
+
+def _require_one_document(position_ids: Tensor, mask: Tensor, begins: bool) -> None:
+    """Raise ValueError unless positions, `[B, L]` or `[1, L]`, count the tokens of rows that begin or go on here."""
+    offset = position_ids - mask.cumsum(1) + 1
+    if (offset != (0 if begins else offset.gather(1, mask.int().argmax(1, keepdim=True))))[mask].any():
+        raise ValueError("position_ids do not count the tokens of each row from 0; where they restart, a row holds "
+                         "several documents, which would mix: give each a row of its own, or give no position_ids")
+
+
+AutoConfig.register(PretrainedCaracalConfig.model_type, PretrainedCaracalConfig)
+AutoModelForCausalLM.register(PretrainedCaracalConfig, CaracalForCausalLM)

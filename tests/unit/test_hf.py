@@ -1,0 +1,567 @@
+"""`CaracalForCausalLM` against `Caracal`, and what transformers asks of every model of its own."""
+
+import copy
+import inspect
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+pytest.importorskip("transformers")
+pytest.importorskip("accelerate")
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    DataCollatorForLanguageModeling,
+    GenerationConfig,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+    set_seed,
+)
+from transformers.modeling_outputs import CausalLMOutputWithPast
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.data import ByteTokenizer
+from caracal_min.hf import CaracalCache, CaracalForCausalLM, PretrainedCaracalConfig
+
+SIZE = dict(vocab_size=256, d_model=32, n_layers=4, n_heads=2, window_size=8)
+VARIANTS = [{}, {"positional_encoding": "learned", "max_positions": 90}, {"gate_length": 16},
+            {"fourier_per_attention": None, "pre_conv": False, "gate": "single_stage"}]
+
+
+def caracal(**changes):
+    """A model whose layers say more than its embedding: what it predicts depends on all that it read."""
+    torch.manual_seed(0)
+    return Caracal(CaracalConfig(**SIZE | {"init_std": 0.2, "embedding_std": 0.2} | changes)).eval()
+
+
+def build(**changes):
+    return CaracalForCausalLM.from_caracal(caracal(**changes))
+
+
+def ids(*shape, seed=1):
+    return torch.randint(256, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def padded(rows, left, fill=0):
+    """Rows of different lengths as one batch, and where they are."""
+    longest = max(map(len, rows))
+    fills = [torch.full((longest - len(row),), fill) for row in rows]
+    pairs = [(f, r) if left else (r, f) for f, r in zip(fills, rows, strict=True)]
+    masks = [torch.cat([torch.full_like(x, int(x is r)) for x in pair]) for pair, r in zip(pairs, rows, strict=True)]
+    return torch.stack([torch.cat(pair) for pair in pairs]), torch.stack(masks)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return build()
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A model as `Caracal` saves it, with its tokenizer."""
+    model = caracal()
+    model.tokenizer = ByteTokenizer()
+    model.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+# Folders and configurations
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_it_reads_what_caracal_writes_and_the_logits_are_equal_to_the_last_bit(tmp_path, changes):
+    ours = caracal(**changes)
+    ours.save_pretrained(tmp_path)
+    theirs, found = AutoModelForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    assert isinstance(theirs, CaracalForCausalLM) and not theirs.training and not any(found.values())
+    assert theirs.config.shape == ours.config and theirs.num_parameters() == ours.num_parameters()
+    x = ids(3, 70)
+    assert torch.equal(theirs(x).logits, ours(x)[0])
+    torch.testing.assert_close(theirs(x, labels=x).loss, ours.loss(x[:, :-1], x[:, 1:]))
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_caracal_reads_what_it_writes(tmp_path, changes):
+    """Also over a folder that `Caracal` wrote, whose hashes are of other weights."""
+    other = caracal(**changes)
+    torch.nn.init.ones_(other.embedding.weight)
+    other.save_pretrained(tmp_path)
+    theirs = build(**changes)
+    theirs.save_pretrained(tmp_path)
+    ours, x = Caracal.from_pretrained(tmp_path, device="cpu"), ids(2, 70)
+    assert ours.config == theirs.config.shape and torch.equal(ours(x)[0], theirs(x).logits)
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, theirs(x).logits)
+
+
+def test_weights_in_parts_and_in_another_type(tmp_path, model):
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert len(list(tmp_path.glob("*.safetensors"))) > 3
+    x = ids(2, 20)
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
+    half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    half.save_pretrained(tmp_path / "half")
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "half")
+    assert again.dtype == torch.bfloat16 and torch.equal(again(x).logits, half(x).logits)
+    assert (half(x).logits - model(x).logits).abs().max() < 0.1 * model(x).logits.abs().max()
+
+
+def test_the_configuration_has_the_names_of_both(tmp_path):
+    by_ours = PretrainedCaracalConfig(**SIZE, gate_length=5)
+    by_theirs = PretrainedCaracalConfig(vocab_size=256, hidden_size=32, num_hidden_layers=4, num_attention_heads=2,
+                                        window_size=8, gate_length=5)
+    assert by_ours.shape == by_theirs.shape == CaracalConfig(**SIZE, gate_length=5)
+    assert (by_ours.hidden_size, by_ours.num_hidden_layers, by_ours.num_attention_heads) == (32, 4, 2)
+    by_ours.save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).shape == by_ours.shape
+    assert asdict(by_ours.shape).items() <= by_ours.to_dict().items()
+
+
+@pytest.mark.parametrize(("given", "error", "words"), [
+    ({}, TypeError, "missing 4 required positional arguments: 'vocab_size'"),
+    ({**SIZE, "n_heads": 3}, ValueError, "d_model=32 is not divisible by n_heads=3; choose"),
+    ({**SIZE, "gate": "three"}, ValueError, "gate='three'; accepted: two_stage, single_stage"),
+])
+def test_bad_configurations_get_one_line(given, error, words):
+    with pytest.raises(error) as caught:
+        PretrainedCaracalConfig(**given)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_field_can_be_changed_on_loading(folder):
+    cut = AutoModelForCausalLM.from_pretrained(folder, gate_length=4)
+    x = ids(2, 30)
+    assert torch.equal(cut(x).logits, Caracal.from_pretrained(folder, device="cpu", gate_length=4)(x)[0])
+    with pytest.raises(ValueError, match="^gate_length=0; give a whole number >= 1"):
+        AutoModelForCausalLM.from_pretrained(folder, gate_length=0)
+
+
+def test_weights_that_are_missing_are_drawn_as_caracal_draws_them():
+    """All are on the meta device first; those that were read stay."""
+    config = PretrainedCaracalConfig(**SIZE | {"d_model": 128}, init_std=0.5, embedding_std=2.0,
+                                     positional_encoding="learned")
+    ours = Caracal(config.shape).state_dict()
+    kept = {name: t for name, t in ours.items() if name.startswith("blocks.1.")}
+    drawn = CaracalForCausalLM.from_pretrained(None, config=config, state_dict=kept)
+    for model in (drawn, CaracalForCausalLM(config), AutoModelForCausalLM.from_config(config)):
+        for name, t in model.state_dict().items():
+            if model is drawn and name in kept:
+                assert torch.equal(t, kept[name]), name
+            elif name != "lm_head.weight":
+                assert t.std().item() == pytest.approx(ours[name].std().item(), rel=0.2), name
+                assert t.mean().item() == pytest.approx(ours[name].mean().item(), abs=0.2), name
+
+
+def test_the_head_is_the_embedding(tmp_path, model):
+    model.save_pretrained(tmp_path)
+    for one in (model, copy.deepcopy(model), CaracalForCausalLM(model.config), AutoModelForCausalLM.from_config(
+            model.config), AutoModelForCausalLM.from_pretrained(tmp_path)):
+        assert one.get_output_embeddings().weight is one.get_input_embeddings().weight is one.embedding.weight
+
+
+def test_more_tokens_can_be_added(tmp_path, model):
+    larger = copy.deepcopy(model)
+    larger.resize_token_embeddings(300)
+    assert larger.config.vocab_size == 300 and larger.lm_head.weight is larger.embedding.weight
+    larger.save_pretrained(tmp_path)
+    x = ids(1, 9)
+    assert torch.equal(Caracal.from_pretrained(tmp_path, device="cpu")(x)[0], larger(x).logits)
+    assert torch.equal(larger(x).logits[..., :256], model(x).logits) and larger(x + 40).logits.shape[-1] == 300
+
+
+def test_a_model_in_memory_lends_its_weights():
+    ours = caracal()
+    theirs = CaracalForCausalLM.from_caracal(ours.train())
+    assert theirs.training and not CaracalForCausalLM.from_caracal(ours.eval()).training
+    with torch.no_grad():
+        ours.norm.weight.mul_(2)
+        theirs.embedding.weight.mul_(2)
+    x = ids(1, 9)
+    assert torch.equal(ours(x)[0], theirs.eval()(x).logits)
+
+
+# The forward pass
+
+
+def test_outputs(model):
+    x = ids(2, 20)
+    whole = model(x, labels=x)
+    assert next(iter(inspect.signature(model.forward).parameters)) == "input_ids" == model.main_input_name
+    assert isinstance(whole, CausalLMOutputWithPast) and list(whole) == ["loss", "logits"]
+    as_tuple = model(x, labels=x, return_dict=False)
+    assert isinstance(as_tuple, tuple) and all(map(torch.equal, as_tuple, whole.to_tuple()))
+    assert torch.equal(model(x).logits, whole.logits)
+    kept = torch.tensor([0, 3, 19])
+    for keep, expected in ((0, whole.logits), (5, whole.logits[:, -5:]), (kept, whole.logits[:, kept])):
+        assert torch.equal(model(x, logits_to_keep=keep).logits, expected)
+
+
+def test_hidden_states_are_those_between_the_blocks(model):
+    x, seen = ids(2, 20), []
+    hooks = [block.register_forward_hook(lambda *call: seen.append(call[2])) for block in model.blocks]
+    model(x)
+    for hook in hooks:
+        hook.remove()
+    found = model(x, output_hidden_states=True).hidden_states
+    assert len(found) == 1 + model.config.num_hidden_layers == 1 + len(seen)
+    assert all(map(torch.equal, found, [model.embedding(x), *seen[:-1], model.norm(seen[-1])]))
+    batch, mask = padded([x[0, :7], x[1]], left=True)
+    of_padded = model(batch, attention_mask=mask, output_hidden_states=True).hidden_states
+    for whole, alone in zip(of_padded, model(x[:1, :7], output_hidden_states=True).hidden_states, strict=True):
+        torch.testing.assert_close(whole[0, -7:], alone[0])
+
+
+def test_the_loss_counts_as_transformers_says(model):
+    x = ids(2, 20)
+    labels = x.clone()
+    labels[0, :10] = -100
+    logits = model(x).logits[:, :-1].log_softmax(-1).gather(-1, x[:, 1:, None])[..., 0]
+    counted = -logits[labels[:, 1:] != -100]
+    torch.testing.assert_close(model(x, labels=labels).loss, counted.mean())
+    for items in (7, torch.tensor(7)):
+        torch.testing.assert_close(model(x, labels=labels, num_items_in_batch=items).loss, counted.sum() / 7)
+    assert "num_items_in_batch" in inspect.getdoc(type(model).forward)
+
+
+@pytest.mark.parametrize("changes", VARIANTS[:3])
+@pytest.mark.parametrize("left", [True, False])
+def test_a_row_of_a_padded_batch_gives_what_it_gives_alone(changes, left):
+    model, rows = build(**changes), [ids(n, seed=n) for n in (5, 30, 1, 17)]
+    batch, mask = padded(rows, left)
+    logits = model(batch, attention_mask=mask).logits
+    for row, logits_of_row, kept in zip(rows, logits, mask.bool(), strict=True):
+        torch.testing.assert_close(logits_of_row[kept], model(row[None]).logits[0], rtol=1e-4, atol=1e-4)
+    other, _ = padded(rows, left, fill=9)
+    torch.testing.assert_close(model(other, attention_mask=mask).logits, logits, rtol=1e-4, atol=1e-4)
+
+
+def test_padding_may_lie_anywhere_and_gives_the_logits_of_the_token_before(model):
+    x = ids(2, 20)
+    mask = torch.ones_like(x)
+    mask[0, [0, 1, 7, 8, 12, 19]] = 0
+    logits = model(x, attention_mask=mask).logits
+    alone = model(x[:1][:, mask[0].bool()]).logits[0]
+    torch.testing.assert_close(logits[0, mask[0].bool()], alone)
+    assert torch.equal(logits[0, 7], logits[0, 6]) and torch.equal(logits[0, 19], logits[0, 18])
+
+
+def test_the_loss_of_a_left_padded_batch_is_that_of_its_rows(model):
+    """The first token of a row is predicted from nothing, so it has no loss; from padding it would."""
+    rows = [ids(n, seed=n) for n in (5, 30, 17)]
+    for left in (True, False):
+        batch, mask = padded(rows, left)
+        labels = batch.masked_fill(mask == 0, -100)
+        alone = [model(row[None], labels=row[None]).loss * (len(row) - 1) for row in rows]
+        torch.testing.assert_close(model(batch, attention_mask=mask, labels=labels).loss,
+                                   sum(alone) / sum(len(row) - 1 for row in rows))
+
+
+def test_positions_that_count_the_tokens_are_taken_and_documents_in_one_row_refused(model):
+    x = ids(2, 20)
+    for position_ids in (torch.arange(20)[None], torch.arange(20).expand(2, -1)):
+        assert torch.equal(model(x, position_ids=position_ids).logits, model(x).logits)
+    mask = torch.ones_like(x)
+    mask[0, :6] = 0
+    model(x, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0))
+    model(x, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).masked_fill(mask == 0, 1))
+    for restarting in (torch.arange(20)[None] % 10, torch.arange(20).expand(2, -1) % torch.tensor([[20], [15]]),
+                       torch.arange(5, 25)[None]):
+        with pytest.raises(ValueError, match="^position_ids do not count the tokens of each row .* or give no posit"):
+            model(x, position_ids=restarting)
+
+
+@pytest.mark.parametrize(("given", "words"), [
+    ({}, "input_ids is None; give ids, [batch, length]: embeddings"),
+    ({"inputs_embeds": torch.zeros(1, 3, 32)}, "input_ids is None; give ids, [batch, length]: embeddings"),
+    ({"input_ids": torch.tensor([[1, 256]])}, "input_ids holds id 256; this model knows 0 to 255"),
+    ({"input_ids": torch.tensor([1, 2])}, "input_ids has shape (2,)"),
+    ({"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 4)}, "attention_mask has shape (2, 4); give [2, 5], 0"),
+    ({"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 1, 5, 5)}, "attention_mask has shape (2, 1, 5, 5); give"),
+    ({"input_ids": ids(2, 5), "attention_mask": torch.tensor([[1] * 5, [0] * 5]), "use_cache": True},
+     "attention_mask leaves no token in row 1; a cache takes one or more"),
+])
+def test_bad_input_gets_one_line(model, given, words):
+    with pytest.raises(ValueError) as caught:
+        model(**given)
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_gradient_checkpointing_runs_blocks_twice_and_changes_no_gradient(model, reentrant):
+    def gradients(of):
+        runs, of = [], of.train()
+        hooks = [block.mixer.register_forward_hook(lambda *_: runs.append(1)) for block in of.blocks]
+        of(x, labels=x, use_cache=False).loss.backward()
+        for hook in hooks:
+            hook.remove()
+        found = {name: weight.grad for name, weight in of.named_parameters()}
+        of.zero_grad()
+        return len(runs), found
+
+    x, one = ids(2, 20), copy.deepcopy(model)
+    plain, expected = gradients(one)
+    assert plain == 4 and all(g is not None and g.abs().sum() > 0 for g in expected.values())
+    one.activation_checkpointing_enable({"use_reentrant": reentrant})
+    twice, found = gradients(one)
+    assert twice == 8 and all(torch.equal(found[name], expected[name]) for name in expected)
+    with torch.no_grad():  # a cache is not continued twice
+        assert torch.equal(one.generate(x, max_new_tokens=3, do_sample=False, pad_token_id=0),
+                           model.generate(x, max_new_tokens=3, do_sample=False, pad_token_id=0))
+    one.activation_checkpointing_disable()
+    assert gradients(one.train())[0] == 4
+
+
+# Generation
+
+
+def greedy(model, x, count, **options):
+    return model.generate(x, max_new_tokens=count, do_sample=False, pad_token_id=0, **options)
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_generation_is_that_of_caracal_with_and_without_cache(changes):
+    x, count = ids(3, 9), 60
+    found = greedy(build(**changes), x, count)
+    assert torch.equal(found, caracal(**changes).generate(x, count, temperature=0.0))
+    assert torch.equal(found, greedy(build(**changes), x, count, use_cache=False))
+    assert len({tuple(row.tolist()) for row in found[:, 9:]}) == 3
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+@pytest.mark.parametrize("left", [True, False])
+def test_a_row_of_a_padded_batch_is_continued_as_alone(changes, left):
+    """Exactly as alone: the same tokens; the logits of each step differ by rounding."""
+    model, rows = build(**changes), [ids(n, seed=n) for n in (5, 30, 1, 17)]
+    batch, mask = padded(rows, left)
+    got = greedy(model, batch, 40, attention_mask=mask, return_dict_in_generate=True, output_logits=True)
+    for i, row in enumerate(rows):
+        alone = greedy(model, row[None], 40, return_dict_in_generate=True, output_logits=True)
+        assert torch.equal(got.sequences[i, 30:], alone.sequences[0, len(row):])
+        torch.testing.assert_close(torch.stack(got.logits)[:, i], torch.stack(alone.logits)[:, 0], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("changes", [VARIANTS[0], VARIANTS[2]])
+def test_a_cache_grows_with_what_it_reads(changes):
+    """In parts of 1 to 40 tokens with padding, beyond what the first call makes room for."""
+    model, x = build(**changes), ids(2, 700)
+    draw = torch.Generator().manual_seed(3)
+    mask = torch.rand(2, 700, generator=draw) < 0.8
+    mask[:, 0] = True
+    past, start, parts = CaracalCache(), 0, []
+    while start < 700:
+        end = start + int(torch.randint(1, 41, (), generator=draw))
+        mask[:, start] = True
+        parts.append(model(x[:, start:end], attention_mask=mask[:, :end], past_key_values=past).logits)
+        start = end
+    logits = torch.cat(parts, 1)
+    assert past.get_seq_length() == 700 and model.seen(past.layers) == mask.sum(1).tolist() and not logits.requires_grad
+    for row in range(2):
+        expected = model(x[row, mask[row]][None]).logits[0]
+        torch.testing.assert_close(logits[row, mask[row]], expected, rtol=1e-3, atol=1e-3)
+
+
+def test_a_call_that_fails_leaves_the_cache_as_it_was(model):
+    x, past = ids(2, 30), CaracalCache()
+    model(x[:, :10], past_key_values=past)
+    for wrong, words in ((x[:1, 10:], "the cache has 2 rows, input_ids 1"), (x[:, 10:] + 250, "input_ids holds id")):
+        with pytest.raises(ValueError, match=words):
+            model(wrong, past_key_values=past)
+    torch.testing.assert_close(model(x[:, 10:], past_key_values=past).logits, model(x).logits[:, 10:])
+
+
+def test_generation_goes_on_from_a_cache(model):
+    """From all ids so far, as transformers takes them, also after a batch with padding."""
+    batch, mask = padded([ids(4, seed=4), ids(9, seed=9)], left=True)
+    whole = greedy(model, batch, 20, attention_mask=mask)
+    first = greedy(model, batch, 8, attention_mask=mask, return_dict_in_generate=True)
+    mask = torch.cat([mask, torch.ones(2, 8, dtype=torch.int64)], 1)
+    rest = greedy(model, first.sequences, 12, attention_mask=mask, past_key_values=first.past_key_values)
+    assert torch.equal(rest, whole)
+
+
+def test_a_long_prompt_may_be_read_in_parts(model):
+    x = ids(2, 50)
+    parts = greedy(model, x, 9, prefill_chunk_size=16, past_key_values=CaracalCache())
+    assert torch.equal(parts, greedy(model, x, 9))
+
+
+def test_the_cache_has_the_name_that_generate_hands_on(model):
+    """`past_key_values` in the version of requirements.txt, `cache` from 5.24 on: each is taken."""
+    x = ids(2, 9)
+    (name,) = {"past_key_values", "cache"} & {*model(x, use_cache=True)}
+    assert name in inspect.signature(model.prepare_inputs_for_generation).parameters
+    for given in ("past_key_values", "cache"):
+        past = model(x[:, :5], use_cache=True)[name]
+        assert isinstance(past, CaracalCache) and past.get_seq_length() == 5
+        torch.testing.assert_close(model(x[:, 5:], **{given: past}).logits, model(x).logits[:, 5:])
+        assert past.get_seq_length() == 9
+    assert name not in model(x) and {"past_key_values", "cache"} == {*model.config.keys_to_ignore_at_inference}
+
+
+@pytest.mark.parametrize("options", [dict(num_beams=3), dict(num_beams=4, num_return_sequences=2, length_penalty=2.0),
+                                     dict(num_beams=3, do_sample=True, top_k=20)])
+def test_beams_take_their_caches_along(model, options):
+    batch, mask = padded([ids(4, seed=4), ids(9, seed=9)], left=True)
+    found = []
+    for use_cache in (True, False):
+        torch.manual_seed(0)
+        found.append(model.generate(batch, attention_mask=mask, max_new_tokens=24, pad_token_id=0, use_cache=use_cache,
+                                    **{"do_sample": False} | options))
+    assert torch.equal(*found)
+    assert not torch.equal(found[0][:, :33], greedy(model, batch, 24, attention_mask=mask).repeat_interleave(
+        len(found[0]) // 2, 0))  # and find what greedy decoding does not
+
+
+def test_what_a_cache_cannot_do_is_refused(model):
+    with pytest.raises(ValueError, match="^assisted generation is not supported with stateful models, such as Caracal"):
+        model.generate(ids(1, 9), max_new_tokens=5, prompt_lookup_num_tokens=2)
+
+
+def test_an_end_of_text_ends_a_row(model):
+    x = ids(2, 9)
+    whole = greedy(model, x, 20)
+    stop = int(whole[0, 14])
+    found = greedy(model, x, 20, eos_token_id=stop)
+    end = whole[0].tolist().index(stop, 9)
+    assert torch.equal(found[0, :end + 1], whole[0, :end + 1]) and not found[0, end + 1:].any()
+
+
+# Tools
+
+
+def test_a_pipeline_and_a_tokenizer_of_the_folder(folder):
+    assert AutoTokenizer.from_pretrained(folder).encode("é\0") == ByteTokenizer().encode("é\0")
+    write = pipeline("text-generation", model=str(folder), device="cpu")
+    write.tokenizer.pad_token = write.tokenizer.eos_token
+    prompts = ["The", "A much longer prompt", "x"]
+    batch = write(prompts, max_new_tokens=12, do_sample=False, batch_size=3)
+    alone = [write(prompt, max_new_tokens=12, do_sample=False)[0] for prompt in prompts]
+    assert [texts[0] for texts in batch] == alone
+    ours = Caracal.from_pretrained(folder, device="cpu").generate(torch.tensor([list(b"The")]), 12, temperature=0.0)
+    assert alone[0]["generated_text"] == ByteTokenizer().decode(id for id in ours[0].tolist() if id)
+
+
+def train(model, out, folder, steps=6, **options):
+    """Steps of `Trainer` on left-padded texts, two batches each; with resume=True, from the checkpoint in `out`."""
+    tokenizer = AutoTokenizer.from_pretrained(folder, padding_side="left", pad_token="<|endoftext|>")
+    texts = [tokenizer(f"text number {i} " * (1 + i % 5)) for i in range(48)]
+    set_seed(0)
+    settings = TrainingArguments(str(out), max_steps=steps, per_device_train_batch_size=4, seed=0, save_steps=3,
+                                 gradient_accumulation_steps=2, logging_steps=1, report_to=[], learning_rate=3e-3,
+                                 use_cpu=True, disable_tqdm=True, **options)
+    trainer = Trainer(model, settings, train_dataset=texts, processing_class=tokenizer,
+                      data_collator=DataCollatorForLanguageModeling(tokenizer, mlm=False))
+    trainer.train(resume_from_checkpoint=(out / "checkpoint-3").is_dir())
+    return trainer
+
+
+def weights(model):
+    return {name: weight.clone() for name, weight in model.state_dict().items()}
+
+
+def require_equal(found, expected):
+    assert found.keys() == expected.keys()
+    assert [name for name in expected if not torch.equal(found[name], expected[name])] == []
+
+
+def test_a_run_of_trainer_resumes_on_the_same_path(folder, tmp_path):
+    fresh = PretrainedCaracalConfig(**SIZE)
+    set_seed(1)
+    whole = train(CaracalForCausalLM(fresh), tmp_path / "whole", folder)
+    losses = [entry["loss"] for entry in whole.state.log_history if "loss" in entry]
+    assert len(losses) == 6 and losses[-1] < losses[0] - 0.3
+    shutil.copytree(tmp_path / "whole" / "checkpoint-3", tmp_path / "cut" / "checkpoint-3")
+    set_seed(2)
+    resumed = train(CaracalForCausalLM(fresh), tmp_path / "cut", folder)
+    require_equal(weights(resumed.model), weights(whole.model))
+    of_folder = Caracal.from_pretrained(tmp_path / "whole" / "checkpoint-6", device="cpu").state_dict()
+    require_equal(of_folder | {"lm_head.weight": of_folder["embedding.weight"]}, weights(whole.model))
+    assert AutoTokenizer.from_pretrained(tmp_path / "whole" / "checkpoint-6").eos_token_id == 0
+
+
+@pytest.mark.parametrize("target", [["to_out", "to_qkv"], "all-linear"])
+@pytest.mark.parametrize("checkpointing", [False, True])
+def test_adapters_train_are_saved_and_are_merged(folder, tmp_path, target, checkpointing):
+    peft = pytest.importorskip("peft")
+
+    def adapted():
+        torch.manual_seed(5)
+        return peft.get_peft_model(build(), peft.LoraConfig(task_type="CAUSAL_LM", target_modules=target, r=4))
+
+    trained = train(adapted(), tmp_path / "out", folder, gradient_checkpointing=checkpointing).model.eval()
+    x = ids(2, 32)  # as many tokens in a row as channels
+    logits = trained(x).logits
+    assert not torch.allclose(logits, build()(x).logits, atol=1e-3)
+    shutil.copytree(tmp_path / "out" / "checkpoint-3", tmp_path / "cut" / "checkpoint-3")
+    require_equal(weights(train(adapted(), tmp_path / "cut", folder, gradient_checkpointing=checkpointing).model),
+                  weights(trained))
+    trained.save_pretrained(tmp_path / "adapter")
+    loaded = peft.PeftModel.from_pretrained(build(), tmp_path / "adapter").eval()
+    torch.testing.assert_close(loaded(x).logits, logits)
+    assert torch.equal(greedy(loaded, x, 8), greedy(trained, x, 8))
+    merged = loaded.merge_and_unload()
+    torch.testing.assert_close(merged(x).logits, logits, rtol=1e-3, atol=1e-3)
+    merged.save_pretrained(tmp_path / "merged")
+    assert torch.equal(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], merged(x).logits)
+
+
+def test_a_part_of_the_model_may_lie_on_the_disk(folder, tmp_path):
+    apart = AutoModelForCausalLM.from_pretrained(folder, device_map="auto", max_memory={"cpu": "100KB"},
+                                                 offload_folder=str(tmp_path / "offloaded"))
+    assert set(apart.hf_device_map.values()) == {"cpu", "disk"}
+    whole, x = AutoModelForCausalLM.from_pretrained(folder), ids(2, 20)
+    assert torch.equal(apart(x).logits, whole(x).logits)
+    assert torch.equal(greedy(apart, x, 8), greedy(whole, x, 8))
+
+
+@pytest.mark.parametrize("there", [False, True])
+def test_the_hub_gets_a_card_unless_it_has_one(model, monkeypatch, there):
+    from huggingface_hub import HfApi, ModelCard
+
+    own, sent = "---\ntags: [mine]\n---\nMy own card.\n", {}
+
+    def create_commit(self, repo_id, operations, **_):
+        sent.update({op.path_in_repo: op.path_or_fileobj for op in operations})
+        sent.update({name: open(path, "rb").read() for name, path in sent.items() if isinstance(path, str)})
+
+    def upload_file(self, *, path_or_fileobj, path_in_repo, repo_id, **_):
+        sent[path_in_repo] = path_or_fileobj
+
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, repo_id, **_: SimpleNamespace(repo_id=f"me/{repo_id}"))
+    monkeypatch.setattr(HfApi, "file_exists", lambda self, repo_id, name: there)
+    monkeypatch.setattr(HfApi, "upload_file", upload_file)
+    monkeypatch.setattr(HfApi, "create_commit", create_commit)
+    monkeypatch.setattr(ModelCard, "load", lambda repo_id, **_: ModelCard(sent.get("README.md", own.encode()).decode()))
+    model.push_to_hub("small")
+    assert {"config.json", "model.safetensors", "README.md"} <= sent.keys()
+    card = ModelCard(sent["README.md"].decode())
+    assert "caracal" in card.data.tags
+    if there:
+        assert card.text.strip() == "My own card." and "mine" in card.data.tags
+    else:
+        assert card.data.library_name == "transformers" and card.data.pipeline_tag == "text-generation"
+        assert 'pipeline("text-generation", "me/small")' in card.text and "    import caracal_min.hf" in card.text
+        assert f"{model.num_parameters():,} parameters" in card.text and "d_model=32" in card.text
+
+
+def test_nothing_of_the_package_needs_it_and_without_transformers_one_line_says_so():
+    code = ("import sys, pkgutil, importlib, caracal_min\n"
+            "for module in pkgutil.iter_modules(caracal_min.__path__, 'caracal_min.'):\n"
+            "    if not module.name.endswith(('.hf', '.__main__')): importlib.import_module(module.name)\n"
+            "assert not {'transformers', 'caracal_min.hf'} & {*sys.modules}\n"
+            "sys.modules['transformers'] = None\n"
+            "import caracal_min.hf")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-1].startswith("ImportError: caracal_min.hf needs transformers: pip install")
+
+
+def test_a_copy_and_a_generation_config_of_the_model_are_its_own(model):
+    other = copy.deepcopy(model)
+    other.generation_config = GenerationConfig(max_new_tokens=2, do_sample=False, pad_token_id=0)
+    assert other.generate(ids(1, 5)).shape == (1, 7) and model.generation_config.max_new_tokens is None
