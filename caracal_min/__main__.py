@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from .commands import Command
-from .extras import missing
 from .version import __version__
 
 # Which of the errors of a file system the user can mend by another option; of a full disk, say, that is not so.
@@ -132,6 +131,8 @@ def _parse(arguments: list[str], command: Command, program: str) -> Any:
     try:
         import tyro
     except ImportError:
+        from .extras import missing
+
         raise missing("the command line", "tyro", "train") from None
     if command.first and arguments and not arguments[0].startswith("-"):
         arguments = [f"--{command.first}", *arguments]
