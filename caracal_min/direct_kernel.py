@@ -1,6 +1,6 @@
 """The causal convolution of short texts as the matrix product that it is, in Triton: no spectra and no padding.
 
-Write t = S i + s, S being 32.  One row's result, as a matrix `[S, L / S]`, is one product
+Write t = S i + s, S being 32.  One row's result, as a matrix `[S, L / S]`, is one product::
 
     r[s, i] = sum over u of A[s, u] B[u, i],    A[s, u] = g[s + u],    B[u, i] = v[S i - u],    -S < u < K
 
