@@ -206,7 +206,7 @@ def test_bytes_of_a_training_step_under_autocast_are_those_of_operators_that_run
     """Of tensors without memory, 4,096 tokens in windows: residuals, casts, softmax and what is computed again."""
     monkeypatch.setattr(loss, "_require_targets", lambda *given: None)
     monkeypatch.setattr(loss, "_CACHED", 1 << 40)
-    monkeypatch.setattr(LanguageModel, "require_tokens", lambda *given, **more: None)
+    monkeypatch.setattr(LanguageModel, "_require_pair", lambda *given: None)
     size = replace(VARIANTS.get(name, SMALL), vocab_size=5000, d_model=128, window_size=64)
     if name == "llama":
         pytest.importorskip("transformers")
