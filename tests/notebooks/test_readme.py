@@ -9,15 +9,17 @@ import caracal_book
 import caracal_min
 
 
-def test_the_example_runs(root):
+def test_the_examples_run(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     readme = (root / "README.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     names = {}
-    exec(example, names)
+    for example in re.findall(r"^```python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL):
+        exec(example, names)
     assert names["r"].shape == (8, 512, 1000)
     assert torch.allclose(names["r"][..., 0], names["v"][..., 0] * names["g"][..., 0], atol=1e-4)
     assert names["logits"].shape == (1, 64, 256) and names["loss"] is None
-    assert names["tokens"].shape == (1, 24)
+    assert names["tokens"].shape == (1, 24) and names["text"].startswith("The ")
+    assert torch.equal(names["same"], names["model"](torch.tensor([list(b"The ")]))[0])
 
 
 def test_files_and_commands_exist(root):
