@@ -172,13 +172,14 @@ class WindowCache:
         for start, count, rows in row_groups(self.lengths, counts):
             old = min(start, self.window - 1)
             seen = [t % slots for t in range(start - old, start)]
-            keys = torch.cat([self.k[rows, :, seen], k[rows, :, :count]], dim=2)
-            values = torch.cat([self.v[rows, :, seen], v[rows, :, :count]], dim=2)
+            keys = torch.cat([self.k[rows, :, seen].to(k.dtype), k[rows, :, :count]], dim=2)  # autocast: other types
+            values = torch.cat([self.v[rows, :, seen].to(v.dtype), v[rows, :, :count]], dim=2)
             queries = F.pad(q[rows, :, :count], (0, 0, old, 0))  # the outputs at old tokens are not read
             y[rows, :, :count] = sliding_window_attention(queries, keys, values, self.window, backend)[:, :, old:]
             kept = range(max(start, start + count - slots), start + count)
             at = [t % slots for t in kept]
-            new_k[rows, :, at], new_v[rows, :, at] = keys[:, :, -len(kept):], values[:, :, -len(kept):]
+            new_k[rows, :, at] = keys[:, :, -len(kept):].to(new_k.dtype)
+            new_v[rows, :, at] = values[:, :, -len(kept):].to(new_v.dtype)
         self.state = [n + c for n, c in zip(self.lengths, counts, strict=True)], new_k, new_v
         return y
 

@@ -35,7 +35,7 @@ class ShortConv(nn.Conv1d):
         """Convolve `[B, D, taps - 1 + L]`."""
         if not _is_plain(self, x) or self.groups != self.in_channels or self.bias is not None:
             return super().forward(x)
-        if x.shape[-1] == self.kernel_size[0]:  # one token
+        if x.shape[-1] == self.kernel_size[0] and x.dtype == self.weight.dtype:  # one token
             return (x * self.weight[:, 0]).sum(-1, keepdim=True)
         if torch.compiler.is_compiling() or x.is_cuda:  # where the library's convolution would round to TF32
             return shifted_products(x.mT, self.weight).mT
@@ -89,7 +89,7 @@ class HeadMix(nn.Conv1d):
             return super().forward(x)
         heads, channels = self.groups, self.in_channels // self.groups
         weight, bias = self.weight.view(heads, channels, channels), self.bias.view(heads, channels, 1)
-        if x.numel() == self.in_channels:  # one token: a matrix product would wait for its threads
+        if x.numel() == self.in_channels and x.dtype == weight.dtype:  # one token: bmm would wait for its threads
             return ((weight * x.reshape(heads, 1, channels)).sum(-1, keepdim=True) + bias).view(x.shape)
         columns = x.movedim(-2, 0)  # (D, B, L)
         mixed = torch.baddbmm(bias, weight, columns.reshape(heads, channels, -1))

@@ -290,6 +290,18 @@ def test_a_token_waits_for_the_device_once(options):
         assert waits.count == 1
 
 
+@pytest.mark.parametrize("dtype, bound", [(torch.bfloat16, 3e-2), (torch.float16, 5e-3)])
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_decoding_under_autocast(changes, dtype, bound):
+    m, ids = model(**changes), torch.randint(40, (1, 30), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad(), torch.autocast("cpu", dtype):
+        caches, expected = m.new_caches(1, 30), m.logits(ids)
+        found = torch.cat([m.logits(part, caches) for part in ids.split([3, 1, 1, 9, *[1] * 16], dim=1)], dim=1)
+        assert m.generate(ids, 3).shape == (1, 33)
+    assert found.dtype == expected.dtype == dtype
+    assert (found.float() - expected.float()).norm() < bound * expected.float().norm()
+
+
 def test_draws_are_those_of_multinomial():
     logits = torch.randn(50, 300, generator=torch.Generator().manual_seed(0))
     found = draw(logits, 0.7, generator=torch.Generator().manual_seed(1))
