@@ -27,7 +27,7 @@ def scripted(monkeypatch):
     asked = {}
 
     def stream(model, prompt, max_new_tokens, **options):
-        asked.update(options, prompt=prompt.tolist())
+        asked.update(options, prompt=prompt)
         yield from (torch.tensor([i]) for i in drawn[:max_new_tokens])
 
     def pieces(ids, tokenizer=None, prompt="x", **options):
