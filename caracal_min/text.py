@@ -22,7 +22,8 @@ def stream_text(model: Decoder, tokenizer: Tokenizer, prompt: str, max_new_token
         sampling: other options of `generation.Sampling`.
 
     Raises:
-        ValueError: an empty prompt, one that is not Unicode, or what `generation.stream` refuses.
+        ValueError: an empty prompt, one that is not Unicode, an id drawn that the tokenizer does not know, or what
+            `generation.stream` refuses.
     """
     if not isinstance(prompt, str) or not prompt:
         raise ValueError(f"prompt={prompt!r}; give a text of at least one character")
@@ -38,6 +39,9 @@ def stream_text(model: Decoder, tokenizer: Tokenizer, prompt: str, max_new_token
     for drawn in stream(model, [ids], max_new_tokens, stop=ends, **sampling):
         if (token := drawn.item()) in ends:
             break
+        if token >= tokenizer.vocab_size:
+            raise ValueError(f"the model draws id {token}, and the tokenizer {tokenizer.name} has "
+                             f"{tokenizer.vocab_size} ids; give the tokenizer that it was trained with")
         pending.append(token)
         text = tokenizer.decode([*context, *pending])
         if not text.endswith(_CUT):

@@ -76,6 +76,11 @@ def test_a_piece_is_never_half_a_character(scripted):
     assert "".join(scripted([0xFF, *b"z"])) == "\ufffdz"
 
 
+def test_an_id_that_the_tokenizer_does_not_know_gets_one_line(scripted):
+    with pytest.raises(ValueError, match="^the model draws id 300, and the tokenizer byte has 256 ids; give the tok"):
+        scripted([65, 300])
+
+
 def test_the_space_between_prompt_and_continuation_is_kept(scripted):
     assert scripted([1, 2, 3, 4, 1], Words(), "The") == [" cat", "s", " sat"]
 
