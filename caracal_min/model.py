@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 import torch.nn.functional as F
@@ -165,7 +165,7 @@ class Caracal(LanguageModel):
     generate = generation.generate
     stream = generation.stream
 
-    def generate_text(self, prompt: str, max_new_tokens: int, **sampling: Any) -> str:
+    def generate_text(self, prompt: str, max_new_tokens: int, **sampling: Unpack[generation.SamplingOptions]) -> str:
         """Return a prompt and its continuation by up to `max_new_tokens` tokens, or up to the end of its text.
 
         Args:

@@ -3,10 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
-
 from .data.tokenizers import Tokenizer
-from .generation import Decoder, stream
+from .generation import Decoder, Sampling, stream
 
 __all__ = ["stream_text"]
 
@@ -21,15 +19,15 @@ def stream_text(model: Decoder, tokenizer: Tokenizer, prompt: str, max_new_token
         prompt: text to continue, at least one character.
         max_new_tokens: most tokens to draw.
         stop: id or ids that end the text, and are no part of it; None: the end of text of the tokenizer.
-        sampling: options of `generation.stream`.
+        sampling: other options of `generation.Sampling`.
 
     Raises:
-        ValueError: an empty prompt, one that is not Unicode, or what `generation.stream` refuses.
+        ValueError: an empty prompt, one that is not Unicode, an id drawn that the tokenizer does not know, or what
+            `generation.stream` refuses.
     """
     if not isinstance(prompt, str) or not prompt:
         raise ValueError(f"prompt={prompt!r}; give a text of at least one character")
-    stop = tokenizer.end_of_text if stop is None else stop
-    ends = {stop} if isinstance(stop, int) else set(stop)
+    ends = Sampling(stop=tokenizer.end_of_text if stop is None else stop).stops
     try:
         ids = tokenizer.encode(prompt)
     except UnicodeEncodeError as error:
@@ -37,11 +35,13 @@ def stream_text(model: Decoder, tokenizer: Tokenizer, prompt: str, max_new_token
                          "not UTF-8; give text") from None
     # A decoder may drop the space before the first word, so a piece is what decoding the last pieces again adds.
     context, decoded = ids, tokenizer.decode(ids)
-    tokens = torch.tensor([ids], device=model.embedding.weight.device)
     pending: list[int] = []
-    for drawn in stream(model, tokens, max_new_tokens, stop=sorted(ends), **sampling):
+    for drawn in stream(model, [ids], max_new_tokens, stop=ends, **sampling):
         if (token := drawn.item()) in ends:
             break
+        if token >= tokenizer.vocab_size:
+            raise ValueError(f"the model draws id {token}, and the tokenizer {tokenizer.name} has "
+                             f"{tokenizer.vocab_size} ids; give the tokenizer that it was trained with")
         pending.append(token)
         text = tokenizer.decode([*context, *pending])
         if not text.endswith(_CUT):

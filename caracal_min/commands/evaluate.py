@@ -3,25 +3,15 @@
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
-
-import torch
+from typing import TYPE_CHECKING, Literal
 
 from ..choices import Precision
-from ..data.batches import sequential_windows
-from ..data.corpus import require_readable
 from ..data.split import ALL
-from ..data.tokenizers import make_tokenizer
-from ..evaluation.losses import loss_by_context_length, token_losses
-from ..evaluation.measured import rule_of_training, text_to_count, text_to_measure
-from ..evaluation.ngrams import ngram_losses
-from ..evaluation.table2 import format_table
-from ..language_model import LanguageModel
-from ..precision import autocast, find_device, resolve_precision
-from ..record import require_new, write_record
 from ..training.settings import require_kinds, require_range, require_text
-from ..training.trained import load_trained
 from .command import Command, on_device_with_record, say
+
+if TYPE_CHECKING:
+    from ..language_model import LanguageModel
 
 __all__ = ["COMMAND", "EvaluateConfig", "run_evaluate"]
 
@@ -91,6 +81,13 @@ def run_evaluate(config: EvaluateConfig) -> dict:
             `evaluation.tasks.load_tasks`; or what is held out cannot be known, of the data or of the model.
         FileExistsError: `config.out` is there already.
     """
+    from ..data.corpus import require_readable
+    from ..data.tokenizers import make_tokenizer
+    from ..evaluation.measured import rule_of_training
+    from ..precision import autocast, find_device, resolve_precision
+    from ..record import require_new, write_record
+    from ..training.trained import load_trained
+
     if config.out is not None:
         require_new(config.out)
     sources = [*filter(None, (config.data, config.ngrams))]
@@ -114,6 +111,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     if config.split != ALL:
         results["text"]["model_rule"] = rule
     if tasks:
+        from ..evaluation.table2 import format_table
         from ..evaluation.tasks import evaluate_loaded
 
         results["table2"] = evaluate_loaded(model, tasks, config.task_data, config.limit, config.batch_size,
@@ -135,8 +133,15 @@ def _tasks(config: EvaluateConfig) -> dict:
     return load_tasks(tuple(TASKS) if config.tasks == ("all",) else config.tasks, config.task_data, config.limit)
 
 
-def _losses(model: LanguageModel, config: EvaluateConfig) -> dict:
+def _losses(model: "LanguageModel", config: EvaluateConfig) -> dict:
     """Measure and print the losses, in nats per token."""
+    import torch
+
+    from ..data.batches import sequential_windows
+    from ..evaluation.losses import loss_by_context_length, token_losses
+    from ..evaluation.measured import text_to_count, text_to_measure
+    from ..evaluation.ngrams import ngram_losses
+
     tokenizer = model.require_tokenizer()
     tokens, text = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
     windows = sequential_windows(tokens, config.context)

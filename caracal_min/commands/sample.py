@@ -40,14 +40,19 @@ class SampleConfig:
     """Of the weights: auto (the fastest that the device has units for), bfloat16, float16 or float32."""
 
     def __post_init__(self):
+        from ..generation import Sampling
+
         require_kinds(self)
         require_text(self, ("model", "prompt", "tokenizer"))
         require_unicode(self, ("prompt",))
         require_range(self, ("max_new_tokens", "seed"), low=0)
-        if self.temperature != 0:  # smaller ones overflow as divisors of logits, which are of type float32
-            require_range(self, ("temperature",), low=1e-6)
-        require_range(self, ("top_k", "gate_length"), low=1)
-        require_range(self, ("top_p",), low=1e-6, high=1)
+        require_range(self, ("gate_length",), low=1)
+        Sampling(**self.sampling)
+
+    @property
+    def sampling(self) -> dict:
+        """The options of `generation.Sampling`."""
+        return {name: getattr(self, name) for name in ("temperature", "top_k", "top_p", "seed")}
 
 
 def run_sample(config: SampleConfig) -> None:
@@ -60,8 +65,7 @@ def run_sample(config: SampleConfig) -> None:
     model = load_caracal(config.model, config.gate_length).model.to(device, resolve_precision(config.precision, device))
     if config.tokenizer is not None:
         model.tokenizer = make_tokenizer(config.tokenizer)
-    pieces = stream_text(model, model.require_tokenizer(), config.prompt, config.max_new_tokens,
-                         temperature=config.temperature, top_k=config.top_k, top_p=config.top_p, seed=config.seed)
+    pieces = stream_text(model, model.require_tokenizer(), config.prompt, config.max_new_tokens, **config.sampling)
     print(config.prompt, end="", flush=True)
     for piece in pieces:
         print(piece, end="", flush=True)

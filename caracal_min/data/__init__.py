@@ -30,7 +30,6 @@ from .tokenizers import (
     load_tokenizer,
     make_tokenizer,
     save_tokenizer,
-    tokenizer_for,
     tokenizer_sha256,
 )
 from .write_shards import TokenizeConfig, tokenize
@@ -38,4 +37,4 @@ from .write_shards import TokenizeConfig, tokenize
 __all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "RULE", "ShardSettings", "ShardedTokens",
            "TokenizeConfig", "Tokenizer", "count_documents", "documents", "is_held_out", "load_corpus",
            "load_tokenizer", "make_tokenizer", "save_tokenizer", "sequential_windows", "text_files", "tokenize",
-           "tokenizer_for", "tokenizer_sha256", "tokens_of", "verify"]
+           "tokenizer_sha256", "tokens_of", "verify"]

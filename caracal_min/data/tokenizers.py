@@ -252,19 +252,6 @@ def _plain(name: str, stored: dict[str, Any]) -> ByteTokenizer | BytePairs | Non
     return BytePairs(name, map(unspelled, words[:-1]), [(unspelled(a), unspelled(b)) for a, b in merges])
 
 
-def tokenizer_for(vocab_size: int) -> Tokenizer:
-    """Return the tokenizer that a model with `vocab_size` ids was trained with, if it was "byte" or "gpt2:N".
-
-    Example:
-        >>> tokenizer_for(256).name
-        'byte'
-    """
-    if vocab_size != ByteTokenizer.vocab_size and not 257 <= vocab_size <= GPT2Tokenizer.vocab_size:
-        raise ValueError(f"no tokenizer with {vocab_size} ids; known are 256 (byte) and 257 to "
-                         f"{GPT2Tokenizer.vocab_size} (gpt2:N)")
-    return ByteTokenizer() if vocab_size == 256 else GPT2Tokenizer(vocab_size)
-
-
 def _sequence(kind: str, *steps: dict) -> dict[str, Any]:
     return {"type": "Sequence", kind: steps}
 

@@ -51,7 +51,7 @@ def test_help_lists_the_commands_without_waiting_for_pytorch():
         assert re.findall(r"^  (\w+)  +\S", done.stdout, re.MULTILINE) == list(names)
         assert max(map(len, done.stdout.splitlines())) <= 100
     code = (f"import sys; from caracal_min.__main__ import main\n"
-            f"for name in {[name for name in COMMANDS if name != 'evaluate']}: assert main([name, '--help']) == 0\n"
+            f"for name in {list(COMMANDS)}: assert main([name, '--help']) == 0\n"
             "assert 'torch' not in sys.modules")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

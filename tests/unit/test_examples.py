@@ -13,7 +13,7 @@ import caracal_min
 FIRST = ["Caracal.from_preset", "Caracal.generate", "Caracal.stream", "Caracal.save_pretrained",
          "Caracal.from_pretrained", "config.CaracalConfig", "convolution.causal_conv_direct",
          "convolution.causal_conv_fft", "convolution.linear_conv", "convolution.toeplitz",
-         "data.tokenizers.tokenizer_for", "evaluation.losses.held_out_loss", "export.export_program",
+         "data.tokenizers.make_tokenizer", "evaluation.losses.held_out_loss", "export.export_program",
          "modules.MultiHeadFourier", "training", "training.recipe.TrainConfig.for_preset",
          "zoo.registry.load_model", "zoo.registry.make_model"]
 # Imported only with packages of an extra.

@@ -27,7 +27,7 @@ def scripted(monkeypatch):
     asked = {}
 
     def stream(model, prompt, max_new_tokens, **options):
-        asked.update(options, prompt=prompt.tolist())
+        asked.update(options, prompt=prompt)
         yield from (torch.tensor([i]) for i in drawn[:max_new_tokens])
 
     def pieces(ids, tokenizer=None, prompt="x", **options):
@@ -74,6 +74,11 @@ def test_a_piece_is_never_half_a_character(scripted):
     assert "".join(scripted(euro[:3])) == "a"
     assert scripted([0xC0, 0x80, *b"z"]) == ["\0", "z"]
     assert "".join(scripted([0xFF, *b"z"])) == "\ufffdz"
+
+
+def test_an_id_that_the_tokenizer_does_not_know_gets_one_line(scripted):
+    with pytest.raises(ValueError, match="^the model draws id 300, and the tokenizer byte has 256 ids; give the tok"):
+        scripted([65, 300])
 
 
 def test_the_space_between_prompt_and_continuation_is_kept(scripted):

@@ -51,7 +51,7 @@ BAD = {  # command and what it needs: option, values that it cannot have
     ("sample", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--prompt": ["", "\udcff"],
         "--max-new-tokens": [*_COUNT, "1000000000000"], "--temperature": [*_WORDS, "1e-300"], "--top-k": _WHOLE,
-        "--top-p": [*_RATE, "1e-300", "1.5"], "--seed": _COUNT, "--gate-length": _WHOLE, "--device": _DEVICE,
+        "--top-p": [*_RATE, "1.5"], "--seed": _COUNT, "--gate-length": _WHOLE, "--device": _DEVICE,
         "--precision": ["", "float8"], "--tokenizer": ["", "bert", "{missing}.json"]},
     ("evaluate", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--split": ["", "none"], "--out": _FILE,

@@ -8,7 +8,6 @@ from typing import Literal
 from caracal_min.commands.command import Command, on_device_with_record, say
 from caracal_min.data.batches import sequential_windows
 from caracal_min.data.split import ALL
-from caracal_min.data.tokenizers import tokenizer_for
 from caracal_min.evaluation.measured import rule_of_training, text_to_measure
 from caracal_min.precision import find_device
 from caracal_min.record import require_new, write_record
@@ -75,7 +74,7 @@ def run_surgery(config: SurgeryConfig) -> dict:
     model, weights = trained.model.to(device), trained.sha256
     if config.split != ALL:
         rule_of_training(config.model, trained.run, weights)
-    tokens, data = text_to_measure(config.data, tokenizer_for(model.config.vocab_size), config.split,
+    tokens, data = text_to_measure(config.data, trained.model.require_tokenizer(), config.split,
                                    _MULTIPLES[-1] * config.windows * config.context + 1)
     windows = sequential_windows(tokens, config.context, config.windows)
     outcomes = surgery(model, windows, config.lags, batch_size=config.batch_size)

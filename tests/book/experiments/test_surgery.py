@@ -21,6 +21,7 @@ from caracal_book.experiments.surgery import (
 )
 from caracal_book.experiments.tasks import make_task
 from caracal_min import Caracal, CaracalConfig
+from caracal_min.data import ByteTokenizer
 from caracal_min.evaluation.losses import token_losses
 
 CONFIG = CaracalConfig(23, 16, 3, 2, window_size=5, init_std=0.3, embedding_std=0.5)
@@ -205,6 +206,7 @@ def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys
 
     pytest.importorskip("jsonschema")
     model = build(CaracalConfig(256, 16, 3, 2, window_size=5))
+    model.tokenizer = ByteTokenizer()
     model.save_pretrained(tmp_path / "run" / "model")
     text = tmp_path / "text.jsonl"
     text.write_text("\n".join(json.dumps({"text": f"a line of text, number {n}"}) for n in range(100)))

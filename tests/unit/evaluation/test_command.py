@@ -15,10 +15,9 @@ import torch
 from caracal_book.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min import Caracal
 from caracal_min.__main__ import main
-from caracal_min.commands import evaluate as command
 from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
 from caracal_min.data import RULE, ByteTokenizer, load_corpus, sequential_windows, tokenize
-from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, ngram_losses
+from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, losses, ngram_losses
 from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
 from caracal_min.record import read_record
@@ -125,9 +124,9 @@ def test_no_document_that_was_trained_on_is_called_held_out(text, tmp_path, monk
     corpus = trained(tmp_path / "run", text)
     tokenize(text, tmp_path / "others", "byte", 777, progress=False)
     seen, measured = [], documents_in(corpus.validation)
-    monkeypatch.setattr(command, "token_losses", lambda model, windows, *_: seen.append(windows) or torch.zeros(
+    monkeypatch.setattr(losses, "token_losses", lambda model, windows, *_: seen.append(windows) or torch.zeros(
         windows[:, 1:].shape))
-    monkeypatch.setattr(command, "loss_by_context_length", lambda model, tokens, *_, **__: seen.append(tokens) or {})
+    monkeypatch.setattr(losses, "loss_by_context_length", lambda model, tokens, *_, **__: seen.append(tokens) or {})
     for data in (text, tmp_path / "others", tmp_path / "run" / "shards"):
         seen.clear()
         record = run_evaluate(EvaluateConfig(str(tmp_path / "run" / "model"), str(data), context=16, device="cpu"))
@@ -201,7 +200,7 @@ def test_what_cannot_be_read_is_reported_before_a_loss_is_measured(nano, tmp_pat
     (tmp_path / "damaged").mkdir()
     (tmp_path / "damaged" / "piqa.jsonl").write_text('{"goal": "x"}\n')
     (tmp_path / "binary.txt").write_bytes(bytes(range(256)))
-    monkeypatch.setattr(command, "token_losses", lambda *_: pytest.fail("a loss was measured"))
+    monkeypatch.setattr(losses, "token_losses", lambda *_: pytest.fail("a loss was measured"))
     given = ["--model", str(nano), "--data", str(nano / "text.jsonl"), "--context", "16"]
     assert main(["evaluate", *given, *options]) == 2
     assert word in capsys.readouterr().err
