@@ -423,6 +423,19 @@ def test_what_a_cache_cannot_do_is_refused(model):
         model.generate(ids(1, 9), max_new_tokens=5, prompt_lookup_num_tokens=2)
 
 
+def test_hooks_and_hidden_states_see_every_step_of_generation(model):
+    x = ids(2, 9)
+    whole = greedy(model, x, 6, return_dict_in_generate=True, output_hidden_states=True, output_logits=True)
+    assert [[h.shape[1] for h in step] for step in whole.hidden_states] == [[9] * 5] + [[1] * 5] * 5
+    for step, logits in zip(whole.hidden_states, whole.logits, strict=True):
+        torch.testing.assert_close(model.lm_head(step[-1][:, -1]), logits)
+    steering = torch.randn(32, generator=torch.Generator().manual_seed(0))
+    hook = model.blocks[1].register_forward_hook(lambda *call: call[2] + 3 * steering)
+    steered, steered_without_cache = greedy(model, x, 6), greedy(model, x, 6, use_cache=False)
+    hook.remove()
+    assert torch.equal(steered, steered_without_cache) and not torch.equal(steered, whole.sequences)
+
+
 def test_an_end_of_text_ends_a_row(model):
     x = ids(2, 9)
     whole = greedy(model, x, 20)
@@ -494,12 +507,12 @@ def test_adapters_train_are_saved_and_are_merged(folder, tmp_path, target, check
         torch.manual_seed(5)
         return peft.get_peft_model(build(), peft.LoraConfig(task_type="CAUSAL_LM", target_modules=target, r=4))
 
-    trained = train(adapted(), tmp_path / "out", folder, gradient_checkpointing=checkpointing).model.eval()
+    trained = train(adapted(), tmp_path / "out", folder, activation_checkpointing=checkpointing).model.eval()
     x = ids(2, 32)  # as many tokens in a row as channels
     logits = trained(x).logits
     assert not torch.allclose(logits, build()(x).logits, atol=1e-3)
     shutil.copytree(tmp_path / "out" / "checkpoint-3", tmp_path / "cut" / "checkpoint-3")
-    require_equal(weights(train(adapted(), tmp_path / "cut", folder, gradient_checkpointing=checkpointing).model),
+    require_equal(weights(train(adapted(), tmp_path / "cut", folder, activation_checkpointing=checkpointing).model),
                   weights(trained))
     trained.save_pretrained(tmp_path / "adapter")
     loaded = peft.PeftModel.from_pretrained(build(), tmp_path / "adapter").eval()
