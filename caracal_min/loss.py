@@ -4,7 +4,7 @@ Logits over GPT-2's vocabulary are the largest thing in a training step: 32 sequ
 them in float32, and their gradient as much again.  `linear_cross_entropy` works on some rows at a time and computes
 the gradient of the hidden states and of the output matrix in the forward pass, so nothing of that size is kept.
 
-PyTorch 2.13 has a function of this name, which holds all logits; in chunks it took 9 to 30 times as long as ours on a
+PyTorch 2.13 has a function of this name, which holds all logits; in chunks it took 7 to 30 times as long as ours on a
 CPU and does not compile.
 """
 
