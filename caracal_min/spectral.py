@@ -56,6 +56,7 @@ BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 DIRECT: dict[str, int] = {}
 MOST_DIRECT = 2048  # it takes no longer ones: O(L^2) work, and a row's result has to fit beside a processor
 
+_Frames = list[tuple[int, int, int]]
 _LEAST_FRAME = 2048  # points of a frame under a short gate: with fewer, the frames are too many
 
 
@@ -102,11 +103,8 @@ def forward_steps(v: Tensor, g: Tensor) -> Tensor:
     _require_no_tangents()
     r = torch.empty_like(v)
     points, frames = _frames(v.shape[-1], g.shape[-1])
-    for v_, g_, r_ in blocks(v, g, r, points=points):
-        gate = _spectrum(g_, points)
-        for first, start, end in frames:
-            spectrum = _spectrum(v_[..., first:end], points).mul_(gate)
-            r_[..., start:end] = torch.fft.irfft(spectrum, n=points)[..., start - first:end - first]
+    for block in blocks(v, g, r, points=points):
+        _forward_block(*block, points, frames)
     return r
 
 
@@ -115,18 +113,40 @@ def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     _require_no_tangents()
     dv, dg, length = torch.empty_like(v), torch.empty_like(g), v.shape[-1]
     points, frames = _frames(length, g.shape[-1])
-    for dr_, v_, g_, dv_, dg_ in blocks(dr, v, g, dv, dg, points=points):
-        of_gate = None
-        for first, start, end in frames:  # counted from the end of the text
-            own = slice(length - end, length - start)
-            reversed_ = _spectrum(dr_[..., length - end:length - first].flip(-1), points)
-            spectrum = _spectrum(g_, points).mul_(reversed_)
-            dv_[..., own] = torch.fft.irfft(spectrum, n=points)[..., start - first:end - first].flip(-1)
-            # Shifted to where every frame has the gradient of g_0 in its last place.
-            spectrum = reversed_.mul_(_spectrum(v_[..., own], points, points - end + first))
-            of_gate = spectrum if of_gate is None else of_gate.add_(spectrum)
-        dg_.copy_(torch.fft.irfft(of_gate, n=points)[..., points - g.shape[-1]:].flip(-1))
+    for block in blocks(dr, v, g, dv, dg, points=points):
+        _backward_block(*block, points, frames)
     return dv, dg
+
+
+# A spectrum is let go as soon as it has been used: the next one then takes its memory, which is still in the cache.  On
+# two CPU cores that took a tenth from the time of both.  Nor does it pay to conjugate a spectrum instead of flipping
+# dr, dv and dg: no less time, and more bytes, because a spectrum is twice as long as what is flipped.
+
+
+def _forward_block(v: Tensor, g: Tensor, r: Tensor, points: int, frames: _Frames) -> None:
+    gate = _spectrum(g, points)
+    for first, start, end in frames:
+        product = _spectrum(v[..., first:end], points).mul_(gate)
+        if end == v.shape[-1]:
+            del gate
+        product = torch.fft.irfft(product, n=points)
+        r[..., start:end] = product[..., start - first:end - first]
+
+
+def _backward_block(dr: Tensor, v: Tensor, g: Tensor, dv: Tensor, dg: Tensor, points: int, frames: _Frames) -> None:
+    length, of_gate = v.shape[-1], None
+    for first, start, end in frames:  # counted from the end of the text
+        own = slice(length - end, length - start)
+        spectrum = _spectrum(dr[..., length - end:length - first].flip(-1), points)
+        product = torch.fft.irfft(_spectrum(g, points).mul_(spectrum), n=points)
+        dv[..., own] = product[..., start - first:end - first].flip(-1)
+        del product
+        # Shifted to where every frame has the gradient of g_0 in its last place.
+        spectrum.mul_(_spectrum(v[..., own], points, points - end + first))
+        of_gate = spectrum if of_gate is None else of_gate.add_(spectrum)
+        del spectrum
+    of_gate = torch.fft.irfft(of_gate, n=points)
+    dg.copy_(of_gate[..., points - g.shape[-1]:].flip(-1))
 
 
 def _forward(v: Tensor, g: Tensor) -> Tensor:
@@ -172,7 +192,7 @@ def fft_points(length: int, taps: int) -> int:
     return fast_length(min(length + taps - 1, max(4 * taps, _LEAST_FRAME)))
 
 
-def _frames(length: int, taps: int) -> tuple[int, list[tuple[int, int, int]]]:
+def _frames(length: int, taps: int) -> tuple[int, _Frames]:
     """Return N and the frames of overlap-save, as (first input, first result, end of both); a long gate has one."""
     points = fft_points(length, taps)
     own = points - taps + 1
