@@ -2,7 +2,6 @@
 
 Train, save, load, generate, evaluate::
 
-    >>> import torch
     >>> from caracal_min import Caracal
     >>> from caracal_min.data import load_corpus
     >>> from caracal_min.evaluation import held_out_loss
@@ -12,8 +11,8 @@ Train, save, load, generate, evaluate::
     ...     log = trainer.run()
     >>> trainer.model.save_pretrained("my_model")
     >>> model = Caracal.from_pretrained("my_model")
-    >>> tokens = model.generate(torch.tensor([list(b"The ")]), max_new_tokens=20, temperature=0.8, seed=1)
-    >>> text = bytes(tokens[0].tolist())                                       # an id of nano is a byte
+    >>> text = model.generate_text("The ", 20, temperature=0.8, seed=1)
+    >>> (ids,) = model.generate([list(b"The ")], 20, temperature=0.8, seed=1)  # or ids; one of nano is a byte
     >>> loss = held_out_loss(model, corpus.validation, context=256, limit=4)   # nats per token
 
 `help("caracal_min.training")` and the like say the rest, and `python -m caracal_min --help` what needs no Python.
