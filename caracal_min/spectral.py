@@ -55,7 +55,6 @@ BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 # {"cuda": 2048} chooses the kernel on a GPU.  No device is named until it has been timed there.
 DIRECT: dict[str, int] = {}
 MOST_DIRECT = 2048  # it takes no longer ones: O(L^2) work, and a row's result has to fit beside a processor
-
 _Frames = list[tuple[int, int, int]]
 _LEAST_FRAME = 2048  # points of a frame under a short gate: with fewer, the frames are too many
 
