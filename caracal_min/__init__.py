@@ -22,6 +22,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     minimal         the whole model in one file, for reading and copying
     convolution     the product of two polynomials, causally, four ways
     spectral        the fast way as one operator with its own backward
+    frames          points of a transform, and the frames of a long text under a short gate
     direct_kernel   the same for short texts on a GPU, as a product of matrices
     attention       exact sliding-window attention in O(L * window), three backends
     online          what convolutions a token at a time share: storage, rows, checks

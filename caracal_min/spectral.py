@@ -9,9 +9,7 @@ Three things make it several times faster than the same five steps left to autog
 - Time last.  Every transform runs along contiguous memory.  Casting, padding with zeros and the change of layout, if
   the input needs one, are a single write.
 
-A gate of K coefficients, K < L, needs no transform as long as the text.  Time is cut into frames: K - 1 inputs, which
-the frame before had too, and the inputs of the frame's own results.  The wrap-around of their product falls on the
-results of the former, which are not read.  That is overlap-save; it takes O(L log K) operations.
+A gate of K coefficients, K < L, needs no transform as long as the text, which is cut into `frames`.
 
 The backward of the backward is written with the operator again: it is its own derivative to every order.
 
@@ -19,19 +17,16 @@ PyTorch lets an operator of one's own have a backward, but neither a forward-mod
 transforms of `torch.func` (2.6 to 2.13).  There the same five steps are left to PyTorch, which differentiates and
 batches them in every way: slower, and right.  The bare operator refuses forward mode, which would give zeros.
 
-Padding with zeros or the right angle?  The same number of points, and on a CPU, block for block, the padded route
-took 1.1 to 1.3 times less at lengths from 512 to 8192 (`benchmark` prints the ratio).  It also takes any length,
-where the right angle needs one that the FFT likes.  So it is padded, on every device until one is measured that
-prefers the other.
-
-Or no transform at all: `DIRECT["cuda"] = 2048` has the texts of at most so many tokens multiplied by their Toeplitz
-matrices on a GPU (`direct_kernel`).  Nobody has timed that yet, so the default is the FFT.
+Padding with zeros or the right angle?  The same number of points, and on a CPU the padded route took 1.1 to 1.3 times
+less at lengths from 512 to 8192 (`benchmark` prints the ratio); it also takes any length.  Or no transform at all:
+`DIRECT["cuda"] = 2048` has texts of at most so many tokens multiplied by their Toeplitz matrices on a GPU
+(`direct_kernel`).  Nobody has timed that yet, so the default is the padded FFT.
 
 Symbols: v, g the streams, r their causal convolution, L the length, K that of the gate, N the number of FFT points.
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
@@ -41,6 +36,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .extras import missing
+from .frames import Frames, fast_length, fft_points, overlapping
 
 __all__ = ["BLOCK", "DIRECT", "MOST_DIRECT", "backward_steps", "blocks", "causal_conv", "causal_conv_backward",
            "fast_length", "fft_points", "forward_steps", "kernel_fault", "transformed", "with_blocks_of", "with_direct",
@@ -55,8 +51,6 @@ BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 # {"cuda": 2048} chooses the kernel on a GPU.  No device is named until it has been timed there.
 DIRECT: dict[str, int] = {}
 MOST_DIRECT = 2048  # it takes no longer ones: O(L^2) work, and a row's result has to fit beside a processor
-_Frames = list[tuple[int, int, int]]
-_LEAST_FRAME = 2048  # points of a frame under a short gate: with fewer, the frames are too many
 
 
 def causal_conv(v: Tensor, g: Tensor) -> Tensor:
@@ -101,7 +95,7 @@ def forward_steps(v: Tensor, g: Tensor) -> Tensor:
     """Run the FFT route of the operator `causal_conv`, undecorated, so that a profiler sees each of its steps."""
     _require_no_tangents()
     r = torch.empty_like(v)
-    points, frames = _frames(v.shape[-1], g.shape[-1])
+    points, frames = overlapping(v.shape[-1], g.shape[-1])
     for block in blocks(v, g, r, points=points):
         _forward_block(*block, points, frames)
     return r
@@ -111,7 +105,7 @@ def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Run the FFT route of the operator `causal_conv_backward`, undecorated as `forward_steps`."""
     _require_no_tangents()
     dv, dg, length = torch.empty_like(v), torch.empty_like(g), v.shape[-1]
-    points, frames = _frames(length, g.shape[-1])
+    points, frames = overlapping(length, g.shape[-1])
     for block in blocks(dr, v, g, dv, dg, points=points):
         _backward_block(*block, points, frames)
     return dv, dg
@@ -122,30 +116,30 @@ def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 # dr, dv and dg: no less time, and more bytes, because a spectrum is twice as long as what is flipped.
 
 
-def _forward_block(v: Tensor, g: Tensor, r: Tensor, points: int, frames: _Frames) -> None:
+def _forward_block(v: Tensor, g: Tensor, r: Tensor, points: int, frames: Frames) -> None:
     gate = _spectrum(g, points)
     for first, start, end in frames:
         product = _spectrum(v[..., first:end], points).mul_(gate)
         if end == v.shape[-1]:
             del gate
-        product = torch.fft.irfft(product, n=points)
-        r[..., start:end] = product[..., start - first:end - first]
+        product = _inverse(product, points)
+        _write(product[..., start - first:end - first], points, r[..., start:end])
 
 
-def _backward_block(dr: Tensor, v: Tensor, g: Tensor, dv: Tensor, dg: Tensor, points: int, frames: _Frames) -> None:
+def _backward_block(dr: Tensor, v: Tensor, g: Tensor, dv: Tensor, dg: Tensor, points: int, frames: Frames) -> None:
     length, of_gate = v.shape[-1], None
     for first, start, end in frames:  # counted from the end of the text
         own = slice(length - end, length - start)
         spectrum = _spectrum(dr[..., length - end:length - first].flip(-1), points)
-        product = torch.fft.irfft(_spectrum(g, points).mul_(spectrum), n=points)
-        dv[..., own] = product[..., start - first:end - first].flip(-1)
+        product = _inverse(_spectrum(g, points).mul_(spectrum), points)
+        _write(product[..., start - first:end - first].flip(-1), points, dv[..., own])
         del product
         # Shifted to where every frame has the gradient of g_0 in its last place.
         spectrum.mul_(_spectrum(v[..., own], points, points - end + first))
         of_gate = spectrum if of_gate is None else of_gate.add_(spectrum)
         del spectrum
-    of_gate = torch.fft.irfft(of_gate, n=points)
-    dg.copy_(of_gate[..., points - g.shape[-1]:].flip(-1))
+    of_gate = _inverse(of_gate, points)
+    _write(of_gate[..., points - g.shape[-1]:].flip(-1), points, dg)
 
 
 def _forward(v: Tensor, g: Tensor) -> Tensor:
@@ -186,18 +180,6 @@ def _require_no_tangents() -> None:
                            "call caracal_min.convolution.causal_conv_fft, which has one")
 
 
-def fft_points(length: int, taps: int) -> int:
-    """Return the number of FFT points N for a content of `length` and a gate of `taps` <= `length` coefficients."""
-    return fast_length(min(length + taps - 1, max(4 * taps, _LEAST_FRAME)))
-
-
-def _frames(length: int, taps: int) -> tuple[int, _Frames]:
-    """Return N and the frames of overlap-save, as (first input, first result, end of both); a long gate has one."""
-    points = fft_points(length, taps)
-    own = points - taps + 1
-    return points, [(max(0, t - taps + 1), t, min(t + own, length)) for t in range(0, length, own)]
-
-
 def _spectrum(x: Tensor, points: int, at: int = 0) -> Tensor:
     """Return the half spectrum of `x` `[..., L]`, cast and put among zeros, from place `at` on, in one write."""
     padded = torch.empty((*x.shape[:-1], points), dtype=torch.promote_types(x.dtype, torch.float32), device=x.device)
@@ -205,6 +187,27 @@ def _spectrum(x: Tensor, points: int, at: int = 0) -> Tensor:
     padded[..., at:at + x.shape[-1]] = x
     padded[..., at + x.shape[-1]:] = 0
     return torch.fft.rfft(padded)
+
+
+def _inverse(spectrum: Tensor, points: int) -> Tensor:
+    """Transform half spectra back; they are N times too large where `_write` divides."""
+    return torch.fft.irfft(spectrum, n=points, norm="forward" if _divides_later(spectrum) else "backward")
+
+
+def _write(values: Tensor, points: int, into: Tensor) -> None:
+    """Write some results of `_inverse` into a view, cast."""
+    if _divides_later(values):
+        torch.mul(values, 1 / points, out=into)
+    else:
+        into.copy_(values)
+
+
+def _divides_later(x: Tensor) -> bool:
+    """Whether the few numbers that are kept of an inverse transform are divided by N when they are written.
+
+    On a CPU the transform does it on its way.  In PyTorch's for CUDA that is a pass of its own over all N.
+    """
+    return x.device.type != "cpu"
 
 
 def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
@@ -226,23 +229,19 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
             yield from blocks(*(x[i] for x in tensors), points=points)
 
 
-@contextmanager
-def with_blocks_of(size: int | None, device_type: str) -> Iterator[None]:
+def with_blocks_of(size: int | None, device_type: str) -> AbstractContextManager[None]:
     """Work with blocks of another size on one kind of device while the context lasts: for measuring.
 
     Args:
         size: numbers in one padded block of rows, >= 1; None takes all rows at once.
         device_type: "cpu", "cuda".
     """
-    with _entry(BLOCK, device_type, size):
-        yield
+    return _entry(BLOCK, device_type, size)
 
 
-@contextmanager
-def with_direct(longest: int, device_type: str) -> Iterator[None]:
+def with_direct(longest: int, device_type: str) -> AbstractContextManager[None]:
     """Multiply texts of at most `longest` tokens by their Toeplitz matrices on one kind of device: for measuring."""
-    with _entry(DIRECT, device_type, longest):
-        yield
+    return _entry(DIRECT, device_type, longest)
 
 
 @contextmanager
@@ -254,20 +253,6 @@ def _entry(table: dict[str, Any], key: str, value: Any) -> Iterator[None]:
     finally:
         table.clear()
         table.update(before)
-
-
-def fast_length(minimum: int) -> int:
-    """Return the smallest 2^a 3^b 5^c >= minimum, a length that every FFT library handles well."""
-    best = 1 << (minimum - 1).bit_length()
-    five = 1
-    while five < best:
-        three = five
-        while three < best:
-            candidate = three << max(0, (-(-minimum // three) - 1).bit_length())
-            best = min(best, candidate)
-            three *= 3
-        five *= 5
-    return best
 
 
 @_causal_conv.register_fake

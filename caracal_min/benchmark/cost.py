@@ -28,7 +28,7 @@ and what is computed again; a test holds that against the operators of a step on
 
 A library's FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and
 twice beyond.  On an NVIDIA GPU PyTorch's inverse transform also copies its input and scales its result (`Pass.cuda`):
-so its source says, and no operator shows it.
+so its source says, and no operator shows it.  `spectral` leaves out the scaling, which only `Pass.autocast` counts.
 
 Source: Williams, Waterman and Patterson 2009 (roofline); Kaplan et al. 2020, Section 2.1 (operations per token); Hong
 and Kung 1981 (passes of an FFT); Dao et al. 2022 (attention that computes its scores again); PyTorch's file
@@ -274,8 +274,8 @@ def _streams(size: CaracalConfig, length: int, how: Pass, backward: bool = False
     # In float32, a spectrum as large as its points: v and g padded (written), transformed (read, written), one product
     # (two read, one written), one inverse, all but those of g in every frame; the r that is kept, read.  Backward:
     # three streams, two products, summed over frames, two inverses; dr, dv and dg are turned round.  `Pass.cuda` adds
-    # to each inverse a spectrum copied and a result scaled, each read and written.
-    t, copies = 2 * _passes(points), 4 * how.cuda
+    # to each inverse a spectrum copied and, unless it is ours, a result scaled, each read and written.
+    t, copies = 2 * _passes(points), (2 if how.autocast else 4) * how.cuda
     streams, padded, kept = (7, (12 + 4 * t + copies) * frames + t - 3 + copies, 6) if backward else (
         3, (4 + 2 * t + copies) * frames + t + 1, 1)
     return streams * how.bytes_each + _FLOAT32 * (padded * points / length + kept)

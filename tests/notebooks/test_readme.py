@@ -66,8 +66,8 @@ def test_the_api_has_a_page_for_each_room_in_the_order_of_reading(root):
 
 def test_every_module_that_a_caller_names_is_on_a_page_of_the_api(root):
     # Parts of a run, of a file or of a command, which no caller of the package names.
-    internal = {"allocator", "direct_kernel", "extras", "files", "lazy", "online", "projections", "progress", "weights",
-                "data.chunks", "data.local_files", "evaluation.harness", "evaluation.measured",
+    internal = {"allocator", "direct_kernel", "extras", "files", "frames", "lazy", "online", "projections", "progress",
+                "weights", "data.chunks", "data.local_files", "evaluation.harness", "evaluation.measured",
                 "training.checkpoint", "training.distributed", "training.folder", "training.optimizer",
                 "training.run_log", "training.run_record", "training.settings"}
     modules = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")

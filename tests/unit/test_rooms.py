@@ -17,7 +17,7 @@ HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transfo
 
 # Every room may import those before it: sequences, layers, model, and what is done with it.
 ORDER = ["version", "extras", "lazy", "files", "progress", "allocator", "config", "choices", "precision", "record",
-         "data", "direct_kernel", "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
+         "data", "direct_kernel", "frames", "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
          "projections", "caches", "modules",
          "loss", "language_model", "generation", "text", "weights", "locate", "model", "minimal", "export", "hf",
          "__init__", "zoo", "evaluation", "benchmark", "training", "commands", "__main__"]

@@ -8,7 +8,7 @@ from torch import func
 from torch.autograd import forward_ad, functional
 from torch.utils._pytree import tree_leaves
 
-from caracal_min import spectral
+from caracal_min import frames, spectral
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft
 from caracal_min.spectral import causal_conv, causal_conv_backward, fast_length
 
@@ -45,7 +45,7 @@ def test_gradients_equal_those_of_the_sum(dtype, shape):
     (16, 43, 13), (16, 13, 13), (2048, 97, 40), (2048, 3000, 7)])
 def test_a_shorter_gate_frame_by_frame(monkeypatch, points, length, taps, budget, dtype):
     """Frames of few points and of many; with 13 taps and 54 points a frame has 42 results: fewer, as many, one more."""
-    monkeypatch.setattr(spectral, "_LEAST_FRAME", points)
+    monkeypatch.setattr(frames, "_LEAST_FRAME", points)
     monkeypatch.setitem(spectral.BLOCK, "cpu", budget)
     v, g = pair(2, 3, length, dtype=dtype)
     v, g = v.requires_grad_(), g[..., :taps].clone().requires_grad_()
@@ -57,19 +57,34 @@ def test_a_shorter_gate_frame_by_frame(monkeypatch, points, length, taps, budget
         assert a.dtype == dtype and a.shape == b.shape and relative_error(a, b) < 2 * TOLERANCE[dtype]
 
 
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("length, taps", [(97, 97), (5000, 7)])
+def test_what_is_kept_is_divided_where_the_transform_does_not_do_it(monkeypatch, dtype, length, taps):
+    """As on CUDA: an inverse without its division by N, and results in views that are not contiguous."""
+    v, g, dr = (torch.randn(3, 2, length, dtype=torch.float64).to(dtype).transpose(0, 1) for _ in range(3))
+    g, whole = g[..., :taps], torch.fft.irfft
+    expected = [causal_conv(v, g), *causal_conv_backward(dr, v, g)]
+    norms = []
+    monkeypatch.setattr(spectral, "_divides_later", lambda x: True)
+    monkeypatch.setattr(torch.fft, "irfft", lambda x, n, norm: norms.append(norm) or whole(x, n=n, norm=norm))
+    for a, b in zip([causal_conv(v, g), *causal_conv_backward(dr, v, g)], expected, strict=True):
+        assert a.dtype == dtype and a.stride() == b.stride() and relative_error(a, b.double()) < TOLERANCE[dtype]
+    assert len(norms) >= 3 and {*norms} == {"forward"}
+
+
 def test_a_shorter_gate_takes_no_longer_transform():
     """O(L log K): the points of a frame do not grow with the text, and the frames are as many as it needs."""
     for taps in (1, 512, 3000):
         points = [spectral.fft_points(length, taps) for length in (10**5, 10**6)]
         assert points[0] == points[1] <= max(2048, 4.2 * taps)
-        frames = spectral._frames(10**6, taps)[1]
-        assert len(frames) <= 10**6 / (points[0] - taps) + 1 and frames[-1][2] == 10**6
-        assert all(end == start for (_, _, end), (_, start, _) in zip(frames, frames[1:], strict=False))
+        cut = frames.overlapping(10**6, taps)[1]
+        assert len(cut) <= 10**6 / (points[0] - taps) + 1 and cut[-1][2] == 10**6
+        assert all(end == start for (_, _, end), (_, start, _) in zip(cut, cut[1:], strict=False))
 
 
 @pytest.mark.parametrize("length, taps", [(7, 2), (9, 1), (12, 3), (6, 5)])
 def test_gradcheck_of_a_shorter_gate_in_every_way(monkeypatch, length, taps):
-    monkeypatch.setattr(spectral, "_LEAST_FRAME", 4)
+    monkeypatch.setattr(frames, "_LEAST_FRAME", 4)
     v, g = pair(2, length)
     v, g = v.requires_grad_(), g[:, :taps].clone().requires_grad_()
     assert torch.autograd.gradcheck(causal_conv_fft, (v, g), check_forward_ad=True, check_batched_grad=True,

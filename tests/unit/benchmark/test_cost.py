@@ -102,6 +102,7 @@ def test_on_a_gpu_an_inverse_copies_its_spectrum_and_scales_its_result(length):
             assert not any(added.values())
             assert [gpu[p].operations for p in PARTS] == [least[p].operations for p in PARTS]
     assert forward(PURE, 512)["convolution"].bytes == channels * 130
+    assert forward(PURE, 512, how=Pass(autocast=True))["convolution"].bytes == channels * 114  # ours: no scaling
     alone = Pass(fused=True)
     assert training(PURE, 512, how=alone) == training(PURE, 512, how=alone._replace(cuda=False))
     assert training(TINY, length, "llama") == training(TINY, length, "llama", Pass(cuda=False))
