@@ -112,8 +112,8 @@ def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 
 
 # A spectrum is let go as soon as it has been used: the next one then takes its memory, which is still in the cache.  On
-# two CPU cores that took a tenth from the time of both.  Nor does it pay to conjugate a spectrum instead of flipping
-# dr, dv and dg: no less time, and more bytes, because a spectrum is twice as long as what is flipped.
+# a CPU that took about a tenth from the time of both.  To conjugate spectra instead of flipping dr, dv and dg took no
+# less time there, and moves more bytes, because a spectrum is twice as long as what is flipped.
 
 
 def _forward_block(v: Tensor, g: Tensor, r: Tensor, points: int, frames: Frames) -> None:

@@ -9,6 +9,7 @@ from torch.autograd import forward_ad, functional
 from torch.utils._pytree import tree_leaves
 
 from caracal_min import frames, spectral
+from caracal_min.benchmark.measure import peak_memory
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft
 from caracal_min.spectral import causal_conv, causal_conv_backward, fast_length
 
@@ -132,6 +133,14 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, budget):
     dv, dg = causal_conv_backward(expected, *strided)
     assert torch.allclose(dv, causal_conv_direct(expected.flip(-1), g).flip(-1), atol=1e-12)
     assert torch.allclose(dg, causal_conv_direct(expected.flip(-1), v).flip(-1), atol=1e-12)
+
+
+def test_no_more_than_three_blocks_are_held_beside_the_results():
+    """Two spectra and what the third is made from; nothing of the block before."""
+    v, g, dr = torch.randn(3, 8, 64, 512)  # 1 MiB each
+    with spectral.with_blocks_of(1 << 18, "cpu"):  # of 1 MiB
+        assert peak_memory(lambda: spectral.forward_steps(v, g)) < 1 + 3.1
+        assert peak_memory(lambda: spectral.backward_steps(dr, v, g)) < 2 + 3.1
 
 
 @pytest.mark.parametrize("size, expected", [(32, 80), (64, 28), (None, 1)])
