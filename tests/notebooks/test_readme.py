@@ -87,5 +87,5 @@ def test_the_five_things_that_most_people_need_run(root, tmp_path, monkeypatch):
     names = {}
     exec(example, names)
     assert (tmp_path / "my_model" / "config.json").is_file()
-    assert len(names["text"]) == 24 and names["text"].startswith(b"The ")
+    assert len(names["ids"]) == 24 and names["text"].startswith("The ")
     assert 2 < names["loss"] < 6 and names["y"].shape == (2, 100, 64)
