@@ -33,18 +33,21 @@ SOURCES = [name for name in PAGES if name.startswith("_modules/")]
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_on_a_desk(name, look, site, book):
-    """What depends on colour is asked in both themes, everything else once a width: a theme changes no element."""
+    """What depends on colour is asked in both themes, everything else once a width: a theme changes no element.
+
+    For a phone the page is loaded again, since what scrolls is put within reach of the keyboard when a page is loaded.
+    """
     page = look()
     asked = {"loading": page_problems(Visit(page, f"{site}/{name}"))}
     if name not in SOURCES[1:]:
-        for size in (DESK, PHONE):
+        for size in (PHONE, DESK):
             page.set_viewport_size(size)
+            page.reload()
             show_theme(page, "light")
             asked[f"axe, light, {size['width']}"] = violations(page)
             show_theme(page, "dark")
             asked[f"axe, dark, {size['width']}"] = violations(page, OF_COLOUR)
     if name in CHAPTERS:
-        page.set_viewport_size(DESK)
         figures = page.locator(".caracal-figure").count()
         written = (book / name).read_text(encoding="utf-8").count('class="caracal-figure"')
         asked["figures are shown"] = [] if figures == written else [f"{figures} of {written}"]
@@ -63,9 +66,13 @@ def test_a_chapter_on_a_phone_that_is_touched_and_has_no_keys(name, browser, sit
     context = browser.new_context(viewport=SCREEN, has_touch=True, is_mobile=True, reduced_motion="reduce")
     page = context.new_page()
     Visit(page, f"{site}/{name}")
-    asked = {"one screen": screen_problems(page, SCREEN["height"]), "code": fade_problems(page)}
+    asked = {"one screen": on_a_screen(page), "code": fade_problems(page)}
     context.close()
     assert {question: found for question, found in asked.items() if found} == {}
+
+
+def on_a_screen(page):
+    return screen_problems(page, SCREEN["height"])
 
 
 FAULTS = {
@@ -76,7 +83,7 @@ FAULTS = {
     "document.querySelector('.book-figure .plot').style.width = '200px'": frame_problems,
     "document.querySelector('.plot').style.paddingLeft = '40px'": plot_problems,
     "document.querySelectorAll('.plot img').forEach(node => { node.style.display = 'inline' })": plot_problems,
-    "document.querySelector('.caracal-live').style.height = '900px'": lambda page: screen_problems(page, 780),
+    "document.querySelector('.caracal-live').style.height = '900px'": on_a_screen,
     "document.querySelector('div.cell_input pre').style.overflow = 'visible'": fade_problems,
 }
 
@@ -85,7 +92,7 @@ FAULTS = {
 def test_a_planted_fault_of_a_figure_or_of_code_is_found(fault, page, site):
     Visit(page, f"{site}/{next((name for name in CHAPTERS if name[10:12] == '04'), CLAIMS)}")
     unfold(page)
-    if FAULTS[fault] is fade_problems:
+    if FAULTS[fault] in (fade_problems, on_a_screen):
         page.set_viewport_size(SCREEN)
     before = FAULTS[fault](page)
     page.evaluate(fault)

@@ -45,7 +45,7 @@ const CSS = `
     .caracal-live .bud-list { gap: 0.1rem 0.7rem; }
     .caracal-live .bud-total .bud-bar { height: 30px; }
     .caracal-live .bud-all { gap: 0.2rem; }
-    .caracal-live .bud-preset { min-height: 31px; } }`;
+    .caracal-live .bud-preset { min-height: 29px; } }`;
 
 const round = (x) => Math.ceil(Math.floor((8 * x) / 3) / 128) * 128;      // width of the SwiGLU
 const digits = (x) => (x < 99.995e6 ? 2 : 1);
