@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from numbers import Integral
+from operator import index
 from typing import Any, Protocol, TypedDict, Unpack, overload
 
 import torch
@@ -52,11 +53,17 @@ class Sampling:
             _require_whole("top_k", self.top_k, 1, ", or None for all tokens")
         if self.top_p is not None and not 0.0 < self.top_p <= 1.0:
             raise ValueError(f"top_p={self.top_p}; give a number in (0, 1], or None for all tokens")
+        if self.seed is not None:
+            _require_whole("seed", self.seed, 0, ", or None for other draws each time")
+        try:
+            _ = self.stops
+        except TypeError:
+            raise ValueError(f"stop={self.stop}; give an id, a sequence of ids, or None") from None
 
     @property
     def stops(self) -> list[int]:
         """The ids that end a sequence."""
-        return [] if self.stop is None else [int(i) for i in ([self.stop] if _is_whole(self.stop) else self.stop)]
+        return [] if self.stop is None else [index(i) for i in ([self.stop] if _is_whole(self.stop) else self.stop)]
 
 
 class SamplingOptions(TypedDict, total=False):

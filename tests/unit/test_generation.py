@@ -139,6 +139,10 @@ def test_filters():
     (dict(top_k=2.5), ["top_k=2.5", "whole number"]),
     (dict(convolution="magic"), ["magic", "relaxed, dot_product"]),
     (dict(top_k=True), ["top_k=True", "whole number"]),
+    (dict(seed=1.5), ["seed=1.5", "whole number"]),
+    (dict(stop=2.5), ["stop=2.5", "sequence of ids"]),
+    (dict(stop=[1, 2.5]), ["stop=[1, 2.5]", "sequence of ids"]),
+    (dict(stop="ab"), ["stop=ab", "sequence of ids"]),
     (dict(max_new_tokens=np.float64(2)), ["max_new_tokens=2.0", "whole number"]),
 ])
 def test_bad_options_get_one_clear_line(options, words):
