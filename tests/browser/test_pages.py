@@ -91,9 +91,10 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_planted_fault_of_a_figure_or_of_code_is_found(fault, page, site):
     Visit(page, f"{site}/{next((name for name in CHAPTERS if name[10:12] == '04'), CLAIMS)}")
-    unfold(page)
     if FAULTS[fault] in (fade_problems, on_a_screen):
         page.set_viewport_size(SCREEN)
+    else:
+        unfold(page)
     before = FAULTS[fault](page)
     page.evaluate(fault)
     assert before == [] and FAULTS[fault](page)
