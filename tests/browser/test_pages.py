@@ -61,13 +61,18 @@ def test_a_page_on_a_desk(name, look, site, book):
     assert {question: found for question, found in asked.items() if found} == {}
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
-def test_a_chapter_on_a_phone_that_is_touched_and_has_no_keys(name, browser, site):
+@pytest.fixture
+def phone(browser):
+    """A page on a phone, which is touched and has no keys."""
     context = browser.new_context(viewport=SCREEN, has_touch=True, is_mobile=True, reduced_motion="reduce")
-    page = context.new_page()
-    Visit(page, f"{site}/{name}")
-    asked = {"one screen": on_a_screen(page), "code": fade_problems(page)}
+    yield context.new_page()
     context.close()
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_on_a_phone(name, phone, site):
+    Visit(phone, f"{site}/{name}")
+    asked = {"one screen": on_a_screen(phone), "code": fade_problems(phone)}
     assert {question: found for question, found in asked.items() if found} == {}
 
 
@@ -89,11 +94,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_of_a_figure_or_of_code_is_found(fault, page, site):
+def test_a_planted_fault_of_a_figure_or_of_code_is_found(fault, page, phone, site):
+    of_phones = FAULTS[fault] in (fade_problems, on_a_screen)
+    page = phone if of_phones else page
     Visit(page, f"{site}/{next((name for name in CHAPTERS if name[10:12] == '04'), CLAIMS)}")
-    if FAULTS[fault] in (fade_problems, on_a_screen):
-        page.set_viewport_size(SCREEN)
-    else:
+    if not of_phones:
         unfold(page)
     before = FAULTS[fault](page)
     page.evaluate(fault)
