@@ -89,7 +89,7 @@ FAULTS = {
     "document.querySelector('.plot').style.paddingLeft = '40px'": plot_problems,
     "document.querySelectorAll('.plot img').forEach(node => { node.style.display = 'inline' })": plot_problems,
     "document.querySelector('.caracal-live').style.height = '900px'": on_a_screen,
-    "document.querySelector('div.cell_input pre').style.overflow = 'visible'": fade_problems,
+    "document.querySelectorAll('div.cell_input pre').forEach(node => { node.style.animation = 'none' })": fade_problems,
 }
 
 
