@@ -50,7 +50,7 @@ def parameter_budget(preset: str = "tiny") -> Figure:
 
 def _paper(name: str) -> int | None:
     """Return the millions that Table 2 of the paper gives for a preset."""
-    if name == "nano":
+    if name in ("nano", "micro"):
         return None
     rows = paper_rows(sum(_parts(PRESETS[name]).values()))
     return next(row["millions"] for row in rows if row["model"] == "Caracal")

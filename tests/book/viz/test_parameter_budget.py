@@ -53,7 +53,7 @@ def test_model_holds_the_presets_and_the_papers_numbers():
     assert [p["name"] for p in model["presets"]] == list(PRESETS)
     small = next(p for p in model["presets"] if p["name"] == "small")
     assert all(model[key] == small[key] for key in ("vocabulary", "width", "layers", "heads", "ratio"))
-    assert [p["paper"] for p in model["presets"]] == [None, 63, 120, 345, 724]
+    assert [p["paper"] for p in model["presets"]] == [None, None, 63, 120, 345, 724]
     assert viz.parameter_budget("small").id == viz.parameter_budget("small").id != viz.parameter_budget("large").id
 
 
