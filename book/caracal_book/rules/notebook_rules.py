@@ -26,7 +26,8 @@ if importlib.util.find_spec("caracal_min") is None:
         import torch
         if tuple(map(int, torch.__version__.split(".")[:2])) < (2, 6):
             sys.exit(f"The book needs torch 2.6 or newer, and here is {torch.__version__}: upgrade it.")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", SOURCE, "matplotlib", "anywidget"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-color", SOURCE, "matplotlib",
+           "anywidget"]
     if (done := subprocess.run(pip, capture_output=True, text=True)).returncode:
         said = (done.stderr.strip() or "nothing").splitlines()[-1]
         sys.exit(f"{SOURCE} cannot be installed; check the network and this address. pip said: {said}")

@@ -121,12 +121,13 @@ class Live(Figure):
         where = ", ".join(f"{_label(name)} {_said(value)}" for name, value in named.items())
         return [_part(part, where) for part in [*texts, *several] if part is not None]
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any] | tuple[dict, dict]:
         bundle = super()._repr_mimebundle_(include, exclude)
         if _has_kernel():
             with contextlib.suppress(ImportError):
                 shown = self.widget()._repr_mimebundle_()
-                bundle = (shown[0] if isinstance(shown, tuple) else shown) | bundle
+                data, metadata = shown if isinstance(shown, tuple) else (shown, {})
+                return data | bundle, metadata  # in which Colab finds where its widgets' scripts are
         return bundle
 
 

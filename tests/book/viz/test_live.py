@@ -4,11 +4,14 @@ import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from figure_stills import still_of
 
 from caracal_book import viz
+
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def word(n=2, letter="a"):
@@ -118,8 +121,20 @@ def test_in_a_kernel_both_are_shown(monkeypatch):
     pytest.importorskip("anywidget")
     monkeypatch.setattr(sys.modules["caracal_book.viz.live"], "_has_kernel", lambda: True)
     figure = viz.live(word, "letters", n=[2])
-    bundle = figure._repr_mimebundle_()
-    assert bundle["text/html"] == figure.to_html() and "application/vnd.jupyter.widget-view+json" in bundle
+    bundle, metadata = figure._repr_mimebundle_()
+    assert bundle["text/html"] == figure.to_html() and WIDGET in bundle and metadata == {}
+
+
+def test_colab_is_told_where_the_scripts_of_its_widgets_are(monkeypatch):
+    """Without that a widget stays dead there; `google.colab.output` is a stand-in for the module that Colab has."""
+    pytest.importorskip("anywidget")
+    output = SimpleNamespace(enable_custom_widget_manager=lambda *_: None,
+                             _widgets=SimpleNamespace(_installed_url="https://widgets.example"))
+    monkeypatch.setitem(sys.modules, "google.colab.output", output)
+    monkeypatch.setattr(sys.modules["caracal_book.viz.live"], "_has_kernel", lambda: True)
+    bundle, metadata = viz.live(word, "letters", n=[2])._repr_mimebundle_()
+    assert WIDGET in bundle
+    assert metadata == {WIDGET: {"colab": {"custom_widget_manager": {"url": "https://widgets.example"}}}}
 
 
 def test_it_needs_neither_matplotlib_nor_anywidget():
