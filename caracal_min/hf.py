@@ -1,4 +1,4 @@
-"""The model as `transformers` knows it: `CaracalForCausalLM`, registered for `AutoModelForCausalLM` on import.
+"""The model as `transformers` knows it: `CaracalForCausalLM`, registered for `AutoModelForCausalLM` on import::
 
     import caracal_min.hf
     model = AutoModelForCausalLM.from_pretrained("runs/nano/model")    # what Caracal.save_pretrained wrote
