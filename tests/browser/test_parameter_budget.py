@@ -54,14 +54,14 @@ def test_presets(page, name):
     put(page, "layers", 7)
     page.get_by_role("button", name=name).click()
     shown = data(page)
-    paper = {"nano": "", "tiny": 63, "small": 120, "medium": 345, "large": 724}[name]
+    paper = {"nano": "", "micro": "", "tiny": 63, "small": 120, "medium": 345, "large": 724}[name]
     wanted = PRESETS[name]
     assert config_of(shown) == CaracalConfig(wanted.vocab_size, wanted.d_model, wanted.n_layers, wanted.n_heads)
     assert (shown["preset"], shown["paper"]) == (name, paper)
     assert_agrees_with_the_package(shown)
     pressed = page.eval_on_selector_all("button", "nodes => nodes.map(n => n.getAttribute('aria-pressed'))")
     assert pressed == [str(n == name).lower() for n in PRESETS]
-    assert ("the paper says" in page.locator("[aria-live]").inner_text()) == (name != "nano")
+    assert ("the paper says" in page.locator("[aria-live]").inner_text()) == (name not in ("nano", "micro"))
 
 
 def test_counts_equal_real_models_over_many_configurations(page):
@@ -95,10 +95,10 @@ def test_heads_stay_divisors_of_the_width(page):
 
 def test_by_keyboard_alone(page):
     order = []
-    for _ in range(10):
+    for _ in range(11):
         page.keyboard.press("Tab")
         order.append(page.evaluate("document.activeElement.getAttribute('aria-label')"))
-    assert order[:5] == list(NAMES) and order[5].startswith("nano, 1.27M") and order[9].startswith("Large, 721.7M")
+    assert order[:5] == list(NAMES) and order[5].startswith("nano, 1.27M") and order[10].startswith("Large, 721.7M")
     page.keyboard.press("Enter")
     assert data(page)["preset"] == "large"
     slider(page, "heads").focus()
