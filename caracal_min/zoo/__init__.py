@@ -9,6 +9,6 @@ changes a Caracal as a row of the paper's tables does.  `make_model` builds any 
 """
 
 from .baselines import BASELINES, Baseline, baseline
-from .registry import ARCHITECTURES, VARIANTS, check_kind, load_model, make_model
+from .registry import ARCHITECTURES, VARIANTS, load_model, make_model
 
-__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline", "check_kind", "load_model", "make_model"]
+__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline", "load_model", "make_model"]

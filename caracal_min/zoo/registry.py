@@ -12,7 +12,7 @@ from ..model import Caracal
 from ..weights import read_config
 from .baselines import Baseline, baseline_of
 
-__all__ = ["ARCHITECTURES", "VARIANTS", "check_kind", "load_model", "make_model"]
+__all__ = ["ARCHITECTURES", "VARIANTS", "load_model", "make_model"]
 
 def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str = "default",
                vocab_size: int | None = None, context: int = 0, **changes: Any) -> LanguageModel:

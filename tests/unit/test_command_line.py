@@ -357,5 +357,5 @@ except ImportError as error:
     assert done.returncode == 0, done.stderr
     version, tasks = done.stdout.splitlines()  # and no failure of the example
     assert version == f"caracal-min {__version__}"
-    assert tasks.startswith("evaluation on tasks needs lm-eval: pip install lm-eval")
+    assert tasks.startswith("evaluation on tasks needs lm-eval: pip install accelerate lm-eval")
     assert done.stderr.startswith("error: the command line needs tyro: pip install ")

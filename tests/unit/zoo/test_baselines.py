@@ -129,7 +129,7 @@ def test_unknown_names():
 
 def test_missing_transformers_is_said_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ImportError, match='^a baseline needs transformers: pip install "transformers>=5"$'):
+    with pytest.raises(ImportError, match='^a baseline needs transformers: pip install "transformers>=5.23"$'):
         baseline("llama", "nano")
 
 
