@@ -15,32 +15,33 @@ from caracal_min.convolution import causal_conv_direct, circular_conv, linear_co
 from . import checker, expect_close, expect_equal
 from .counting import CountWork
 
-__all__ = ["causal_triple", "head_and_tail", "multiply_mod", "overheard"]
+__all__ = ["causal_triple", "leaking_tokens", "multiply_mod", "separate"]
 
 
 @checker
-def overheard(answer: Callable[[int, int, int, int], list[int]]) -> str:
-    """Check `overheard(length, taps, points, t)`: the later tokens whose content reaches output t."""
-    cases = [(length, taps, points, t) for length in (1, 2, 3, 5, 8) for taps in {1, (length + 1) // 2, length}
+def leaking_tokens(answer: Callable[[int, int, int, int], list[int]]) -> str:
+    """Check `leaking_tokens(length, nonzero, points, t)`: the later tokens whose content reaches output t."""
+    cases = [(length, nonzero, points, t) for length in (1, 2, 3, 5, 8)
+             for nonzero in {1, (length + 1) // 2, length}
              for points in range(length, 2 * length + 1) for t in range(length)]
     for case in cases:
         given = answer(*case)
         if isinstance(given, range | tuple):
             given = list(given)
-        expect_equal(f"overheard{case}", given, _tokens_heard(*case))
+        expect_equal(f"leaking_tokens{case}", given, _tokens_that_leak(*case))
     return f"{len(cases)} cases"
 
 
-def _tokens_heard(length: int, taps: int, points: int, t: int) -> list[int]:
-    """Find them by trying: one token at a time speaks, and output t listens."""
-    gate = (torch.arange(length) < taps).double()
-    spoken = circular_conv(torch.eye(length, dtype=torch.float64), gate, points)[:, t]
-    return [j for j in range(t + 1, length) if spoken[j] > 0.5]
+def _tokens_that_leak(length: int, nonzero: int, points: int, t: int) -> list[int]:
+    """Find them by trying: output t for each unit vector of contents."""
+    gate = (torch.arange(length) < nonzero).double()
+    weights = circular_conv(torch.eye(length, dtype=torch.float64), gate, points)[:, t]
+    return [j for j in range(t + 1, length) if weights[j] > 0.5]
 
 
 @checker
-def head_and_tail(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]) -> str:
-    """Check `head_and_tail(first, second, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
+def separate(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]) -> str:
+    """Check `separate(out_1, out_2, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
     turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (4.0, 1.0), (0.3, 0.9), (0.3, 0.31))
     refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2), (1.0, 1 - 4 * math.pi))
     source = torch.Generator().manual_seed(3)
@@ -48,23 +49,23 @@ def head_and_tail(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor,
         for theta_1, theta_2 in turns:
             parts = torch.randn(2, length, dtype=torch.complex128, generator=source)
             parts[1, -1] = 0
-            head, tail = parts
-            first, second = (head + complex(math.cos(a), math.sin(a)) * tail for a in (theta_1, theta_2))
-            case = f"head_and_tail for length {length}, angles {theta_1:.4g} and {theta_2:.4g}"
+            low, high = parts
+            first, second = (low + complex(math.cos(a), math.sin(a)) * high for a in (theta_1, theta_2))
+            case = f"separate for length {length}, angles {theta_1:.4g} and {theta_2:.4g}"
             try:
                 given = answer(first, second, theta_1, theta_2)
             except ValueError as error:
-                raise AssertionError(f"{case}: expected head and tail, given ValueError('{error}')") from error
+                raise AssertionError(f"{case}: expected both halves, given ValueError('{error}')") from error
             if not isinstance(given, tuple | list) or len(given) != 2:
-                raise AssertionError(f"{case}: expected two tensors, head and tail, given {type(given).__name__}")
-            for name, half, expected in zip(("head", "tail"), given, (head, tail), strict=True):
+                raise AssertionError(f"{case}: expected two tensors, given {type(given).__name__}")
+            for name, half, expected in zip(("first half", "second half"), given, (low, high), strict=True):
                 _expect_close_complex(f"{case}: {name}", half, expected)
     for theta_1, theta_2 in refused:
         try:
             answer(first, first, theta_1, theta_2)
         except ValueError:
             continue
-        raise AssertionError(f"head_and_tail for the angles {theta_1:.4g} and {theta_2:.4g}: expected a ValueError, "
+        raise AssertionError(f"separate for the angles {theta_1:.4g} and {theta_2:.4g}: expected a ValueError, "
                              "since these two will not do, given an answer")
     return f"4 lengths, {len(turns)} pairs of angles that will do and {len(refused)} that will not"
 

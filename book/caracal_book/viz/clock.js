@@ -78,7 +78,7 @@ export function render({ model, el }) {
     return { value, input, text: make(choice, "span") };
   });
   const face = make(parts, "svg", { class: "clock-face" });
-  legend(parts, [[OWN, "where it belongs"], [WRAPPED, "wrapped around"], [TAIL, "tail, cut off"],
+  legend(parts, [[OWN, "where it belongs"], [WRAPPED, "wrapped around"], [TAIL, "after the text, cut off"],
     [OUTPUT, "real part of the output"]], "clock-key");
   const read = make(parts, "div", { class: "clock-read", style: "grid-area: read", "aria-live": "off" });
   const again = make(make(parts, "div", { style: "grid-area: again" }), "button", { type: "button" }, "Start again");
@@ -141,7 +141,7 @@ export function render({ model, el }) {
       turn: p.map((_, d) => (wraps(d) ? UNITS[unit].turn : 0)) };
     setControls();
     tell(out);
-    speak(el, `${n} hours, at hour ${hour}: ${out.contaminated.length} of ${length} outputs hear from the future.`);
+    speak(el, `${n} hours, at hour ${hour}: ${out.contaminated.length} of ${length} outputs depend on later tokens.`);
     paint(out);
     for (const [name, x] of Object.entries({ ...out, ...now, n, unit, hour })) host.dataset[name] = JSON.stringify(x);
     state.tell({ ...now, n, unit, hour });
@@ -165,7 +165,7 @@ export function render({ model, el }) {
       "aria-valuetext": `hour ${hour}: ${a} belongs there, ${b} wrapped around, real part ${value}` });
     read.textContent = "";
     make(read, "b", {}, `Hour ${hour}: degree${wraps ? `s ${hour} and ${hour + n}` : ` ${hour}`}`);
-    const list = make(read, "dl"), rows = [[kept ? OWN : TAIL, kept ? "causal sum" : "tail", sum(hour), a],
+    const list = make(read, "dl"), rows = [[kept ? OWN : TAIL, kept ? "causal sum" : "after the text", sum(hour), a],
       [WRAPPED, "wrapped", sum(hour + n), b],
       [OUTPUT, "comes out", wraps ? `${a} ${sign} ${b}${im ? " i" : ""}` : "", wraps && im ? "" : value]];
     for (const [style, title, ...texts] of rows) {
@@ -173,7 +173,7 @@ export function render({ model, el }) {
       for (const text of texts) make(list, "dd", {}, text);
     }
     make(read, "div", {}, !kept ? "No output: truncation cuts this hour off."
-      : contaminated.includes(hour) ? `Output ${hour} hears from the future.`
+      : contaminated.includes(hour) ? `Output ${hour} depends on later tokens.`
         : `${wraps ? "The real part" : "This"} is output ${hour}. It is causal.`);
     make(read, "div", {}, `Contaminated outputs: ${contaminated.join(", ") || "none"}.`);
   }

@@ -79,7 +79,7 @@ def _still(v: Tensor, g: Tensor, n: int, unit: complex, hour: int) -> str:
     middle = _BARS + 52 + _RADIUS
     name = _UNITS[unit][1]
     facts = [f"A clock with N = {n} hours, z^{n} = {name}.", f"The hand is at hour {hour}:",
-             f"{'causal sum' if hour < length else 'tail'} {svg.said(_at(own, hour))}, "
+             f"{'causal sum' if hour < length else 'after the text'} {svg.said(_at(own, hour))}, "
              f"wrapped {svg.said(_at(wrapped, hour))}, real part {svg.said(_at(real, hour))}",
              f"Contaminated outputs: {spoilt} of {length}"]
     bottom = middle + _RADIUS + 26

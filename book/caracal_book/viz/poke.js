@@ -1,11 +1,11 @@
-// Two short sequences v and g, their circular convolution on N points, and what one poke does to it.
-// The reader moves one bar; outputs before the poked token can move only through wrapped-around terms.
-// model: v, g (numbers, same length L), before (v and g as they were before the poke), n (points), stream, token (the
-// entry that is poked).
+// Two short sequences v and g, their circular convolution on N points, and what changing one entry does to it.
+// The reader moves one bar; outputs before its token can change only through wrapped-around terms.
+// model: v, g (numbers, same length L), before (v and g as they were before the change), n (points), stream, token (the
+// entry that is changed).
 
 const LEFT = 30, RIGHT = 4;            // margins of a panel, in pixels
 const PACE = 70;                       // milliseconds in which a bar covers two thirds of its way
-const NAME = { v: "content v", g: "gate g", r: "output r", d: "change of r since before the poke" };
+const NAME = { v: "content v", g: "gate g", r: "output r", d: "change of the output" };
 const COLOUR = { v: "content", g: "gate", r: "result", d: "result" };
 const CSS = `
   .caracal-live .poke-points { display: block; margin-top: 0.7rem; }
@@ -87,7 +87,7 @@ export function render({ model, el }) {
   make(marks, "span", { style: `left: ${along(0)}` }, "L");
   make(marks, "span", { style: `left: ${along(share(2 * length - 1))}` }, "2L − 1");
   legend(el, [["--c: var(--result)", "causal sum"], ["--c: var(--wrapped)", "wrapped around"],
-    ["--c: var(--ink); --h: 3px", "what comes out"], ["--c: var(--shade); --e: 1px solid var(--rule)", "before the poked token"]]);
+    ["--c: var(--ink); --h: 3px", "what comes out"], ["--c: var(--shade); --e: 1px solid var(--rule)", "before the changed token"]]);
   const outputs = make(el, "svg", { height: fit(316, 248) });
   const [points, count, past] = facts(el, 3);
   const again = make(el, "button", { type: "button" }, "Start again");
@@ -142,7 +142,7 @@ export function render({ model, el }) {
     reach.d = Math.max(reach.d, niceLimit(peak([...change, ...kept])));
     const goal = { ...now, causal: after.causal, total: after.total, kept, change, reach: [reach.r, reach.d] };
     tell(after, leak);
-    speak(el, `${n} points: ${after.contaminated} of ${length} outputs contaminated, the past moves by ${leak.toFixed(2)}.`);
+    speak(el, `${n} points: ${after.contaminated} of ${length} outputs contaminated, earlier outputs change by ${leak.toFixed(2)}.`);
     Object.assign(host.dataset, {
       n, stream, token, v: JSON.stringify(now.v), g: JSON.stringify(now.g), values: JSON.stringify(after.total),
       change: JSON.stringify(change), contaminated: after.contaminated, pastChange: leak,

@@ -1,4 +1,4 @@
-"""The figure of chapter 4: poke one token of two short sequences and watch which outputs move."""
+"""The figure of chapter 4: change one token of two short sequences and watch which outputs change."""
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ _WIDTH, _LEFT, _PANEL, _GAP = 420, 12, 76, 46  # of the still, in its own units
 
 def poke(v: Tensor, g: Tensor, n: int | None = None, *, token: int | None = None,
          change: float = 1.0) -> Figure:
-    """Show v, g and their circular convolution on n points, before and after one token of v is poked.
+    """Show v, g and their circular convolution on n points, before and after one token of v is changed.
 
     The reader drags a bar of v or g, or moves it with the arrow keys, and slides n from L to 2L + 1.
     Whatever reaches an output by wrapping around is drawn in vermillion.
@@ -25,7 +25,7 @@ def poke(v: Tensor, g: Tensor, n: int | None = None, *, token: int | None = None
         v: content, `[L]`, any floating-point dtype, 3 <= L <= 16 to stay legible.
         g: gate, `[L]`.
         n: number of FFT points at the start, L to 2L + 1; default L, where everything wraps.
-        token: the token of v that is poked at the start; default two thirds of the way.
+        token: the token of v that is changed at the start; default two thirds of the way.
         change: by how much.
 
     Raises:
@@ -50,15 +50,15 @@ def poke(v: Tensor, g: Tensor, n: int | None = None, *, token: int | None = None
 
 def _alt(length: int, n: int, token: int) -> str:
     wrapped = max(0, 2 * length - 1 - n)
-    effect = (f"{wrapped} of the {length} outputs receive wrapped-around terms; outputs before it can move"
-              if wrapped else "no output receives a wrapped-around term, and no output before it moves")
+    effect = (f"{wrapped} of the {length} outputs receive wrapped-around terms; outputs before it can change"
+              if wrapped else "no output receives a wrapped-around term, and no output before it changes")
     return (f"Bars of content v and gate g for {length} tokens, and of their circular convolution on {n} "
-            f"FFT points. Token {token} of v is poked: {effect}. Drag a bar or use the arrow keys to change "
+            f"FFT points. Token {token} of v is changed: {effect}. Drag a bar or use the arrow keys to change "
             f"it; a slider sets the number of points from {length} to {2 * length + 1}.")
 
 
 def _still(before: Tensor, after: Tensor, g: Tensor, n: int, token: int) -> str:
-    """Draw the first frame as SVG: v with the poke, g, the outputs, their change, and the facts in words."""
+    """Draw the first frame as SVG: v with the change, g, the outputs, their change, and the facts in words."""
     length = len(g)
     causal = linear_conv(after, g)[:length]
     outputs = circular_conv(after, g, n)[:length]
@@ -67,7 +67,7 @@ def _still(before: Tensor, after: Tensor, g: Tensor, n: int, token: int) -> str:
     rows = [*_row(0, "content v", palette.content, after, None, token),
             *_row(1, "gate g", palette.gate, g, None, 0),
             *_row(2, f"output r, with N = {n} FFT points", palette.result, causal, outputs, token),
-            *_row(3, "change of r since before the poke", palette.result, kept, change, token)]
+            *_row(3, "change of the output", palette.result, kept, change, token)]
     wrapped = max(0, 2 * length - 1 - n)
     leak = float(change[:token].abs().max()) if wrapped and token else 0.0
     bottom = 4 * (_PANEL + _GAP) + 22
@@ -75,7 +75,7 @@ def _still(before: Tensor, after: Tensor, g: Tensor, n: int, token: int) -> str:
     return svg.frame(_WIDTH, bottom + 57, *rows,
                      svg.key(12, bottom, svg.entry("causal sum", fill=palette.result),
                              svg.entry("wrapped around", fill=palette.wrapped),
-                             svg.entry("before the poked token", fill=palette.rule)),
+                             svg.entry("before the changed token", fill=palette.rule)),
                      svg.lines(12, bottom + 19, facts))
 
 

@@ -52,8 +52,8 @@ def two_right_angles_in_place(u, v, g):
 
 def direct_triple(u, v, g):
     u, v, g = (pad(x, (0, 2 * len(x))) for x in (u, v, g))
-    head, _, last = causal_conv_direct(causal_conv_direct(u, v), g).chunk(3)
-    return head, -last
+    first, _, last = causal_conv_direct(causal_conv_direct(u, v), g).chunk(3)
+    return first, -last
 
 
 def by_numpy(u, v, g):
@@ -86,12 +86,12 @@ def masked(a, b, limbs, bits):
 
 
 RIGHT = {
-    check.overheard: [
-        lambda length, taps, points, t: list(range(t + points - taps + 1, length)),
-        lambda length, taps, points, t: range(t + points - taps + 1, length),
-        lambda length, taps, points, t: [j for j in range(t + 1, length) if points - (j - t) < taps],
+    check.leaking_tokens: [
+        lambda length, nonzero, points, t: list(range(t + points - nonzero + 1, length)),
+        lambda length, nonzero, points, t: range(t + points - nonzero + 1, length),
+        lambda length, nonzero, points, t: [j for j in range(t + 1, length) if points - (j - t) < nonzero],
     ],
-    check.head_and_tail: [two_turns, lambda *outputs: list(two_turns(*outputs))],
+    check.separate: [two_turns, lambda *outputs: list(two_turns(*outputs))],
     check.causal_triple: [
         triple,
         lambda u, v, g: list(triple(u, v, g, lambda *three: mean_over_turns(*three, THIRDS[::-1]))),
@@ -99,26 +99,26 @@ RIGHT = {
     check.multiply_mod: [negacyclic_integers],
 }
 WRONG = {
-    check.overheard: {
-        "the contaminated outputs": lambda length, taps, points, t: list(range(length + taps - 1 - points)),
-        "one too many": lambda length, taps, points, t: list(range(max(t + 1, t + points - taps), length)),
-        "one too few": lambda length, taps, points, t: list(range(t + points - taps + 2, length)),
-        "forgets that the gate is short": lambda length, taps, points, t: list(range(t + points - length + 1, length)),
-        "everything after t": lambda length, taps, points, t: list(range(t + 1, length)),
-        "the nearest instead of the farthest": lambda length, taps, points, t: list(
-            range(t + 1, max(t + 1, min(length, length - points + taps)))),
-        "in the wrong order": lambda length, taps, points, t: list(range(t + points - taps + 1, length))[::-1],
-        "a set": lambda length, taps, points, t: set(range(t + points - taps + 1, length)),
-        "forgets to return": lambda length, taps, points, t: None,
+    check.leaking_tokens: {
+        "the contaminated outputs": lambda length, nonzero, points, t: list(range(length + nonzero - 1 - points)),
+        "one too many": lambda length, nonzero, points, t: list(range(max(t + 1, t + points - nonzero), length)),
+        "one too few": lambda length, nonzero, points, t: list(range(t + points - nonzero + 2, length)),
+        "forgets that the gate is short": lambda length, nonzero, points, t: list(range(t + points - length + 1, length)),
+        "everything after t": lambda length, nonzero, points, t: list(range(t + 1, length)),
+        "the nearest instead of the farthest": lambda length, nonzero, points, t: list(
+            range(t + 1, max(t + 1, min(length, length - points + nonzero)))),
+        "in the wrong order": lambda length, nonzero, points, t: list(range(t + points - nonzero + 1, length))[::-1],
+        "a set": lambda length, nonzero, points, t: set(range(t + points - nonzero + 1, length)),
+        "forgets to return": lambda length, nonzero, points, t: None,
     },
-    check.head_and_tail: {
+    check.separate: {
         "real and imaginary part": lambda first, second, a, b: (first.real + 0j, first.imag + 0j),
         "mean and half difference": lambda first, second, a, b: ((first + second) / 2, (first - second) / 2),
-        "head alone": lambda first, second, a, b: two_turns(first, second, a, b)[0],
-        "tail and head": lambda first, second, a, b: two_turns(first, second, a, b)[::-1],
+        "first half alone": lambda first, second, a, b: two_turns(first, second, a, b)[0],
+        "in the wrong order": lambda first, second, a, b: two_turns(first, second, a, b)[::-1],
         "second angle for the first output": lambda first, second, a, b: two_turns(second, first, a, b),
         "drops the imaginary part": lambda first, second, a, b: tuple(x.real for x in two_turns(first, second, a, b)),
-        "head from the wrong output": lambda first, second, a, b: (
+        "first half from the wrong output": lambda first, second, a, b: (
             second - cmath.exp(1j * a) * two_turns(first, second, a, b)[1], two_turns(first, second, a, b)[1]),
         "answers for every pair of angles": lambda *outputs: two_turns(*outputs, near=-1),
         "refuses only equal angles": lambda first, second, a, b: two_turns(
@@ -160,13 +160,13 @@ WRONG = {
     },
 }
 REASONS = [
-    (check.overheard, "one too many", "overheard(2, 1, 2, 0): expected [], given [1]"),
-    (check.overheard, "forgets to return", "given None"),
-    (check.head_and_tail, "mean and half difference", "angles 0.5 and 2: head, real part: entry [0] should be"),
-    (check.head_and_tail, "head alone", "expected two tensors, head and tail, given Tensor"),
-    (check.head_and_tail, "answers for every pair of angles", "the angles 0.3 and 0.3: expected a ValueError"),
-    (check.head_and_tail, "refuses only equal angles", "the angles 0 and 6.283: expected a ValueError"),
-    (check.head_and_tail, "refuses angles that are close", "angles 0.3 and 0.31: expected head and tail, given"),
+    (check.leaking_tokens, "one too many", "leaking_tokens(2, 1, 2, 0): expected [], given [1]"),
+    (check.leaking_tokens, "forgets to return", "given None"),
+    (check.separate, "mean and half difference", "angles 0.5 and 2: first half, real part: entry [0] should be"),
+    (check.separate, "first half alone", "expected two tensors, given Tensor"),
+    (check.separate, "answers for every pair of angles", "the angles 0.3 and 0.3: expected a ValueError"),
+    (check.separate, "refuses only equal angles", "the angles 0 and 6.283: expected a ValueError"),
+    (check.separate, "refuses angles that are close", "angles 0.3 and 0.31: expected both halves, given"),
     (check.causal_triple, "two products at a right angle", "expected the three values multiplied at each point"),
     (check.causal_triple, "two products at a right angle, the first copied", "expected the three values multiplied at"),
     (check.causal_triple, "by NumPy", "numpy was called, expected operations of torch alone"),
