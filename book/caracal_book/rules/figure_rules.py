@@ -15,7 +15,7 @@ from .printed_values import Problem, cell_tags
 OPENING = "opening-figure"  # the tag of the cell that shows a chapter's first figure
 GOALS = "**After this chapter you will be able to**"
 
-CAPTION = re.compile(r"\*\*Figure (\d+)\.(\d+)\.\*\* \S")
+CAPTION = re.compile(r"\*\*Figure (\d+)\.(\d+)\.(?:\*\*)? \S")
 _REFERENCE = re.compile(r"\bFigure (\d+)\.(\d+)")
 _IMAGE = re.compile(r"!\[(.*?)\]\(|<img\b(?![^>]*\balt=\"([^\"]+)\")")
 _QUIET = {"rcParams", "style", "close", "switch_backend", "rc"}

@@ -24,10 +24,10 @@ def mean_over_turns(u, v, g, thetas=THIRDS):
     return total.real / len(thetas)
 
 
-def triple(u, v, g, head=mean_over_turns):
-    """Return what `head` makes of the three, and what the real part at a right angle has beside the right answer."""
+def triple(u, v, g, first=mean_over_turns):
+    """Return what `first` makes of the three, and what the real part at a right angle has beside the right answer."""
     beside = mean_over_turns(u, v, g, (math.pi / 2,)) - mean_over_turns(u, v, g)
-    return head(u, v, g), beside
+    return first(u, v, g), beside
 
 
 def padded_triple(u, v, g):
@@ -64,8 +64,8 @@ def two_turns(first, second, theta_1, theta_2, near=1e-9):
     a, b = cmath.exp(1j * theta_1), cmath.exp(1j * theta_2)
     if abs(a - b) < near:
         raise ValueError("the two angles differ by a multiple of 2 pi")
-    tail = (first - second) / (a - b)
-    return first - a * tail, tail
+    rest = (first - second) / (a - b)
+    return first - a * rest, rest
 
 
 def negacyclic_integers(a, b, limbs, bits, sign=-1, whole=lambda c: c.round(), remainder=True, points=None):
@@ -103,7 +103,7 @@ WRONG = {
         "the contaminated outputs": lambda length, nonzero, points, t: list(range(length + nonzero - 1 - points)),
         "one too many": lambda length, nonzero, points, t: list(range(max(t + 1, t + points - nonzero), length)),
         "one too few": lambda length, nonzero, points, t: list(range(t + points - nonzero + 2, length)),
-        "forgets that the gate is short": lambda length, nonzero, points, t: list(range(t + points - length + 1, length)),
+        "for a long gate": lambda length, nonzero, points, t: list(range(t + points - length + 1, length)),
         "everything after t": lambda length, nonzero, points, t: list(range(t + 1, length)),
         "the nearest instead of the farthest": lambda length, nonzero, points, t: list(
             range(t + 1, max(t + 1, min(length, length - points + nonzero)))),
@@ -127,7 +127,7 @@ WRONG = {
         "keeps one entry fewer": lambda first, second, a, b: tuple(x[:-1] for x in two_turns(first, second, a, b)),
     },
     check.causal_triple: {
-        **{name: lambda u, v, g, head=head: triple(u, v, g, head) for name, head in {
+        **{name: lambda u, v, g, first=first: triple(u, v, g, first) for name, first in {
             "the real part at a right angle": lambda u, v, g: mean_over_turns(u, v, g, (math.pi / 2,)),
             "the mean of cyclic and negacyclic": lambda u, v, g: mean_over_turns(u, v, g, (0.0, math.pi)),
             "no turn at all": lambda u, v, g: mean_over_turns(u, v, g, (0.0,)),
