@@ -11,7 +11,8 @@ from caracal_min.data.byte_pairs import CHARACTERS, BytePairs, merges_of
 from caracal_min.quantized import dequantize_rows, quantize_rows
 
 SYLLABLES = ["th", "he", "in", "er", "an", "re", "on", "at", " t", " a", "the", " the", "and", " and", "ing", " in",
-             "en", " s", "ti", "or", "es", "ion", "tion", "ed", " c", " w", "is", "it", "al", "ar", " o", " of", "st", "nd"]
+             "en", " s", "ti", "or", "es", "ion", "tion", "ed", " c", " w", "is", "it", "al", "ar", " o", " of",
+             "st", "nd"]
 
 _TAKE = """async () => {
   if (caracalPart.parts) {

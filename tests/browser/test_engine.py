@@ -28,7 +28,8 @@ _GREEDY = """([ids, steps]) => {
   for (let k = 0; k < steps; k++) run(model.read(text, [...text.seen, draw(text.last, { temperature: 0 })]));
   return text.seen;
 }"""
-# Logits after each token: of a text in one piece, token by token, in two pieces, and of one that another one became.
+# How far logits are from those of a text in one piece: token by token; in two pieces, and then token by token; of a
+# text that was another one before.
 _WAYS = """ids => {
   const whole = run(model.logits(run(model.read(model.start(), ids)))), size = whole.length / ids.length;
   const far = (last, t) => last.reduce((most, x, k) => Math.max(most, Math.abs(x - whole[t * size + k])), 0);
@@ -38,7 +39,8 @@ _WAYS = """ids => {
     off.steps = Math.max(off.steps, far(steps.last, t));
   }
   run(model.read(pieces, ids.slice(0, 41)));
-  run(model.read(pieces, ids));
+  run(model.read(pieces, ids.slice(0, 100)));
+  for (let t = 100; t < ids.length; t++) run(model.read(pieces, ids.slice(0, t + 1)));
   off.pieces = far(pieces.last, ids.length - 1);
   run(model.read(changed, [...ids.slice(0, 70), ...ids.slice(0, 50)]));
   const given = model.read(changed, [...ids.slice(0, 40), 1, 2]);       // and given up while it runs
@@ -157,7 +159,7 @@ def test_words_are_those_of_the_tokenizer(model, engine):
 
 def test_words_are_those_of_tiktoken_on_held_out_documents(engine, gpt2, shared_data):
     with lzma.open(shared_data / "corpus" / "fineweb-validation.jsonl.xz", "rt", encoding="utf-8") as file:
-        texts = [json.loads(line)["text"] for line in islice(file, 300)]
+        texts = [json.loads(line)["text"][:1500] for line in islice(file, 300)]
     assert len(texts) == 300
     model = Caracal(CaracalConfig(4096, 16, 1, 1))
     model.tokenizer = make_tokenizer("gpt2:4096")

@@ -10,8 +10,10 @@ const CSS = `
   .caracal-live .con-text { margin: 0 0 0.6rem; padding: 0.35rem 0.5rem; height: 7.4em; overflow-y: auto; border: 1px solid var(--rule);
     border-radius: 4px; line-height: 1.85; overflow-wrap: anywhere; }
   .caracal-live .con-text:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
-  .caracal-live .con-text span { padding: 1px 1px; border-bottom: 2px solid var(--muted); margin-right: 2px; white-space: pre-wrap; }
-  .caracal-live .con-text .con-new { border: 2px solid var(--result); border-radius: 3px; }
+  .caracal-live .con-text span { display: inline-block; margin-right: 2px; padding: 0 1px; line-height: 1.35; white-space: pre;
+    border: 2px solid transparent; border-bottom-color: var(--muted); }
+  .caracal-live .con-text .con-apart { margin-left: 0.3em; }
+  .caracal-live .con-text .con-new { border-color: var(--result); border-radius: 3px; }
   .caracal-live .con-next { display: grid; gap: 4px; margin: 0 0 0.6rem; }
   .caracal-live .con-next button { display: grid; grid-template-columns: minmax(5.5em, 24%) 1fr 3.2em; gap: 0.6em; align-items: center;
     min-height: 30px; padding: 0 0.6em; text-align: left; font-variant-numeric: tabular-nums; }
@@ -44,9 +46,10 @@ export function render({ model, el }) {
   const state = inStep(model, ["n"], (given) => go(given.n));
   let mode = "recorded", n = 0, chosen = null, revealed = false, trouble = "", part = [0, 1];
   // What is shown: tokens, how many of them the reader wrote, the likeliest next ones; and of the live text ids and times.
-  let pieces = [], own = 0, next = [], ids = [], run = 0, times = [], typing = 0;
+  let pieces = [], own = 0, next = [], ids = [], run = 0, times = [];
+  let shown = [], typed = null, typing = 0, written = 0;         // a sentence that is not read yet; tokens that are not the reader's
 
-  const host = begin(el, CSS, "Which token comes next? Choose one, and see what the model makes of them. + goes on with a word.");
+  const host = begin(el, CSS, "Which word comes next? Choose one. A + joins it to the word before.");
   quote(el);
   const box = make(el, "div", { class: "con-own" });
   const sentence = make(make(box, "label", {}, "Your sentence"), "input", { type: "text", maxlength: LONGEST, spellcheck: "false", autocomplete: "off" });
@@ -81,35 +84,40 @@ export function render({ model, el }) {
   }
 
   function choose(k) {
-    if (live()) ask({ ids: [...ids, next[k].id] }, pieces.slice(own).length + 1);
+    if (live()) ask(0, [next[k].id]);
     else {
       [chosen, revealed] = [k, true];
       update();
     }
   }
 
-  // Read a text or ids, and draw some tokens more; of the ids the last `written` are no longer the reader's own.
-  function ask(what, written = 0, count = 0) {
-    mode = count > 1 ? "writing" : "live";
-    [chosen, times] = [null, []];
-    asked = { written, count };
-    engine.post({ kind: "run", id: ++run, ...what, count, shown: LIKELIEST, sampling: { temperature: temperature(), seed: Number(seed.value) || 0 } });
+  // Read the sentence if it is new, else what stands there and some ids more; then draw some tokens.
+  function ask(count = 0, more = []) {
+    clearTimeout(typing);
+    const what = typed === null ? { ids: [...ids, ...more] } : { text: typed };
+    written = typed === null ? pieces.length - own + more.length : 0;
+    [typed, times, mode] = [null, [], count > 1 ? "writing" : "live"];
+    const sampling = { temperature: temperature(), seed: Number(seed.value) || 0 };
+    engine.post({ kind: "run", id: ++run, ...what, count, shown: LIKELIEST, sampling });
     update();
   }
-  let asked = {};
+  function askSoon() {
+    clearTimeout(typing);
+    typing = setTimeout(() => ask(), WAIT);
+  }
+  function type(sentence) { [typed, trouble] = sentence ? [sentence, ""] : [null, "Write at least one character."]; }
 
   function hear(message) {
     if (message.kind === "ready") {
       [mode, revealed] = ["live", true];
-      sentence.value = model.get("text");
-      ask({ text: sentence.value });
+      startOver();
       return;
     }
     if (message.id !== run) return;
     if (message.kind === "failed") [trouble, mode] = [message.why, "live"];
     if (message.kind === "read") {
       [ids, pieces, next] = [message.ids, message.pieces, message.next];
-      [own, trouble] = [pieces.length - asked.written, ""];
+      [own, trouble] = [pieces.length - written, ""];
     }
     if (message.kind === "token") {
       ids.push(message.drawn);
@@ -121,12 +129,10 @@ export function render({ model, el }) {
     update();
   }
 
-  function typed() {
-    clearTimeout(typing);
-    typing = setTimeout(() => {
-      if (sentence.value) ask({ text: sentence.value });
-      else [trouble] = ["Write at least one character."], update();
-    }, WAIT);
+  function startOver() {
+    sentence.value = model.get("text");
+    type(sentence.value);
+    ask();
   }
 
   async function loads() {
@@ -152,14 +158,21 @@ export function render({ model, el }) {
     return `${guess}Likeliest is “${word(best.piece)}”, ${percent(best.p)}${took === undefined ? "" : `; drawn was “${word(took)}”`}.`;
   }
 
-  function update() {
-    text.replaceChildren(...pieces.map((piece, k) => {
-      const chip = document.createElement("span");
-      chip.className = k < own ? "" : "con-new";
-      chip.textContent = piece.replace(/\n/g, "↵") || "·";
-      return chip;
-    }));
+  // The text by tokens; those that stand there already are kept.
+  function chips() {
+    const wanted = pieces.map((piece, k) => `${k < own ? "" : "con-new"} ${k && piece.startsWith(" ") ? "con-apart" : ""}|${piece}`);
+    let same = wanted.findIndex((chip, k) => chip !== shown[k]);
+    if (same < 0) same = wanted.length;
+    while (text.childNodes.length > same) text.lastChild.remove();
+    for (const [k, chip] of wanted.entries()) {
+      if (k >= same) make(text, "span", { class: chip.split("|", 1)[0] }, word(pieces[k]).replace(/^\+/, "") || "·");
+    }
+    shown = wanted;
     text.scrollTop = text.scrollHeight;
+  }
+
+  function update() {
+    chips();
     rows.forEach(({ button, word: label, bar, share }, k) => {
       const candidate = next[k];
       button.hidden = !candidate;
@@ -191,16 +204,16 @@ export function render({ model, el }) {
     Object.assign(host.dataset, { mode, n, own, pieces: JSON.stringify(pieces), next: JSON.stringify(next.map(({ piece, p }) => [piece, p])), ids: JSON.stringify(ids) });
   }
 
-  sentence.addEventListener("input", typed);
+  sentence.addEventListener("input", () => { type(sentence.value); if (typed === null) update(); else askSoon(); });
   slider.addEventListener("input", () => { revealed = true; go(Number(slider.value)); });
-  heat.slider.addEventListener("input", () => { clearTimeout(typing); typing = setTimeout(() => ask({ ids }, pieces.length - own), WAIT); update(); });
+  heat.slider.addEventListener("input", () => { askSoon(); update(); });
   back.addEventListener("click", () => { revealed = true; go(n - 1); });
   onward.addEventListener("click", () => {
-    if (live()) ask({ ids }, pieces.length - own, 1);
+    if (live()) ask(1);
     else { revealed = true; go(n + 1); }
   });
   write.addEventListener("click", () => {
-    if (mode !== "writing") return ask({ ids }, pieces.length - own, MOST);
+    if (mode !== "writing") return ask(MOST);
     run += 1;
     engine.post({ kind: "stop" });
     mode = "live";
@@ -209,7 +222,7 @@ export function render({ model, el }) {
   again.addEventListener("click", () => {
     revealed = live();
     if (!live()) state.restart();
-    else { sentence.value = model.get("text"); ask({ text: sentence.value }); }
+    else startOver();
   });
   load.addEventListener("click", loads);
   state.restart();

@@ -48,7 +48,8 @@ def continuation(model: Caracal, text: str, name: str = "micro", words: int = 24
     drawn = [i for i in ids[len(own):] if i != tokenizer.end_of_text]
     logits = rounded.logits(torch.tensor([[*own, *drawn]]))[0, len(own) - 1:].float()
     likeliest = (logits / (temperature or 1.0)).softmax(-1).topk(_LIKELIEST)
-    steps = [{"piece": piece, "next": [{"piece": tokenizer.decode([i]), "p": round(p, 4)} for i, p in zip(*row)]}
+    steps = [{"piece": piece, "next": [{"piece": tokenizer.decode([i]), "p": round(p, 4)}
+                                       for i, p in zip(*row, strict=True)]}
              for piece, *row in zip(["", *_pieces(tokenizer, drawn)], likeliest.indices.tolist(),
                                     likeliest.values.tolist(), strict=True)]
     data = {"name": name, "text": text, "pieces": _pieces(tokenizer, own), "steps": steps, "n": 0,
@@ -83,8 +84,8 @@ def _percent(p: float) -> str:
 def _alt(data: Mapping[str, Any]) -> str:
     words = ", ".join(f"“{_word(one['piece'])}” {_percent(one['p'])}" for one in data["steps"][0]["next"])
     return (f"The sentence “{data['text']}” and the five tokens that {data['name']} finds likeliest after it: {words}. "
-            f"Recorded at temperature {data['temperature']:g}, it goes on: “{_written(data)}”. A button loads the model's "
-            f"weights, {data['bytes'] / 1e6:.1f} MB, and then it goes on with a sentence of the reader's own.")
+            f"Recorded at temperature {data['temperature']:g}, it goes on: “{_written(data)}”. A button loads the "
+            f"model's weights, {data['bytes'] / 1e6:.1f} MB, and then it goes on with a sentence of the reader's own.")
 
 
 def _still(data: Mapping[str, Any]) -> str:
