@@ -7,6 +7,7 @@ import pytest
 import torch
 from engine_pages import small_model
 from figure_pages import contrast, data, page_width, write_page
+from test_access import violations
 
 from caracal_book import viz
 from caracal_book.viz.engine import SCRIPT, write
@@ -117,7 +118,7 @@ def test_a_choice_shows_what_the_model_makes_of_it(page):
 
 def test_the_slider_goes_through_the_recording_and_the_state_is_said(page):
     status = page.get_by_role("status")
-    assert status.inner_text() == f"Recorded: {len(OWN)} tokens read; which one comes next?"
+    assert status.inner_text() == f"Recorded: {len(OWN)} tokens read; the next one is yours to choose."
     page.get_by_role("slider").focus()
     page.keyboard.press("End")
     assert data(page)["n"] == 12 and page.locator(".con-new").count() == 12
@@ -134,6 +135,24 @@ def test_text_is_readable_in_every_theme(show_themed):
     colours = page.evaluate("""() => ['.con-says', '.con-next b', '.con-text span']
         .map(name => getComputedStyle(document.querySelector(name)).color)""")
     assert min(contrast(colour, paper) for colour in colours) > 7
+
+
+PAGE_ONLY = {"region", "landmark-one-main", "page-has-heading-one"}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_state(theme, weights, visit):
+    page = visit(weights)
+    page.emulate_media(color_scheme=theme)
+    found = violations(page)
+    page.locator(".con-next button").first.click()
+    page.get_by_role("button", name="Next token").click()
+    found += violations(page)
+    load(page)
+    page.get_by_role("button", name="Next token").click()
+    has_tokens(page, len(OWN) + 1)
+    found += violations(page)
+    assert [one for one in found if one[0] not in PAGE_ONLY] == []
 
 
 def test_nothing_is_loaded_before_the_press_and_then_all_from_beside_the_page(weights, visit):
@@ -206,9 +225,21 @@ def test_writing_goes_on_with_what_has_just_been_typed_and_stops(weights, visit)
     assert page.locator(".con-says").inner_text() == "Write at least one character."
 
 
-def test_without_a_worker_the_page_s_own_thread_writes_in_slices(weights, visit):
-    page = visit(weights, "delete globalThis.Worker;")
-    load(page)
+@pytest.mark.parametrize("refused", ["delete globalThis.Worker;", """globalThis.Worker = class {
+    constructor() { setTimeout(() => this.onerror({}), 0); }
+    postMessage() {}
+}"""], ids=["no worker", "a worker that does not start"])
+def test_without_a_worker_the_page_s_own_thread_writes_in_slices(refused, weights, visit):
+    page = visit(weights, refused)
+    if "class" in refused:
+        page.get_by_role("button", name=re.compile("Load")).click()
+        wait(page, "failed")
+        assert page.locator(".con-says").inner_text().startswith("The browser did not start a worker.")
+        page.get_by_role("button", name="Try again").click()
+        wait(page, "live")
+        has_tokens(page, len(OWN))
+    else:
+        load(page)
     assert agrees(page, OWN) and "on the page's own thread" in page.locator(".con-says").inner_text()
 
 
@@ -232,7 +263,7 @@ def test_what_does_not_arrive_is_said_and_tried_again(weights, visit, tmp_path):
     wait(page, "live")
 
 
-@pytest.mark.parametrize("what, said", [("none", "The folder of the weights did not arrive."),
+@pytest.mark.parametrize("what, said", [("none", "The weights are not beside this page."),
                                         ("other", "The weights beside this page are of another model.")])
 def test_weights_that_are_not_there_or_of_another_model_are_refused(what, said, visit, tmp_path):
     write_page(tmp_path, FIGURE.to_html())

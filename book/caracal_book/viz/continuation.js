@@ -47,7 +47,8 @@ export function render({ model, el }) {
   let mode = "recorded", n = 0, chosen = null, revealed = false, trouble = "", part = [0, 1];
   // What is shown: tokens, how many of them the reader wrote, the likeliest next ones; and of the live text ids and times.
   let pieces = [], own = 0, next = [], ids = [], run = 0, times = [];
-  let shown = [], typed = null, typing = 0, written = 0;         // a sentence that is not read yet; tokens that are not the reader's
+  // The chips that stand there; a sentence that is not read yet, and its timer; tokens that are not the reader's.
+  let shown = [], typed = null, typing = 0, written = 0;
 
   const host = begin(el, CSS, "Which word comes next? Choose one. A + joins it to the word before.");
   quote(el);
@@ -66,7 +67,7 @@ export function render({ model, el }) {
   const heat = slide(draws, {}, 0, 1.5, 0.1);
   const seed = make(make(draws, "label", {}, "seed"), "input", { type: "number", min: 0, max: 999999, value: 1 });
   const buttons = make(el, "div", { class: "con-buttons" });
-  const [back, onward, write, again, load] = ["Back", "Next token", "Write", "Start again", ""]
+  const [onward, back, write, again, load] = ["Next token", "Back", "Write", "Start again", ""]
     .map((label) => make(buttons, "button", { type: "button" }, label));
   heat.slider.value = model.get("temperature");
   const temperature = () => Number(heat.slider.value);
@@ -199,7 +200,7 @@ export function render({ model, el }) {
     load.title = "Runs on this computer, and sends nothing.";
     const best = next[0];
     const spoken = `${live() ? "" : "Recorded: "}${pieces.length} tokens read${mode === "loading" ? ", loading" : mode === "failed" ? ", loading has failed" : ""}; `
-      + (revealed && best ? `next: ${word(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}.` : "which one comes next?");
+      + (revealed && best ? `next: ${word(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}.` : "the next one is yours to choose.");
     if (mode !== "writing") speak(el, spoken);
     Object.assign(host.dataset, { mode, n, own, pieces: JSON.stringify(pieces), next: JSON.stringify(next.map(({ piece, p }) => [piece, p])), ids: JSON.stringify(ids) });
   }

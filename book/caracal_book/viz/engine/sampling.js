@@ -2,8 +2,15 @@
 
 // The `count` likeliest ids, likeliest first, with their probabilities among all at this temperature (0: at 1).
 function likeliest(logits, count, temperature = 1) {
-  const p = softmax(logits, temperature || 1);
-  return order(logits).slice(0, count).map((id) => ({ id, p: p[id] }));
+  const p = softmax(logits, temperature || 1), best = [];
+  for (let id = 0; id < logits.length; id++) {
+    if (best.length === count && logits[id] <= logits[best[count - 1]]) continue;
+    let k = best.length;
+    while (k > 0 && logits[best[k - 1]] < logits[id]) k--;
+    best.splice(k, 0, id);
+    if (best.length > count) best.pop();
+  }
+  return best.map((id) => ({ id, p: p[id] }));
 }
 
 // Draw an id as `caracal_min.generation.draw` does: temperature 0 takes the likeliest; topK keeps that many ids, topP of
@@ -11,7 +18,9 @@ function likeliest(logits, count, temperature = 1) {
 function draw(logits, { temperature = 1, topK = null, topP = null }, random) {
   if (!logits.every(Number.isFinite)) throw new Error("a logit is not finite: load other weights");
   if (temperature === 0) return logits.reduce((best, logit, id) => (logit > logits[best] ? id : best), 0);
-  const ids = topK === null && topP === null ? Array.from(logits.keys()) : order(logits).slice(0, topK ?? logits.length);
+  const all = Array.from(logits.keys());
+  if (topK !== null || topP !== null) all.sort((a, b) => logits[b] - logits[a] || a - b);
+  const ids = all.slice(0, topK ?? all.length);
   const p = softmax(ids.map((id) => logits[id]), temperature);
   let kept = p.length, total = 1;
   if (topP !== null) for (kept = total = 0; kept < p.length && (kept === 0 || total < topP); kept++) total += p[kept];
@@ -19,8 +28,6 @@ function draw(logits, { temperature = 1, topK = null, topP = null }, random) {
   for (let k = 0; k < kept; k++) if ((left -= p[k]) < 0) return ids[k];
   return ids[kept - 1];
 }
-
-const order = (logits) => Array.from(logits.keys()).sort((a, b) => logits[b] - logits[a] || a - b);
 
 function softmax(logits, temperature) {
   const largest = logits.reduce((a, b) => Math.max(a, b), -Infinity);
