@@ -275,6 +275,20 @@ def test_weights_that_are_not_there_or_of_another_model_are_refused(what, said, 
     assert page.locator(".con-says").inner_text() == f"{said} The recording still works."
 
 
+def test_the_end_of_a_text_is_said(visit, tmp_path):
+    model = small_model(n_layers=1)
+    model.norm.bias += model.embedding.weight[-1]
+    write(model, tmp_path / "weights")
+    figure = viz.continuation(model, TEXT, name="nimble", folder="weights")
+    assert len(figure.model["steps"]) == 1 and figure.model["steps"][0]["next"][0]["piece"] == "<|endoftext|>"
+    write_page(tmp_path, figure.to_html())
+    page = visit(tmp_path)
+    load(page)
+    page.get_by_role("button", name="Write").click()
+    page.wait_for_function("document.querySelector('.con-says').innerText === 'Here nimble ends its text.'")
+    assert data(page)["ids"] == OWN and page.locator(".con-next b").first.inner_text() == "(end)"
+
+
 def test_bad_arguments_are_refused():
     for text, words in (("", 3), ("The", 0)):
         with pytest.raises(ValueError, match="give a text, and at least one word to record"):

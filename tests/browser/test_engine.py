@@ -17,9 +17,9 @@ from caracal_min.export import MANIFEST, web_scripts
 from caracal_min.generation import filter_logits
 from caracal_min.locate import shipped_models
 
+PROMPTS = ["The sentence that another and then another reads.",
            "In the beginning there was an ocean, and on it, at rest, a boat of tin.",
            "Then they said that nothing", "A list of things:"]
-           "In the beginning there was an ocean, and on it, at rest, a boat of tin.", "Then they said that nothing", "A list of things:"]
 TEXTS = [*PROMPTS, "It's  45.7\u00b0 \u2014 na\u00efve\u0085caf\u00e9s\ufeff, they'll say\u3000\u2026\n\n\n",
          "  \U0001f642!?", "\x1c\x1d tabs\t\tand\r\nlines \u00bd \u0663 '", "", " ", "<|endoftext|>"]
 STEPS = 200

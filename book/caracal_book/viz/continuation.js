@@ -34,8 +34,9 @@ const CSS = `
   @media (max-width: 480px) { .caracal-live .con-buttons button { padding: 0 0.6em; } .caracal-live .con-text { height: 5.6em; } }`;
 
 const percent = (p) => (p < 0.01 ? "< 1 %" : `${Math.round(100 * p)} %`);
-// A token as a word: + joins it to the word before, and signs stand for what cannot be seen.
+// A token as a word: + joins it to the word before, and signs stand for what cannot be seen.  `_word` does the same.
 export function word(piece) {
+  if (piece === "<|endoftext|>") return "(end)";
   const seen = piece.replace(/\n/g, "↵").replace(/\t/g, "⇥");
   return piece.startsWith(" ") ? seen.slice(1) || "␣" : `+${seen}`;
 }
@@ -126,7 +127,7 @@ export function render({ model, el }) {
       next = message.next;
       times.push(message.ms);
     }
-    if (message.kind === "done") mode = "live";
+    if (message.kind === "done") [mode, trouble] = ["live", message.ended ? `Here ${name} ends its text.` : trouble];
     update();
   }
 

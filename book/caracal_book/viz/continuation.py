@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from caracal_min import Caracal
+from caracal_min.data.byte_pairs import END_OF_TEXT
 from caracal_min.export import web_scripts
 from caracal_min.quantized import dequantize_rows, quantize_rows
 
@@ -73,6 +74,8 @@ def _written(data: Mapping[str, Any]) -> str:
 
 def _word(piece: str) -> str:
     """Write a token as the page does: + joins it to the word before."""
+    if piece == END_OF_TEXT:
+        return "(end)"
     seen = piece.replace("\n", "↵").replace("\t", "⇥")
     return (seen[1:] or "␣") if piece.startswith(" ") else f"+{seen}"
 

@@ -7,8 +7,9 @@
 // Out: { kind: "part", index }, { kind: "ready" }        when its numbers are in place, and when all are
 //      { kind: "read", id, ids, pieces, next, ms }       the text by ids, and the `shown` likeliest ids after it
 //      { kind: "token", id, drawn, piece, next, ms }     an id drawn, and what may follow it
-//      { kind: "done", id }, { kind: "failed", id | index, why }
-// The newest run ends the one before it, of which nothing more is heard.
+//      { kind: "done", id, ended }, { kind: "failed", id | index, why }
+// A run is `ended` where the end of text was drawn, which is no part of it.  The newest run ends the one before
+// it, of which nothing more is heard.
 
 const SLICE = 10;            // milliseconds on the page's thread between two pauses
 const SPREAD = 0x9E3779B9;   // a seed and a position decide a draw: in one run or in several, the text is the same
@@ -44,7 +45,7 @@ function serve(post) {
     post({ kind: "read", id, ids, pieces: ids.map(read), next: next(request), ms: spent() });
     for (let k = 0; k < count; k++) {
       const drawn = draw(text.last, sampling, seeded((sampling.seed ?? 0) + SPREAD * ids.length));
-      if (drawn === words.endOfText) break;
+      if (drawn === words.endOfText) return post({ kind: "done", id, ended: true });
       ids = [...ids, drawn];
       if (await finish(model.read(text, ids), mine) === null) return;
       post({ kind: "token", id, drawn, piece: read(drawn), next: next(request), ms: spent() });
