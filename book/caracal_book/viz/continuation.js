@@ -30,7 +30,8 @@ const CSS = `
     font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
   .caracal-live .con-own input[type="text"] { display: block; width: 100%; margin: 0.2rem 0 0.5rem; }
   .caracal-live .con-own input[type="number"] { display: block; width: 6em; margin-top: 0.2rem; }
-  .caracal-live .con-draws { display: grid; grid-template-columns: 1fr auto; gap: 1rem; }
+  .caracal-live .con-draws { display: grid; grid-template-columns: 1fr auto; gap: 1rem; margin-bottom: 0.6rem; }
+  .caracal-live .con-note { align-self: center; color: var(--muted); }
   @media (max-width: 480px) { .caracal-live .con-buttons button { padding: 0 0.6em; } .caracal-live .con-text { height: 5.6em; } }`;
 
 const percent = (p) => (p < 0.01 ? "< 1 %" : `${Math.round(100 * p)} %`);
@@ -70,6 +71,7 @@ export function render({ model, el }) {
   const buttons = make(el, "div", { class: "con-buttons" });
   const [onward, back, write, again, load] = ["Next token", "Back", "Write", "Start again", ""]
     .map((label) => make(buttons, "button", { type: "button" }, label));
+  const note = make(buttons, "span", { class: "con-note" }, "Runs on this computer, and sends nothing.");
   heat.slider.value = model.get("temperature");
   const temperature = () => Number(heat.slider.value);
 
@@ -195,10 +197,9 @@ export function render({ model, el }) {
     [back.disabled, onward.disabled] = live() ? [true, mode === "writing"] : [n === 0, n === steps.length - 1];
     write.hidden = !live();
     write.textContent = mode === "writing" ? "Stop" : "Write";
-    load.hidden = live();
+    load.hidden = note.hidden = live();
     load.disabled = mode === "loading";
     load.textContent = mode === "failed" ? "Try again" : `Load ${name} (${size})`;
-    load.title = "Runs on this computer, and sends nothing.";
     const best = next[0];
     const spoken = `${live() ? "" : "Recorded: "}${pieces.length} tokens read${mode === "loading" ? ", loading" : mode === "failed" ? ", loading has failed" : ""}; `
       + (revealed && best ? `next: ${word(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}.` : "the next one is yours to choose.");
