@@ -1,1 +1,7 @@
-"""Numbers of the paper that several pages use: `table7`, Tables 7 and 8, how long six models train by length."""
+"""Numbers that several pages use: what the paper measured, and what a model must cost::
+
+    table7            Tables 7 and 8: how long six models train by length
+    cost              operations and bytes of a model, counted by part
+    small_operators   of these, the bytes of norms, sums and the like
+    roofline          training steps by the clock, beside their count
+"""
