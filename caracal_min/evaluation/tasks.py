@@ -32,7 +32,8 @@ from ..files import file_sha256
 from ..language_model import LanguageModel
 from .harness import HARNESS_VERSION, ConfigurableTask, build_tasks, datasets, harness_model, run_tasks
 
-__all__ = ["TASKS", "TaskSource", "evaluate_loaded", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
+__all__ = ["TASKS", "TaskSource", "evaluate_loaded", "evaluate_tasks", "format_table", "load_tasks", "read_rows",
+           "require_tasks"]
 
 _LONGEST_LINE = 1 << 20  # bytes; the longest of the eight files has 4,870
 _CHOICES = "ABCDE"
@@ -178,6 +179,18 @@ def evaluate_loaded(model: LanguageModel, tasks: dict[str, ConfigurableTask], fo
         results[name] = {"items": len(samples), "version": found["versions"][name], "data": data, "metrics": metrics}
     return {"harness": HARNESS_VERSION, "limit": limit, "max_length": harness.max_length,
             "parameters": model.num_parameters(), "tasks": results}
+
+
+def format_table(results: dict[str, Any]) -> str:
+    """Return what `evaluate_tasks` has returned as lines of text, one for each metric."""
+    lines = [f"{'task':<18}{'metric':<12}{'value':>10}{'error':>10}"]
+    for name, task in results["tasks"].items():
+        for metric, found in task["metrics"].items():
+            error = "-" if found["stderr"] is None else f"{found['stderr']:.4f}"
+            lines.append(f"{name:<18}{metric:<12}{found['value']:>10.4f}{error:>10}")
+    if results["limit"] is not None:
+        lines.append(f"Only the first {results['limit']} items of each task were run: no result to compare.")
+    return "\n".join(lines)
 
 
 def require_tasks(names: Sequence[str], folder: str | Path | None = None) -> None:

@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
+from caracal_book.numbers.table2 import paper_rows
 from caracal_min.config import PRESETS, CaracalConfig, find_preset
-from caracal_min.evaluation.table2 import paper_rows
 from caracal_min.model import Caracal
 from caracal_min.modules import SlidingWindowAttention
 
