@@ -57,8 +57,7 @@ class ShardedTokens:
 
     `tokens[a:b]` is int64 `[b - a]`, clipped like a slice of an array, so `data.sequential_windows` takes it too.
     Sizes are checked at once.  The bytes of a shard are checked against their hash when one of them is read for the
-    first time in this process; with `check_hashes` all of them are at once.  A pickle holds the path of the folder, not
-    the tokens.
+    first time in this process.  A pickle holds the path of the folder, not the tokens.
 
     Args:
         folder: of the shards.
@@ -71,12 +70,10 @@ class ShardedTokens:
         FileNotFoundError, ValueError: as `verify`.
     """
 
-    def __init__(self, folder: str | Path, split: str = ALL, check_hashes: bool = False):
+    def __init__(self, folder: str | Path, split: str = ALL):
         if split not in (TRAIN, HELD_OUT, ALL):
             raise ValueError(f"split={split!r}; accepted: {TRAIN}, {HELD_OUT}, {ALL}")
         self.folder = Path(folder).absolute()  # a change of the working directory moves no shard
-        if check_hashes:
-            verify(self.folder)
         self.manifest, self.split = check_sizes(self.folder), split
         self._shards = [np.memmap(self.folder / s["name"], DTYPE, "r") for s in self.manifest.shards]
         self._starts, stops = _intervals(self.manifest, split)
