@@ -21,6 +21,7 @@ passage, the file does not, and numbers made with it differ a little.
 import json
 import math
 import re
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -276,8 +277,4 @@ def _local(name: str, folder: Path, limit: int | None) -> dict:
 
 def _standard_error(values: list[float]) -> float | None:
     """Standard error of the mean, with the unbiased variance; None for one value."""
-    n = len(values)
-    if n < 2:
-        return None
-    mean = math.fsum(values) / n
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
