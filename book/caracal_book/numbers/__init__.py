@@ -5,4 +5,6 @@
     cost              operations and bytes of a model, counted by part
     small_operators   of these, the bytes of norms, sums and the like
     roofline          training steps by the clock, beside their count
+
+Numbers of the paper are read from the files of JSON in this folder.
 """
