@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from caracal_book.numbers.cost import DEVICES, PARTS, Cost, Pass, training
 from caracal_min.config import PRESETS, CaracalConfig
 
+from ..numbers.cost import DEVICES, PARTS, Cost, Pass, training
 from . import svg
 from .figure import Figure
 from .style import palette
