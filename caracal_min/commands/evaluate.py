@@ -111,8 +111,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     if config.split != ALL:
         results["text"]["model_rule"] = rule
     if tasks:
-        from ..evaluation.table2 import format_table
-        from ..evaluation.tasks import evaluate_loaded
+        from ..evaluation.tasks import evaluate_loaded, format_table
 
         results["table2"] = evaluate_loaded(model, tasks, config.task_data, config.limit, config.batch_size,
                                             config.max_length, str(device), config.precision)
