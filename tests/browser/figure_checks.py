@@ -4,6 +4,8 @@ import re
 
 from page_checks import DESK, PHONE
 
+SMALL_DESK = {"width": 1200, "height": 900}
+
 _FRAMES = """() => [...document.querySelectorAll('.book-figure .caracal-live, .book-figure .plot')].map(node => {
     const box = node.getBoundingClientRect(), look = getComputedStyle(node), around = node.closest('figure');
     return [box.left - around.getBoundingClientRect().left, box.width - around.getBoundingClientRect().width, box.width,
@@ -16,18 +18,14 @@ _PLOTS = """() => [...document.querySelectorAll('.plot')].map(plot => {
             look.backgroundColor, look.filter].join(' ') })"""
 _OTHERS = "nodes => nodes.map(node => node.outerHTML)"
 _TALL = "nodes => nodes.map(node => [node.closest('.caracal-figure').id, node.getBoundingClientRect().height])"
-_CODE = """() => [...document.querySelectorAll('div.cell_input pre')].filter(node => node.checkVisibility())
-    .map(node => { node.scrollLeft = 0; return node.scrollWidth > node.clientWidth; })"""
-_FADES = """async (nodes, far) => {
-  const fades = [];
-  for (const node of nodes.filter(node => node.checkVisibility())) {
-    node.scrollLeft = far ? node.scrollWidth : 0;
-    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
-    const style = getComputedStyle(node);
-    fades.push(['--fade-left', '--fade-right'].map(edge => parseFloat(style.getPropertyValue(edge)) > 20));
-  }
-  return fades;
-}"""
+# Of each block of code or output: its longest line, how far that would run over in one line, and whether the block scrolls.
+_CODE = """() => [...document.querySelectorAll('article .highlight pre')].filter(node => node.checkVisibility()).map(node => {
+    const columns = Math.max(...node.textContent.split('\\n').map(line => line.length));
+    const scrolls = node.scrollWidth > node.clientWidth, before = node.style.whiteSpace;
+    node.style.whiteSpace = 'pre';
+    const over = node.scrollWidth - node.clientWidth;
+    node.style.whiteSpace = before;
+    return [columns, over, scrolls]; })"""
 
 
 def frame_problems(page) -> list[str]:
@@ -78,13 +76,15 @@ def screen_problems(page, height: int) -> list[str]:
     return [f"{figure} is {tall} high" for figure, tall in found if tall > height] if found else ["no live figure"]
 
 
-def fade_problems(page) -> list[str]:
-    """Code fades at the edge behind which more of it follows, and some of it does."""
-    wider = page.evaluate(_CODE)
-    problems = [] if any(wider) else ["no code is wider than the page"]
-    for far in (False, True):
-        fades = page.eval_on_selector_all("div.cell_input pre", _FADES, far)
-        wanted = [[far and wide, not far and wide] for wide in wider]
-        problems += [f"block {i}, scrolled {far}: fades {is_}" for i, (is_, should) in
-                     enumerate(zip(fades, wanted, strict=True)) if is_ != should]
-    return problems
+def code_problems(page) -> list[str]:
+    """Beside the contents of a page 88 columns of code stand in one line; on a phone lines wrap, and no block scrolls."""
+    problems = []
+    for size in (SMALL_DESK, PHONE):
+        page.set_viewport_size(size)
+        blocks = page.evaluate(_CODE)
+        problems += [f"{size['width']}: a block scrolls sideways" for *_, scrolls in blocks if scrolls]
+        if size is SMALL_DESK:
+            problems += [f"1200: {columns} columns run over by {over} pixels" for columns, over, _ in blocks
+                         if over > 0 and columns <= 88]
+    page.set_viewport_size(DESK)
+    return problems if blocks else ["no code"]

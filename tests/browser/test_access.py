@@ -98,7 +98,6 @@ def test_one_of_each_look_says_what_all_say(name, faults, look, site):
         assert len(one) < len(every)
 
 
-# What runs by the clock: the edges of code fade by how far it is scrolled.
 _RUNNING = "() => document.getAnimations().filter(one => one.timeline instanceof DocumentTimeline).length"
 _DRAWINGS = """(live) => new Promise(done => {
   const seen = new Set();

@@ -44,7 +44,7 @@ def cell(page, token, channel):
     return page.locator(f".fs-cell[aria-label*='token {token}, channel {channel}:']")
 
 
-def heard(step, t, c):
+def depends_on(step, t, c):
     """What the number (t, c) of a step depends on in the step before, by autograd: (tensor, token, channel)."""
     own = slice(c - c % 2, c - c % 2 + 2)
     if step == "r":
@@ -94,7 +94,7 @@ def test_each_number_is_made_of_what_it_depends_on_and_of_nothing_else(page, ste
         if step == "x":
             assert inside == set() and lit(page) == [shown(X[t, c])]
             continue
-        assert inside == heard(step, t, c)
+        assert inside == depends_on(step, t, c)
         values = [shown(TENSORS[name][s, k].item()) for name, s, k in inside] + [shown(TENSORS[step][t, c].item())]
         zeros = ["0"] * (len(frame["sources"]) - len(inside))
         assert sorted(lit(page)) == sorted(values + zeros)
@@ -122,11 +122,11 @@ def test_the_pairs_of_the_mix_cross(page):
     assert page.locator(".fs-pair").count() == 0
 
 
-def test_what_it_hears_of_the_input(page):
+def test_the_words_that_a_number_depends_on(page):
     for step, expected in (("x", "on"), ("xt", "cat sat on"), ("g", "cat sat on"), ("r", "the cat sat on")):
         button(page, step).click()
         cell(page, 3, 2).click()
-        assert page.locator(".fs-facts p").first.inner_text() == f"Of the input it hears: {expected}."
+        assert page.locator(".fs-facts p").first.inner_text() == f"It depends on the words: {expected}."
 
 
 def test_shapes_follow_the_layout(page):

@@ -1,4 +1,4 @@
-"""Checkers for the exercises of chapter 6, The multi-head Fourier module.
+"""Checkers for the exercises of chapter 6, The Fourier module.
 
 Tensors are float64 and drawn from a fixed seed.
 """
@@ -16,22 +16,22 @@ from caracal_min.convolution import causal_conv_direct
 
 from . import checker, expect_close
 
-__all__ = ["causal_taps", "fold_gate", "head_mix", "size_of_mix", "step"]
+__all__ = ["depthwise_conv", "fold_gate", "head_mix", "size_of_mix", "step"]
 
 
 @checker
-def causal_taps(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
-    """Check `causal_taps(x, taps)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
+def depthwise_conv(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+    """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
     source = _source()
-    cases = [(batch, length, width, taps) for batch, width in ((1, 1), (2, 3)) for length in (1, 2, 7)
-             for taps in (1, 2, 3, 9)]
+    cases = [(batch, length, width, count) for batch, width in ((1, 1), (2, 3)) for length in (1, 2, 7)
+             for count in (1, 2, 3, 9)]
     for batch, length, width, count in cases:
-        x, taps = _random(source, batch, width, length).mT, _random(source, width, count)
-        y = torch.stack([sum(x[:, t - k] * taps[:, -1 - k] for k in range(min(t + 1, count)))
+        x, weight = _random(source, batch, width, length).mT, _random(source, width, count)
+        y = torch.stack([sum(x[:, t - k] * weight[:, -1 - k] for k in range(min(t + 1, count)))
                          for t in range(length)], 1)
-        case = f"causal_taps with x of shape {(batch, length, width)} and {count} taps"
+        case = f"depthwise_conv with x of shape {(batch, length, width)} and {count} weights a channel"
         with _Seen() as seen:
-            given = answer(x, taps)
+            given = answer(x, weight)
         expect_close(case, given, y)
         if seen.forbidden:
             raise AssertionError(f"{case}: expected sums of shifted texts, given {seen.forbidden}")

@@ -54,8 +54,8 @@ const ORDER = Object.keys(NAMES);
 const BEFORE = { x: [], xt: ["x"], xh: ["xt"], v: ["xh"], h: ["xh"], g: ["h"], r: ["v", "g"], y: ["r"] };
 const SHADE = { v: "content", h: "gate", g: "gate", r: "result" };
 const TITLE = {
-  x: "The input x", xt: "Step 1: the pre-convolution, x̃", xh: "Then LayerNorm, x̂", v: "Step 2: the content v",
-  h: "Step 2: the gate, first stage, h", g: "Step 2: the gate, second stage, g", r: "Step 3: the mix, r", y: "Step 4: the output y",
+  x: "The input x", xt: "Step 1: the short convolution, x̃", xh: "Then layer normalisation, x̂", v: "Step 2: the content v",
+  h: "Step 2: the gate, first stage, h", g: "Step 2: the gate, second stage, g", r: "Step 3: the causal convolution, r", y: "Step 4: the output y",
 };
 
 export function render({ model, el }) {
@@ -127,7 +127,7 @@ export function render({ model, el }) {
       v: `Row ${c} of to_value, ${of(width, width)}, times the column of one token, plus a bias. No other token.`,
       h: `Row ${c} of to_gate, ${of(width, width)}, times the column of one token, plus a bias, then SiLU. No other token.`,
       g: `Row ${c} of gate_mix, ${of(width, wide, 1)}, times the channels of the same head, ${first} to ${first + wide - 1}, plus a bias.`,
-      r: `Content times gate, positions adding up to ${t}. All tokens up to this one, no other channel.`,
+      r: `Each content times the gate whose position adds up to ${t}, summed. All tokens up to this one, no other channel.`,
       y: `Row ${c} of to_out, ${of(width, width)}, times the column of one token, plus a bias. No other token.`,
     }[step];
   }
@@ -152,7 +152,7 @@ export function render({ model, el }) {
     });
     if (step === "h") sum.append(" )");
     const start = step === "x" ? t : step === "r" || step === "y" ? 0 : Math.max(0, t - 2);
-    reach.textContent = `Of the input it hears: ${words.slice(start, t + 1).join(" ")}.`;
+    reach.textContent = `It depends on the words: ${words.slice(start, t + 1).join(" ")}.`;
   }
 
   // The tables of this step: where each stands, its cells and what belongs to it.

@@ -1,4 +1,4 @@
-"""The figure of chapter 6: six tokens on their way through a Multi-Head Fourier layer, step by step."""
+"""The figure of chapter 6: six tokens on their way through a Fourier module, step by step."""
 
 from collections.abc import Sequence
 
@@ -22,14 +22,14 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
                    token: int | None = None, channel: int = 1) -> Figure:
     """Show every tensor inside a layer as a table of numbers; touching one lights up what it is made of.
 
-    The reader chooses one of eight steps: the input, the pre-convolution, LayerNorm, the content, the two stages of
+    The reader chooses one of eight steps: the input, the short convolution, LayerNorm, the content, the two stages of
     the gate, the mix, and the output.
 
     Args:
         layer: with a pre-convolution and a gate of two stages, D <= 8.
         x: its input, `[L, D]`, 3 <= L <= 7 to stay legible.
         words: the tokens in words, L of them.
-        step: "x", "xt" (pre-convolution), "xh" (norm), "v", "h", "g", "r" or "y" at the start.
+        step: "x", "xt" (short convolution), "xh" (norm), "v", "h", "g", "r" or "y" at the start.
         token: the token of the number that is touched at the start; default the fourth, or the last.
         channel: its channel.
 
@@ -59,10 +59,10 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
              "value": map_of("to_value"), "gate": map_of("to_gate"), "out": map_of("to_out"),
              "mix": [parts["gate_mix.weight"][..., 0].tolist(), parts["gate_mix.bias"].tolist()],
              "step": step, "token": token, "channel": channel}
-    alt = (f"The numbers inside a Multi-Head Fourier layer for the {len(x)} tokens {' '.join(words)}, {layer.d_model} "
-           f"channels and {layer.n_heads} heads, as tables with their shapes: input, pre-convolution, norm, content, "
-           "gate in two stages, mix and output. Buttons choose the step. Touching a number lights up those it is made "
-           f"of; in the mix, r of token {token} takes the contents 0 to {token} and the gates {token} to 0 of its "
+    alt = (f"The numbers inside a Fourier module for the {len(x)} tokens {' '.join(words)}, {layer.d_model} channels and "
+           f"{layer.n_heads} heads, as tables with their shapes: input, short convolution, norm, content, gate in two "
+           "stages, causal convolution and output. Buttons choose the step. Touching a number lights up those it is made "
+           f"of; in the convolution, r of token {token} takes the contents 0 to {token} and the gates {token} to 0 of its "
            "channel.")
     with torch.no_grad():
         v, g = (s[0] for s in layer.streams(x[None].to(layer.to_out.weight)))

@@ -13,53 +13,53 @@ from torch import nn
 from caracal_book.exercises import multi_head_fourier as check
 
 
-def shifted(x, taps):
-    count = taps.shape[1]
+def shifted(x, weight):
+    count = weight.shape[1]
     y = torch.zeros_like(x)
     for k in range(min(count, x.shape[1])):
-        y[:, k:] += taps[:, count - 1 - k] * x[:, :x.shape[1] - k]
+        y[:, k:] += weight[:, count - 1 - k] * x[:, :x.shape[1] - k]
     return y
 
 
-def unfolded(x, taps):
-    windows = F.pad(x, (0, 0, taps.shape[1] - 1, 0)).unfold(1, taps.shape[1], 1)
-    return (windows * taps).sum(-1)
+def unfolded(x, weight):
+    windows = F.pad(x, (0, 0, weight.shape[1] - 1, 0)).unfold(1, weight.shape[1], 1)
+    return (windows * weight).sum(-1)
 
 
-def by_fft(x, taps):
-    N = x.shape[1] + taps.shape[1]
-    spectra = torch.fft.rfft(x, n=N, dim=1) * torch.fft.rfft(taps.flip(1).mT, n=N, dim=0)
+def by_fft(x, weight):
+    N = x.shape[1] + weight.shape[1]
+    spectra = torch.fft.rfft(x, n=N, dim=1) * torch.fft.rfft(weight.flip(1).mT, n=N, dim=0)
     return torch.fft.irfft(spectra, n=N, dim=1)[:, :x.shape[1]]
 
 
-def in_a_padded_text(x, taps, left):
-    """The taps meet the text with `left` zeros before it; the others stand behind."""
-    count = taps.shape[1]
+def in_a_padded_text(x, weight, left):
+    """The weights meet the text with `left` zeros before it; the others stand behind."""
+    count = weight.shape[1]
     windows = F.pad(x, (0, 0, left, count - 1 - left)).unfold(1, count, 1)
-    return (windows * taps).sum(-1)
+    return (windows * weight).sum(-1)
 
 
-def conv1d(x, taps):
-    return F.conv1d(F.pad(x.mT, (taps.shape[1] - 1, 0)), taps[:, None], groups=len(taps)).mT
+def conv1d(x, weight):
+    return F.conv1d(F.pad(x.mT, (weight.shape[1] - 1, 0)), weight[:, None], groups=len(weight)).mT
 
 
-def conv2d(x, taps):
-    rows = F.pad(x.mT, (taps.shape[1] - 1, 0))[..., None, :]
-    return F.conv2d(rows, taps[:, None, None], groups=len(taps))[:, :, 0].mT
+def conv2d(x, weight):
+    rows = F.pad(x.mT, (weight.shape[1] - 1, 0))[..., None, :]
+    return F.conv2d(rows, weight[:, None, None], groups=len(weight))[:, :, 0].mT
 
 
-def conv_layer(x, taps):
-    layer = nn.Conv1d(len(taps), len(taps), taps.shape[1], groups=len(taps), bias=False).requires_grad_(False)
-    layer.weight = nn.Parameter(taps[:, None], requires_grad=False)
-    return layer(F.pad(x.mT, (taps.shape[1] - 1, 0))).mT
+def conv_layer(x, weight):
+    layer = nn.Conv1d(len(weight), len(weight), weight.shape[1], groups=len(weight), bias=False).requires_grad_(False)
+    layer.weight = nn.Parameter(weight[:, None], requires_grad=False)
+    return layer(F.pad(x.mT, (weight.shape[1] - 1, 0))).mT
 
 
-def rolled(x, taps):
-    return sum(torch.roll(x, k, 1) * taps[:, taps.shape[1] - 1 - k] for k in range(taps.shape[1]))
+def rolled(x, weight):
+    return sum(torch.roll(x, k, 1) * weight[:, weight.shape[1] - 1 - k] for k in range(weight.shape[1]))
 
 
-def across(x, taps):
-    return shifted(x, taps).sum(-1, keepdim=True).expand(x.shape)
+def across(x, weight):
+    return shifted(x, weight).sum(-1, keepdim=True).expand(x.shape)
 
 
 def einsum_mix(h, weight, bias, heads, form="bthc,hoc->btho"):
@@ -118,11 +118,11 @@ def one_step(layer, x, state=None, keep=2, gates=None, past=True):
         state = (x.new_zeros(len(x), min(keep, 2), x.shape[1]), [], [])
     inputs, vs, gs = state
     seen = torch.cat([inputs, x[:, None]], 1)
-    taps = layer.pre_conv.weight[:, 0]
+    weight = layer.pre_conv.weight[:, 0]
     window = seen[:, -3:] if past else F.pad(x[:, None], (0, 0, 2, 0))
     if window.shape[1] < 3:
         window = F.pad(window, (0, 0, 3 - window.shape[1], 0))
-    x_hat = layer.norm((window * taps.T).sum(1))
+    x_hat = layer.norm((window * weight.T).sum(1))
     vs = [*vs, layer.to_value(x_hat)]
     gs = [*gs, layer.gate_mix(F.silu(layer.to_gate(x_hat))[..., None])[..., 0]]
     r = sum(v * g for v, g in zip(vs, gates(gs) if gates else gs[::-1], strict=True))
@@ -184,26 +184,26 @@ def biasless(layer, x, state=None):
 
 
 RIGHT = {
-    check.causal_taps: [shifted, unfolded, by_fft],
+    check.depthwise_conv: [shifted, unfolded, by_fft],
     check.head_mix: [einsum_mix, matmul_mix],
     check.fold_gate: [fold, fold_by_columns],
     check.size_of_mix: [rms, lambda *a: torch.tensor(rms(*a)), lambda *a: np.float64(rms(*a))],
     check.step: [one_step, concatenated],
 }
 WRONG = {
-    check.causal_taps: {
-        "centred, as padding=1 does": lambda x, taps: in_a_padded_text(x, taps, (taps.shape[1] - 1) // 2),
-        "zeros behind the text": lambda x, taps: in_a_padded_text(x, taps, 0),
-        "taps backwards": lambda x, taps: shifted(x, taps.flip(1)),
+    check.depthwise_conv: {
+        "centred, as padding=1 does": lambda x, weight: in_a_padded_text(x, weight, (weight.shape[1] - 1) // 2),
+        "zeros behind the text": lambda x, weight: in_a_padded_text(x, weight, 0),
+        "weights backwards": lambda x, weight: shifted(x, weight.flip(1)),
         "the end comes back at the start": rolled,
         "mixes channels": across,
         "Conv1d as a function": conv1d,
         "Conv1d as a layer": conv_layer,
         "Conv2d": conv2d,
-        "sees one token too few": lambda x, taps: shifted(x, taps * (torch.arange(taps.shape[1]) > 0)),
-        "three taps whatever is given": lambda x, taps: shifted(x, taps[:, -3:]),
-        "channels first": lambda x, taps: shifted(x, taps).mT,
-        "float32": lambda x, taps: shifted(x, taps).float(),
+        "sees one token too few": lambda x, weight: shifted(x, weight * (torch.arange(weight.shape[1]) > 0)),
+        "three weights whatever is given": lambda x, weight: shifted(x, weight[:, -3:]),
+        "channels first": lambda x, weight: shifted(x, weight).mT,
+        "float32": lambda x, weight: shifted(x, weight).float(),
     },
     check.head_mix: {
         "blocks transposed": lambda *a: einsum_mix(*a, form="bthc,hco->btho"),
@@ -257,9 +257,9 @@ WRONG = {
     },
 }
 REASONS = [
-    (check.causal_taps, "taps backwards", "and 2 taps: entry"),
-    (check.causal_taps, "channels first", "expected shape (1, 2, 1), given (1, 1, 2)"),
-    (check.causal_taps, "Conv1d as a layer", "expected sums of shifted texts, given a call of conv1d"),
+    (check.depthwise_conv, "weights backwards", "and 2 weights a channel: entry"),
+    (check.depthwise_conv, "channels first", "expected shape (1, 2, 1), given (1, 1, 2)"),
+    (check.depthwise_conv, "Conv1d as a layer", "expected sums of shifted texts, given a call of conv1d"),
     (check.head_mix, "Conv1d", "expected a product head by head, given a call of conv1d"),
     (check.head_mix, "a matrix with zeros", "given a call of block_diag"),
     (check.head_mix, "a matrix with zeros, filled by hand", "given a matrix of 4 by 4"),
