@@ -18,8 +18,8 @@ _PLOTS = """() => [...document.querySelectorAll('.plot')].map(plot => {
             look.backgroundColor, look.filter].join(' ') })"""
 _OTHERS = "nodes => nodes.map(node => node.outerHTML)"
 _TALL = "nodes => nodes.map(node => [node.closest('.caracal-figure').id, node.getBoundingClientRect().height])"
-# Of each block of code or output: its longest line, how far that would run over in one line, and whether the block scrolls.
-_CODE = """() => [...document.querySelectorAll('article .highlight pre')].filter(node => node.checkVisibility()).map(node => {
+# Of each block of code or output: its longest line, how far that runs over unless it wraps, whether the block scrolls.
+_CODE = """() => [...document.querySelectorAll('article .highlight pre')].filter(n => n.checkVisibility()).map(node => {
     const columns = Math.max(...node.textContent.split('\\n').map(line => line.length));
     const scrolls = node.scrollWidth > node.clientWidth, before = node.style.whiteSpace;
     node.style.whiteSpace = 'pre';
@@ -77,7 +77,7 @@ def screen_problems(page, height: int) -> list[str]:
 
 
 def code_problems(page) -> list[str]:
-    """Beside the contents of a page 88 columns of code stand in one line; on a phone lines wrap, and no block scrolls."""
+    """At 1200 pixels a line of 88 columns does not wrap; there and on a phone no block of code or output scrolls."""
     problems = []
     for size in (SMALL_DESK, PHONE):
         page.set_viewport_size(size)

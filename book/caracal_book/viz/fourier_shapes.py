@@ -59,11 +59,11 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
              "value": map_of("to_value"), "gate": map_of("to_gate"), "out": map_of("to_out"),
              "mix": [parts["gate_mix.weight"][..., 0].tolist(), parts["gate_mix.bias"].tolist()],
              "step": step, "token": token, "channel": channel}
-    alt = (f"The numbers inside a Fourier module for the {len(x)} tokens {' '.join(words)}, {layer.d_model} channels and "
-           f"{layer.n_heads} heads, as tables with their shapes: input, short convolution, norm, content, gate in two "
-           "stages, causal convolution and output. Buttons choose the step. Touching a number lights up those it is made "
-           f"of; in the convolution, r of token {token} takes the contents 0 to {token} and the gates {token} to 0 of its "
-           "channel.")
+    alt = (f"The numbers inside a Fourier module for the {len(x)} tokens {' '.join(words)}, {layer.d_model} channels "
+           f"and {layer.n_heads} heads, as tables with their shapes: input, short convolution, norm, content, gate in "
+           "two stages, causal convolution and output. Buttons choose the step. Touching a number lights up those it "
+           f"is made of; in the convolution, r of token {token} takes the contents 0 to {token} and the gates {token} "
+           "to 0 of its channel.")
     with torch.no_grad():
         v, g = (s[0] for s in layer.streams(x[None].to(layer.to_out.weight)))
     return Figure("fourier_shapes", model, _still(v.double().cpu(), g.double().cpu(), words, token, channel), alt,
