@@ -42,6 +42,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     weights         a model on disk: written with its hashes, checked before it is believed
     locate          where a model of a name is: in the package, in a folder, on the hub
     model           the language model, saving and loading
+    quantized       weights in eight bits, a scale per row
     export          torch.export programs and ONNX files
     hf              the same model for transformers: pipelines, Trainer, PEFT, the hub
 
