@@ -20,9 +20,9 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def commit_of(sha256: str, root: Path = ROOT) -> str | None:
-    """Return the newest commit whose package has this hash; None if there is none."""
-    listed = subprocess.run(["git", "-C", str(root), "log", "--format=%H", "--", "caracal_min"], capture_output=True,
-                            text=True, check=True).stdout.split()
+    """Return the newest commit whose packages have this hash; None if there is none."""
+    listed = subprocess.run(["git", "-C", str(root), "log", "--format=%H", "--", "caracal_min", "book/caracal_book"],
+                            capture_output=True, text=True, check=True).stdout.split()
     return next((commit for commit in listed if code_sha256(files_of(commit, root)) == sha256), None)
 
 
@@ -53,21 +53,29 @@ def _named(path: Path, code: dict | None, root: Path) -> dict:
     return code | {"commit": commit, "clean": True}
 
 
+def add(path: Path, name: str, root: Path = ROOT) -> Path:
+    """Write a record, as `admitted`, where pages find it under this name, and return the file.
+
+    Raises:
+        RecordError, OSError: it is none, no commit holds its code, or it cannot be written.
+    """
+    out, record = root / "book" / "caracal_book" / "runs" / f"{name}.json", admitted(path, root)
+    with writing(out) as partial:
+        partial.write_text(json.dumps(record, indent=1) + "\n")
+    return out
+
+
 def main() -> int:
     """Check the record and write it into the package."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("record", type=Path)
     parser.add_argument("name", help="of the file in book/caracal_book/runs, without .json")
     arguments = parser.parse_args()
-    out = ROOT / "caracal_min" / "recorded" / f"{arguments.name}.json"
     try:
-        record = admitted(arguments.record)
-        with writing(out) as partial:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
+        print(add(arguments.record, arguments.name))
     except (OSError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(out)
     return 0
 
 

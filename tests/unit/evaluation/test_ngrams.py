@@ -171,5 +171,7 @@ def test_the_command_measures_what_training_holds_out(tmp_path, capsys):
     record = read_record(tmp_path / "counts.json", require_commit=False)
     assert record["results"] == results and results["counted"]["tokens"] == len(corpus.train)
     said = capsys.readouterr().out
-    assert f"4-gram    {results['losses']['4-gram']:9.4f}" in said
+    assert f"4-gram    {results['losses']['4-gram']:9.4f}{results['bits_per_byte']['4-gram']:9.4f}" in said
+    for name, loss in results["losses"].items():
+        assert results["bits_per_byte"][name] == pytest.approx(loss / np.log(2) * results["tokens"] / results["bytes"])
     assert f"{len(corpus.train):,} tokens" in describe(record)
