@@ -104,7 +104,7 @@ def measures(record: dict, shards: Path, held_out: str, folder: Path) -> dict[st
     return {
         "evaluation": lambda out: run_evaluate(EvaluateConfig(NAME, **on, tokens=10**9, prompts=PROMPTS,
                                                               precision="float32", device="cpu", out=out)),
-        "surgery": lambda out: run_surgery(SurgeryConfig(NAME, **on, windows=512, device="cpu", out=out)),
+        "surgery": lambda out: run_surgery(SurgeryConfig(NAME, **on, windows=256, device="cpu", out=out)),
         "counts": lambda out: run_count(CountConfig(
             train=str(shards), train_tokens=record["data"]["train_tokens"], **on, tokens=10**9, out=out,
             tokenizer=str(folder / "tokenizer.json"))),

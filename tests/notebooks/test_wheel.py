@@ -90,7 +90,8 @@ def shipped() -> set[str]:
     """The files of both packages, as the checkout has them, with the names that they have in a wheel."""
     return {path.relative_to((ROOT / package).parent).as_posix()
             for package in PACKAGES for path in (ROOT / package).rglob("*")
-            if path.suffix in (".py", ".js", ".css", ".json", ".typed", ".xz", ".LICENSE")}
+            if path.suffix in (".py", ".js", ".css", ".json", ".typed", ".xz", ".LICENSE")
+            or path.is_file() and path.parents[1].name == "pretrained"}
 
 
 def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):

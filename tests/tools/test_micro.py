@@ -102,7 +102,7 @@ def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_co
     found = {name: read_record(runs / f"micro_{name}.json", require_commit=False)["results"]
              for name in ("evaluation", "surgery", "counts")}
     assert {found[name]["model_sha256"] for name in ("evaluation", "surgery")} == {file_sha256(weights)}
-    corpus = load_corpus(run / "shards", "byte", 24 * 128, progress=False)
+    corpus = load_corpus(run / "shards", "byte", progress=False)
     assert found["counts"]["counted"]["tokens"] == len(corpus.train)
     assert found["counts"]["bytes"] == found["evaluation"]["bytes"]
     card = (folder / "README.md").read_text()
@@ -139,7 +139,7 @@ def test_short_runs_stand_in_one_table(run, mixture, tmp_path, as_committed, mon
         one = json.loads((run / row["name"] / "record.json").read_text())
         assert row["loss"] == one["results"]["curve"][-1]["validation_loss"] and row["digest"] == one["digest"]
         assert row["parameters"] == one["results"]["parameters"] and row["tokens"] == 24 * 128 and row["windows"] == 5
-        assert row["loss"] / np.log(2) < row["bits_per_byte"] < 1.05 * row["loss"] / np.log(2)  # ends have no byte
+        assert 1 <= row["bits_per_byte"] / (row["loss"] / np.log(2)) + 1e-9 < 1.05  # ends have no byte
     with pytest.raises(ValueError, match="give the text that all of them were validated on"):
         trials.trial_rows([run / "base"], str(mixture[0] / "wikipedia.jsonl.xz"))
 
