@@ -11,6 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from caracal_min.files import writing
@@ -19,11 +20,16 @@ from caracal_min.record import RecordError, code_sha256, files_of, read_record, 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def commit_of(sha256: str, root: Path = ROOT) -> str | None:
-    """Return the newest commit whose packages have this hash; None if there is none."""
+def commit_of(sha256: str, root: Path = ROOT, named: str | None = None) -> str | None:
+    """Return the commit that is named if its packages have this hash, else the newest that has; None if none has."""
     listed = subprocess.run(["git", "-C", str(root), "log", "--format=%H", "--", "caracal_min", "book/caracal_book"],
                             capture_output=True, text=True, check=True).stdout.split()
-    return next((commit for commit in listed if code_sha256(files_of(commit, root)) == sha256), None)
+    return next((commit for commit in (*({named} & {*listed}), *listed) if _sha256_of(commit, root) == sha256), None)
+
+
+@cache
+def _sha256_of(commit: str, root: Path) -> str:
+    return code_sha256(files_of(commit, root))
 
 
 def admitted(path: Path, root: Path = ROOT) -> dict:
@@ -47,7 +53,7 @@ def _without_folders(value):
 def _named(path: Path, code: dict | None, root: Path) -> dict:
     if code is None:
         raise RecordError(f"{path}: a process of an earlier version took part, and its code is not known; run it again")
-    commit = commit_of(code["sha256"], root)
+    commit = commit_of(code["sha256"], root, code["commit"])
     if commit is None:
         raise RecordError(f"{path}: no commit holds the code that made it; commit first, and run it again")
     return code | {"commit": commit, "clean": True}

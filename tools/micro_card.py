@@ -134,7 +134,7 @@ def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict,
         parameters=trained["parameters"], cores=trained["processes"] * machine["threads"],
         minutes=record["seconds"] / 60, layers=layers, vocab_size=shape["vocab_size"], ids=shape["vocab_size"] - 1,
         bytes_per_token=found["bytes"] / found["tokens"], megabytes=size / 1e6,
-        mixture=_table(("source", "documents", "characters", "read", "licence"), [
+        mixture=_table(("source", "documents", "characters", "in the text", "licence"), [
             (what, f"{source['documents']:,}", f"{source['characters']:,}", _TIMES[source["times"]], licence)
             for source, what, licence, _ in sources]),
         seen=trained["tokens"], epochs=trained["epochs"], train_tokens=record["data"]["train_tokens"],
