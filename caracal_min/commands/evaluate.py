@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..choices import Precision
 from ..data.split import ALL
-from ..training.settings import require_kinds, require_range, require_text
+from ..training.settings import require_kinds, require_range, require_text, require_unicode
 from .command import Command, on_device_with_record, say
 
 if TYPE_CHECKING:
@@ -72,6 +72,7 @@ class EvaluateConfig:
         require_kinds(self)
         require_text(self, ("model", "data", "ngrams", "tokenizer"))
         require_range(self, ("context", "tokens", "batch_size", "max_length", "limit", "gate_length"), low=1)
+        require_unicode(self, ("prompts",))
         if "" in self.prompts:
             raise ValueError("one of the prompts is empty; give at least one character")
 

@@ -94,6 +94,8 @@ def test_prompts_are_continued_and_recorded(nano, tmp_path, capsys):
     assert results["samples"][0]["text"] in capsys.readouterr().out
     with pytest.raises(ValueError, match="^one of the prompts is empty; give at least one character$"):
         replace(config, prompts=("a", ""))
+    with pytest.raises(ValueError, match="^prompts=.* holds bytes that are not UTF-8 [(]character 2[)]"):
+        replace(config, prompts=("a", "\udcff"))
 
 
 def test_bits_per_byte_of_texts():
