@@ -24,12 +24,15 @@ def commit_of(sha256: str, root: Path = ROOT, named: str | None = None) -> str |
     """Return the commit that is named if its packages have this hash, else the newest that has; None if none has."""
     listed = subprocess.run(["git", "-C", str(root), "log", "--format=%H", "--", "caracal_min", "book/caracal_book"],
                             capture_output=True, text=True, check=True).stdout.split()
-    return next((commit for commit in (*({named} & {*listed}), *listed) if _sha256_of(commit, root) == sha256), None)
+    return next((commit for commit in filter(None, (named, *listed)) if _sha256_of(commit, root) == sha256), None)
 
 
 @cache
-def _sha256_of(commit: str, root: Path) -> str:
-    return code_sha256(files_of(commit, root))
+def _sha256_of(commit: str, root: Path) -> str | None:
+    try:
+        return code_sha256(files_of(commit, root))
+    except subprocess.CalledProcessError:  # it is not here
+        return None
 
 
 def admitted(path: Path, root: Path = ROOT) -> dict:

@@ -55,8 +55,9 @@ On {tokens:,} tokens ({bytes:,} bytes) of held-out FineWeb, in windows of {conte
 | **micro** | **{loss:.3f}** | **{bits:.3f}** |
 {tables}
 
-The tables are interpolated Kneser-Ney, counted in the {counted:,} tokens of the training text; micro needs
-{below:.3f} bits a byte less than the best of them.
+The tables are interpolated Kneser-Ney, counted in {counted:,} tokens of the training text, as many as micro has read;
+micro needs {below:.3f} bits a byte less than the best of them. Counted in all {whole_text:,} the best needs
+{whole_bits:.3f}.
 {blind}
 Its matrices rounded to eight bits, one scale per row, cost {eight_bits:+.4f} bits a byte.
 
@@ -98,13 +99,14 @@ _RECIPE = {"optimizer": "optimizer of the matrices", "learning_rate": "largest l
            "batch_size": "windows a step", "seed": "seed"}
 
 
-def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict, blind_test: dict | None = None) -> str:
+def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict, counts_whole: dict,
+         blind_test: dict | None = None) -> str:
     """Return the text of the card.
 
     Args:
         record: of the run, with what `ship_micro` has added.
         size: of the file of weights, in bytes.
-        evaluation, surgery, counts, blind_test: records of the model.
+        evaluation, surgery, counts, counts_whole, blind_test: records of the model, as `ship_micro` has measured it.
     """
     trained, found, cut = record["results"], evaluation["results"], surgery["results"]
     shape, mixture = trained["model"], trained["shipped"]["mixture"]["sources"]
@@ -146,6 +148,8 @@ def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict,
         counted=counts["results"]["counted"]["tokens"], below=min(bits.values()) - found["bits_per_byte"], blind=blind,
         eight_bits=rows["matrices of eight bits"]["change_in_bits_per_byte"],
         lengths=" | ".join(lengths["whole"]), rule="|".join("---" for _ in lengths["whole"]),
+        whole_text=counts_whole["results"]["counted"]["tokens"],
+        whole_bits=min(counts_whole["results"]["bits_per_byte"].values()),
         whole=" | ".join(f"{loss:.3f}" for loss in lengths["whole"].values()),
         cut=" | ".join(f"{loss:.3f}" for loss in lengths["gate cut at the context"].values()),
         surgery_tokens=cut["tokens"],

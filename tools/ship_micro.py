@@ -5,8 +5,9 @@
 Three steps; the second leaves out what is there already, so a call that was stopped goes on.
 
 weights     caracal_min/pretrained/micro: the weights in bfloat16, configuration, tokenizer, and the record of the run
-measures    book/caracal_book/runs/micro_evaluation, micro_surgery and micro_counts: held-out loss and samples,
-            ablations, and tables of tokens in a row, counted in the same text
+measures    book/caracal_book/runs/micro_evaluation and micro_surgery: held-out loss, samples and ablations; and
+            micro_counts and micro_counts_whole: tables of tokens in a row, counted in as many tokens of its text as the
+            model has read, and in all of it
 card        README.md beside the weights, whose every number comes from these records; and from micro_blind_test, once
             `tools/blind_test.py` has written it: then run this again
 
@@ -99,15 +100,19 @@ def _between(model: Caracal, text: str) -> bool:
 
 def measures(record: dict, shards: Path, held_out: str, folder: Path) -> dict[str, Callable[[Path], dict]]:
     """Return what is measured of the model in `folder`, by name: functions that write a record to a path."""
-    context = record["config"]["context"]
-    on = {"data": held_out, "split": "all", "context": context}
+    on = {"data": held_out, "split": "all", "context": record["config"]["context"]}
+    whole = record["data"]["train_tokens"]
+    read = min(record["results"]["tokens"], whole)
+
+    def counted(tokens: int) -> Callable[[Path], dict]:
+        return lambda out: run_count(CountConfig(train=str(shards), train_tokens=tokens, **on, tokens=10**9, out=out,
+                                                 tokenizer=str(folder / "tokenizer.json")))
+
     return {
         "evaluation": lambda out: run_evaluate(EvaluateConfig(NAME, **on, tokens=10**9, prompts=PROMPTS,
                                                               precision="float32", device="cpu", out=out)),
         "surgery": lambda out: run_surgery(SurgeryConfig(NAME, **on, windows=256, device="cpu", out=out)),
-        "counts": lambda out: run_count(CountConfig(
-            train=str(shards), train_tokens=record["data"]["train_tokens"], **on, tokens=10**9, out=out,
-            tokenizer=str(folder / "tokenizer.json"))),
+        "counts": counted(read), "counts_whole": counted(whole),
     }
 
 

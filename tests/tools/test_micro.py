@@ -100,10 +100,11 @@ def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_co
     assert {*record["results"]} - {"shipped"} == {*whole} and record["config"]["data"] == "shards"
     assert rule_of_training("micro", folder, file_sha256(weights)) == RULE
     found = {name: read_record(runs / f"micro_{name}.json", require_commit=False)["results"]
-             for name in ("evaluation", "surgery", "counts")}
+             for name in ("evaluation", "surgery", "counts", "counts_whole")}
     assert {found[name]["model_sha256"] for name in ("evaluation", "surgery")} == {file_sha256(weights)}
     corpus = load_corpus(run / "shards", "byte", progress=False)
-    assert found["counts"]["counted"]["tokens"] == len(corpus.train)
+    assert found["counts"]["counted"]["tokens"] == record["results"]["tokens"] == 24 * 128
+    assert found["counts_whole"]["counted"]["tokens"] == len(corpus.train) > 24 * 128
     assert found["counts"]["bytes"] == found["evaluation"]["bytes"]
     card = (folder / "README.md").read_text()
     assert f"**{found['evaluation']['bits_per_byte']:.3f}**" in card
