@@ -13,9 +13,9 @@ import add_record
 import torch
 
 from caracal_book.experiments.trials import trial_rows
-from caracal_min.data import load_tokenizer
+from caracal_min.data import make_tokenizer
 from caracal_min.evaluation.measured import text_to_measure
-from caracal_min.record import write_record
+from caracal_min.record import read_record, write_record
 
 
 def main(given: list[str] | None = None, root: Path = add_record.ROOT) -> None:
@@ -29,7 +29,8 @@ def main(given: list[str] | None = None, root: Path = add_record.ROOT) -> None:
     for row in rows:
         print(f"{row['name']:<12}{row['parameters']:>11,}{row['tokens']:>10,}{row['seconds']:>8.0f} s"
               f"{row['loss']:>9.4f}{row['bits_per_byte']:>9.4f}  {row['changed']}")
-    _, data = text_to_measure(options.held_out, load_tokenizer(options.runs[0] / "model"), "all", 10**9)
+    tokenizer = make_tokenizer(read_record(options.runs[0] / "record.json", require_commit=False)["data"]["tokenizer"])
+    _, data = text_to_measure(options.held_out, tokenizer, "all", 10**9)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.json"
         write_record(path, "trials", {"runs": options.runs, "held_out": options.held_out}, {"rows": rows}, data,

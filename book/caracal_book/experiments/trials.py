@@ -5,7 +5,7 @@ from pathlib import Path
 
 from caracal_min.data.batches import sequential_windows
 from caracal_min.data.corpus import tokens_of
-from caracal_min.data.tokenizers import load_tokenizer, tokenizer_sha256
+from caracal_min.data.tokenizers import make_tokenizer, tokenizer_sha256
 from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
 from caracal_min.record import read_record
 from caracal_min.training.recipe import TrainConfig
@@ -28,21 +28,22 @@ def trial_rows(runs: Sequence[Path], held_out: str) -> tuple[list[dict], list[di
         FileNotFoundError, RecordError: a run that has not ended, was edited, or was made with code of no commit.
         ValueError: it was validated on another text, or not at its end.
     """
-    rows, parts, texts, first = [], [], {}, {}
+    rows, parts, texts, first, deciding = [], [], {}, {}, TrainConfig().resume_settings
     for run in runs:
         record = read_record(run / "record.json")
-        config, data, results = TrainConfig(**record["config"]), record["data"], record["results"]
-        tokenizer = load_tokenizer(run / "model")
+        config, data, results = record["config"], record["data"], record["results"]
+        tokenizer = make_tokenizer(data["tokenizer"])
         if tokenizer.name not in texts:
             texts[tokenizer.name] = tokens_of(held_out, tokenizer, progress=False)
         tokens = texts[tokenizer.name]
-        if (data["tokenizer_sha256"], data["validation_tokens"]) != (tokenizer_sha256(tokenizer), len(tokens)):
+        ours = tokenizer_sha256(tokenizer)
+        if (data.get("tokenizer_sha256", ours), data["validation_tokens"]) != (ours, len(tokens)):
             raise ValueError(f"{run} was validated on {data['validation_tokens']:,} tokens of {data['validation']}, "
                              f"and {held_out} has {len(tokens):,}; give the text that all of them were validated on")
         if "validation_loss" not in results["curve"][-1]:
             raise ValueError(f"{run} was not validated at its last step; run it again")
-        windows = sequential_windows(tokens, config.context, config.eval_windows)
-        loss, settings = results["curve"][-1]["validation_loss"], config.resume_settings
+        windows = sequential_windows(tokens, config["context"], config["eval_windows"])
+        loss, settings = results["curve"][-1]["validation_loss"], {name: config[name] for name in deciding}
         first = first or settings
         rows.append({
             "name": run.name, "changed": {name: value for name, value in settings.items() if value != first[name]},
