@@ -43,7 +43,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     locate          where a model of a name is: in the package, in a folder, on the hub
     model           the language model, saving and loading
     quantized       weights in eight bits, a scale per row
-    export          torch.export programs and ONNX files
+    export          torch.export programs, ONNX files, weights for a page
     hf              the same model for transformers: pipelines, Trainer, PEFT, the hub
 
     zoo             all models by name: variants of Caracal, and Llama, Mamba, Mamba-2, Jamba

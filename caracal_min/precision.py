@@ -52,7 +52,7 @@ def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype
     kind = torch.device(device).type
     if kind == "cuda":
         return torch.bfloat16 if torch.cuda.is_bf16_supported(including_emulation=False) else torch.float16
-    if kind == "cpu" and any(has for name, has in _cpu_capabilities().items() if name == "amx_bf16"):
+    if kind == "cpu" and getattr(torch.cpu, "get_capabilities", dict)().get("amx_bf16"):
         return torch.bfloat16
     return torch.float32
 
@@ -62,8 +62,3 @@ def autocast(device: torch.device | str, dtype: torch.dtype) -> torch.autocast:
     kind = torch.device(device).type
     enabled = dtype != torch.float32
     return torch.autocast(kind, dtype if enabled else torch.bfloat16, enabled=enabled)
-
-
-def _cpu_capabilities() -> dict:
-    """Ask PyTorch what the processor can do; a version that cannot say so leaves it at float32."""
-    return getattr(torch.cpu, "get_capabilities", dict)()

@@ -23,25 +23,7 @@ from torch import Tensor
 from .online import OnlineConvolution, State
 from .spectral import BLOCK
 
-__all__ = ["DotProductConvolution", "RelaxedConvolution", "schedule"]
-
-
-def schedule(length: int) -> dict[tuple[int, int], int]:
-    """Run the schedule above with blocks from one token on, and note when each pair is added.
-
-    Returns:
-        for each pair of indices (i, j) with i + j < length, the number of tokens that have arrived by then; a pair with
-        an index 0 is added by hand, when the token of the other arrives.
-    """
-    after = {}
-    for n in range(1, length + 1):
-        m = n & -n
-        after[n - 1, 0] = after[0, n - 1] = n
-        for new in range(n - m, n):
-            for old in range(m if n == m else 2 * m):
-                if n <= new + old < min(n + m, length):
-                    after[new, old] = after[old, new] = n
-    return after
+__all__ = ["DotProductConvolution", "RelaxedConvolution"]
 
 
 class DotProductConvolution(OnlineConvolution):

@@ -26,10 +26,8 @@ Symbols: v, g the streams, r their causal convolution, L the length, K that of t
 """
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -39,8 +37,7 @@ from .extras import missing
 from .frames import Frames, fast_length, fft_points, overlapping
 
 __all__ = ["BLOCK", "DIRECT", "MOST_DIRECT", "backward_steps", "blocks", "causal_conv", "causal_conv_backward",
-           "fast_length", "fft_points", "forward_steps", "kernel_fault", "transformed", "with_blocks_of", "with_direct",
-           "written_out"]
+           "fast_length", "fft_points", "forward_steps", "kernel_fault", "transformed", "written_out"]
 
 # Numbers in one padded block of rows, by kind of device; a device that is not named takes all rows at once.  On two
 # CPU cores 2^19 to 2^20 was fastest at every length from 512 to 8192: smaller blocks wait for threads, larger ones
@@ -227,32 +224,6 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
     else:
         for i in range(rows[0]):
             yield from blocks(*(x[i] for x in tensors), points=points)
-
-
-def with_blocks_of(size: int | None, device_type: str) -> AbstractContextManager[None]:
-    """Work with blocks of another size on one kind of device while the context lasts: for measuring.
-
-    Args:
-        size: numbers in one padded block of rows, >= 1; None takes all rows at once.
-        device_type: "cpu", "cuda".
-    """
-    return _entry(BLOCK, device_type, size)
-
-
-def with_direct(longest: int, device_type: str) -> AbstractContextManager[None]:
-    """Multiply texts of at most `longest` tokens by their Toeplitz matrices on one kind of device: for measuring."""
-    return _entry(DIRECT, device_type, longest)
-
-
-@contextmanager
-def _entry(table: dict[str, Any], key: str, value: Any) -> Iterator[None]:
-    before = dict(table)
-    table[key] = value
-    try:
-        yield
-    finally:
-        table.clear()
-        table.update(before)
 
 
 @_causal_conv.register_fake

@@ -87,6 +87,15 @@ def shared_data() -> Path:
 
 
 @pytest.fixture
+def gpt2(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """tiktoken finds its files here, without a network."""
+    from end_to_end import offline_tokenizer
+
+    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # so that it is put back afterwards
+    offline_tokenizer(shared_data / "gpt2_bpe", tmp_path)
+
+
+@pytest.fixture
 def no_warning() -> Iterator[None]:
     """Every warning is an error, but for two of PyTorch's compiler: of its imports, and of Python 3.13.0 itself."""
     with warnings.catch_warnings():

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 
 from caracal_book import runs
-from caracal_min.evaluation.table2 import COLUMNS
+from caracal_book.numbers.table2 import COLUMNS
 from caracal_min.record import read_record
 
 _BPE = {"vocab.bpe": "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",

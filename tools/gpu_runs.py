@@ -42,8 +42,8 @@ import torch
 import tune as ways
 
 from caracal_book.experiments.ablated import surgery
+from caracal_book.numbers.roofline import RooflineConfig, measured_device, run_roofline
 from caracal_min.benchmark import BenchmarkConfig, run_benchmark
-from caracal_min.benchmark.steps import measured_device
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.data import load_corpus, load_tokenizer, make_tokenizer, save_tokenizer, sequential_windows, tokenize
 from caracal_min.evaluation.losses import loss_by_context_length, token_losses
@@ -116,7 +116,7 @@ def tune(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
 def measure(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
     """Operator, layer and step at every length; a step beside that of Llama and beside its count."""
     yield from (_benchmark(group, plan, length, options)
-                for group in ("convolution", "layer", "counted", "training") for length in plan.lengths)
+                for group in ("convolution", "layer", "roofline", "training") for length in plan.lengths)
 
 
 def train(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
@@ -206,10 +206,12 @@ def _pytest(tests: str, options: argparse.Namespace) -> dict:
 
 def _benchmark(group: str, plan: Plan, length: int, options: argparse.Namespace) -> Row:
     against = ("llama",) if find_spec("transformers") else ("no-swa",)
-    config = BenchmarkConfig(rows=(group,), lengths=(length,), preset=plan.tiny, tokens=plan.tokens,
-                             against=against, compile=plan.compiled, repeats=plan.repeats, device=options.device)
+    given = dict(lengths=(length,), preset=plan.tiny, tokens=plan.tokens, against=against, compile=plan.compiled,
+                 repeats=plan.repeats, device=options.device)
+    measure = partial(run_roofline, RooflineConfig(**given)) if group == "roofline" else partial(
+        run_benchmark, BenchmarkConfig(rows=(group,), **given))
     return Row(f"{group}_{length}", 0.5 if group in ("convolution", "layer") else 2,
-               lambda: {"rows": [asdict(row) for row in run_benchmark(config)]})
+               lambda: {"rows": [asdict(row) for row in measure()]})
 
 
 def _fastest(plan: Plan, out: Path) -> dict[str, object]:

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import get_args
+from unittest import mock
 
 import torch
 import torch.nn.functional as F
@@ -44,7 +45,7 @@ def implementations(device: str, length: int) -> dict[str, Callable[[], Abstract
     found: dict[str, Callable[[], AbstractContextManager]] = {"FFT": nullcontext}
     kind = torch.device(device).type
     if length <= spectral.MOST_DIRECT and not spectral.kernel_fault(kind):
-        found["direct kernel"] = partial(spectral.with_direct, spectral.MOST_DIRECT, kind)
+        found["direct kernel"] = partial(mock.patch.dict, spectral.DIRECT, {kind: spectral.MOST_DIRECT})
     return found
 
 
@@ -63,7 +64,7 @@ def blocks(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     kind = torch.device(options.device).type
     yield "convolution in blocks, fwd + bwd", [
         (f"blocks of {size}" if size else "all rows at once",
-         partial(_within, partial(spectral.with_blocks_of, size, kind), call))
+         partial(_within, partial(mock.patch.dict, spectral.BLOCK, {kind: size}), call))
         for size in (None, *(1 << k for k in range(18, 27, 2)))]
 
 

@@ -8,13 +8,11 @@ measured::
     training      one training step of a whole model
     profile       what a training step is spent on, and the floors that bytes and operations set
     throughput    one training step against other models of the same size: baselines, or variants of Caracal
-    counted       one training step beside what `cost` counts for it at rates measured here
     mixer         online convolution, one token at a context, against its slow twin
     generation    one token of a whole model at a context, against its slow twin and the whole forward pass
 
 The modules: `config` (what is measured, and what a measurement is), `measure` (the stopwatch), `appendix` (what is
-compared with), `operators`, `steps` and `decoding` (the rows), `run` (all of them, a table, a record).  Without a
-stopwatch: `cost`, what a model must cost, counted by part, and its `small_operators`.
+compared with), `operators`, `steps` and `decoding` (the rows), `run` (all of them, a table, a record).
 """
 
 from typing import TYPE_CHECKING

@@ -7,12 +7,10 @@ from pathlib import Path
 from ..choices import BASELINES, VARIANTS, Compiled, check_kind, require_compiled
 from ..config import PRESETS
 
-__all__ = ["COUNTABLE", "GROUPS", "BenchmarkConfig", "Row"]
+__all__ = ["GROUPS", "BenchmarkConfig", "Row"]
 
-GROUPS = ("convolution", "layer", "training", "profile", "throughput", "counted", "mixer", "generation")
+GROUPS = ("convolution", "layer", "training", "profile", "throughput", "mixer", "generation")
 """Groups of rows, in the order of the table."""
-COUNTABLE = ("llama", "no-swa")
-"""Rivals that `cost` can count."""
 
 
 @dataclass(frozen=True)
@@ -20,22 +18,20 @@ class BenchmarkConfig:
     """Measure speed and memory as ratios, print a table, and save it as JSON."""
 
     rows: tuple[str, ...] = GROUPS
-    """Groups of rows to measure; training, profile, throughput and counted are left out on a CPU unless named
-    alone."""
+    """Groups of rows to measure; training, profile and throughput are left out on a CPU unless named alone."""
     lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 8192)
-    """Sequence lengths of convolution, layer, training, profile, throughput and counted."""
+    """Sequence lengths of convolution, layer, training, profile and throughput."""
     contexts: tuple[int, ...] = (1024, 16384)
     """Tokens already written when generation is measured."""
     preset: str = "tiny"
     """Model of training and generation, nano to large; its width and heads are those of the other rows."""
     against: tuple[str, ...] = ("llama",)
-    """Rivals of throughput and, for llama and no-swa, of counted: llama, mamba2, a variant such as no-swa; mamba and
-    jamba where mamba_ssm is installed."""
+    """Rivals of throughput: llama, mamba2, a variant such as no-swa; mamba and jamba where mamba_ssm is installed."""
     tokens: int = 8192
     """Tokens per batch in all groups with lengths: tokens / length sequences, at least 1."""
     compile: Compiled = "blocks"
-    """For what torch.compile builds kernels in training, profile, throughput and counted: no, each kind of block
-    (blocks), or the whole model (model)."""
+    """For what torch.compile builds kernels in training, profile and throughput: no, each kind of block (blocks), or
+    the whole model (model)."""
     repeats: int = 7
     """Measurements of each side, of which the median counts."""
     device: str = "auto"
@@ -59,8 +55,6 @@ class BenchmarkConfig:
         if slow and find_spec("mamba_ssm") is None:
             raise ValueError(f"against={slow[0]}: without the kernels of mamba_ssm it scans token by token, which says "
                              "nothing about its speed; install mamba-ssm, or leave it out")
-        if self.rows == ("counted",) and (uncounted := [name for name in self.against if name not in COUNTABLE]):
-            raise ValueError(f"against={' '.join(uncounted)} with rows=counted; counted can be: {', '.join(COUNTABLE)}")
         if self.tokens < 1 or self.repeats < 1:
             raise ValueError(f"tokens={self.tokens}, repeats={self.repeats}; give whole numbers >= 1")
 

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import os
 import re
 import statistics
@@ -16,7 +15,7 @@ from torch import Tensor
 
 from ..precision import autocast, resolve_precision
 
-__all__ = ["Differentiated", "copy_rate", "fft_rate", "in_precision", "in_turns", "kept_for_backward", "kind_of",
+__all__ = ["Differentiated", "copy_rate", "in_precision", "in_turns", "kept_for_backward", "kind_of",
            "matmul_rate", "mean_time", "medians", "peak_memory", "time_by_kind"]
 
 # What a kernel of a GPU, or an operator on a CPU, is named after; the first kind that fits counts.
@@ -137,13 +136,6 @@ def matmul_rate(device: torch.device) -> float:
     n, dtype = 8192 if device.type == "cuda" else 1024, resolve_precision("auto", device)
     a, b = torch.randn(2, n, n, device=device, dtype=dtype)
     return 2 * n**3 / (in_turns([lambda: a @ b], 5)[0] / 1e3)
-
-
-def fft_rate(device: torch.device) -> float:
-    """Return the operations per second of real transforms of 1,024 numbers in float32, 2.5 N log2 N each."""
-    rows, n = (1 << 16 if device.type == "cuda" else 1 << 12), 1024
-    x = torch.randn(rows, n, device=device)
-    return rows * 2.5 * n * math.log2(n) / (in_turns([lambda: torch.fft.rfft(x)], 5)[0] / 1e3)
 
 
 def peak_memory(call: Callable) -> float:

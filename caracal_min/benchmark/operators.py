@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
+from unittest import mock
 
 import torch
 from torch import Tensor
 
 from ..convolution import causal_conv_fft, causal_conv_right_angle
 from ..modules import MultiHeadFourier
-from ..spectral import MOST_DIRECT, blocks, fft_points, kernel_fault, with_direct
+from ..spectral import DIRECT, MOST_DIRECT, blocks, fft_points, kernel_fault
 from .appendix import AppendixFourier, appendix_conv
 from .config import BenchmarkConfig, Row
 from .measure import Differentiated, in_precision, in_turns, kept_for_backward, peak_memory
@@ -59,7 +60,7 @@ def layer(config: BenchmarkConfig) -> Iterator[Row]:
 
 
 def _directly(kind: str, call: Callable) -> None:
-    with with_direct(MOST_DIRECT, kind):
+    with mock.patch.dict(DIRECT, {kind: MOST_DIRECT}):
         call()
 
 

@@ -11,12 +11,12 @@ from ..record import require_new, write_record
 from .config import BenchmarkConfig, Row
 from .decoding import generation, mixer
 from .operators import convolution, layer
-from .steps import counted, measured_device, profile, throughput, training
+from .steps import profile, throughput, training
 
 __all__ = ["run_benchmark"]
 
-_MEASURE = {f.__name__: f for f in (convolution, layer, training, profile, throughput, counted, mixer, generation)}
-_WHOLE_STEPS = (training, profile, throughput, counted)
+_MEASURE = {f.__name__: f for f in (convolution, layer, training, profile, throughput, mixer, generation)}
+_WHOLE_STEPS = (training, profile, throughput)
 
 
 def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) -> list[Row]:
@@ -46,8 +46,6 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
                  f"{row.reference:>7.4g} {row.unit:<3}{row.ratio:>8.2f}x{goal:>8}")
     if config.out is not None:
         results = {"rows": [{**asdict(row), "ratio": row.ratio} for row in rows]}
-        if any(row.against.startswith("counted") for row in rows):
-            results["rates"] = measured_device(config.device)._asdict()
         write_record(config.out, "benchmark", asdict(config), results, None, time.perf_counter() - started,
                      torch.device(config.device))
     return rows

@@ -1,7 +1,6 @@
-"""Training steps of whole models, and what one is spent on: rows `training`, `profile`, `throughput` and `counted`."""
+"""Training steps of whole models, and what one is spent on: rows `training`, `profile` and `throughput`."""
 
 import functools
-import math
 from collections.abc import Callable, Iterator
 
 import torch
@@ -9,17 +8,15 @@ from torch import Tensor
 
 from ..allocator import keep_freed_memory
 from ..choices import BASELINES
-from ..config import PRESETS
 from ..language_model import LanguageModel
 from ..model import Caracal
 from ..precision import resolve_precision
 from ..zoo.registry import make_model
-from . import cost
 from .appendix import in_appendix_layout
-from .config import COUNTABLE, BenchmarkConfig, Row
-from .measure import copy_rate, fft_rate, in_precision, in_turns, matmul_rate, peak_memory, time_by_kind
+from .config import BenchmarkConfig, Row
+from .measure import copy_rate, in_precision, in_turns, matmul_rate, peak_memory, time_by_kind
 
-__all__ = ["counted", "measured_device", "profile", "throughput", "training"]
+__all__ = ["profile", "throughput", "training"]
 
 
 def training(config: BenchmarkConfig) -> Iterator[Row]:
@@ -76,34 +73,6 @@ def throughput(config: BenchmarkConfig) -> Iterator[Row]:
                 target = 2.8 if length >= 8192 else 1.0
             yield Row(f"{config.preset}, training step", length, "llama, SDPA" if name == "llama" else name, "ms",
                       ours, other, target)
-
-
-@functools.cache
-def measured_device(name: str) -> cost.Device:
-    """Return what a device does at its best, measured here, once for each device.
-
-    Large products in the precision of training, transforms of 1,024 numbers, and a large copy, read and written.
-    """
-    device = torch.device(name)
-    return cost.Device(matmul_rate(device), fft_rate(device), copy_rate(device))
-
-
-def counted(config: BenchmarkConfig) -> Iterator[Row]:
-    """Measure a training step of every countable model, in turns, beside its count by `cost` at rates measured here."""
-    device, each = measured_device(config.device), resolve_precision("auto", config.device).itemsize
-    for length, tokens in _batches(config):
-        models = {"caracal": make_model(preset=config.preset)}
-        models |= {name: _rival(name, config.preset, length) for name in config.against if name in COUNTABLE}
-        times = in_turns([_step(model, model.to(config.device).compile_for(config.compile).loss, tokens)
-                          for model in models.values()], config.repeats)
-        how = cost.Pass(tokens.numel(), each, compiled=config.compile != "no", autocast=True,
-                        cuda=config.device != "cpu")
-        for (name, model), time in zip(models.items(), times, strict=True):
-            size = (PRESETS[config.preset], "llama") if name == "llama" else (model.config, "caracal")
-            parts = cost.training(size[0], length, size[1], how)
-            seconds = math.fsum(device.seconds(part, spent) for part, spent in parts.items())
-            yield Row(f"{config.preset}, {name}, step", length, "counted at measured rates", "ms", time,
-                      1e3 * tokens.numel() * seconds, None)
 
 
 def _batches(config: BenchmarkConfig) -> Iterator[tuple[int, Tensor]]:

@@ -124,8 +124,7 @@ def run_evaluate(config: EvaluateConfig) -> dict:
             for seed, prompt in enumerate(config.prompts)]}
         print(*(sample["text"] for sample in results["samples"]), sep="\n\n")
     if tasks:
-        from ..evaluation.table2 import format_table
-        from ..evaluation.tasks import evaluate_loaded
+        from ..evaluation.tasks import evaluate_loaded, format_table
 
         results["table2"] = evaluate_loaded(model, tasks, config.task_data, config.limit, config.batch_size,
                                             config.max_length, str(device), config.precision)

@@ -19,7 +19,7 @@ Either way a `Corpus` has the tokens to train on and others to be measured on, a
 
 from .batches import Batches, sequential_windows
 from .corpus import Corpus, load_corpus, tokens_of
-from .documents import count_documents, documents, text_files
+from .documents import documents, text_files
 from .manifest import Manifest, ShardSettings
 from .shards import ShardedTokens, verify
 from .split import RULE, is_held_out
@@ -35,6 +35,6 @@ from .tokenizers import (
 from .write_shards import TokenizeConfig, tokenize
 
 __all__ = ["Batches", "ByteTokenizer", "Corpus", "GPT2Tokenizer", "Manifest", "RULE", "ShardSettings", "ShardedTokens",
-           "TokenizeConfig", "Tokenizer", "count_documents", "documents", "is_held_out", "load_corpus",
+           "TokenizeConfig", "Tokenizer", "documents", "is_held_out", "load_corpus",
            "load_tokenizer", "make_tokenizer", "save_tokenizer", "sequential_windows", "text_files", "tokenize",
            "tokenizer_sha256", "tokens_of", "verify"]

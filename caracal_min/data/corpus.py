@@ -110,14 +110,12 @@ def load_corpus(source: str | Path = "embedded", tokenizer: str | Path | Tokeniz
     """
     if max_tokens is not None and max_tokens < 1:
         raise ValueError(f"max_tokens={max_tokens}; give a number >= 1, or None for everything")
-    source, encoder, held_out = str(source), make_tokenizer(tokenizer), None
-    others = [] if validation is None else [str(validation)]
-    require_readable(encoder, source, *others, shards=shards)
-    for other in others:
-        held_out = tokens_of(other, encoder, ALL, None, progress)
+    source, encoder = str(source), make_tokenizer(tokenizer)
+    require_readable(encoder, source, *([] if validation is None else [str(validation)]), shards=shards)
+    held_out = None if validation is None else tokens_of(str(validation), encoder, progress=progress)
     if shards is not None and not _is_shards(source):
         tokenize(source, shards, encoder, limit_tokens=max_tokens, progress=progress)
-        return _from_shards(str(shards), encoder, None, held_out)
+        source, max_tokens = str(shards), None
     if _is_shards(source):
         return _from_shards(source, encoder, max_tokens, held_out)
     return _in_memory(source, encoder, _read(source, encoder, max_tokens, progress), held_out)

@@ -11,10 +11,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from ..extras import missing
-from .local_files import FORMATS, PLAIN, count_rows, file_texts
+from .local_files import FORMATS, PLAIN, file_texts
 
-__all__ = ["DOCUMENTED", "EMBEDDED", "SOURCES", "checked_texts", "count_documents", "documents", "fineweb_revision",
-           "require_source", "text_files"]
+__all__ = ["DOCUMENTED", "EMBEDDED", "SOURCES", "checked_texts", "documents", "fineweb_revision", "require_source",
+           "text_files"]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no files of the caller's."""
@@ -54,13 +54,6 @@ def checked_texts(texts: Iterable[str], name: object) -> Iterator[str]:
             raise ValueError(f"{name}, document {number}, holds half of a surrogate pair, which is no character; "
                              "mend it, or leave it out") from None
         yield text
-
-
-def count_documents(source: str) -> int | None:
-    """Return how many documents a readable file or folder has, without parsing them; None for any other source."""
-    if source in SOURCES:
-        return None
-    return sum(count_rows(file) for file in _files(source))
 
 
 def require_source(source: str) -> None:

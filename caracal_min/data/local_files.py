@@ -15,11 +15,10 @@ import lzma
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from ..extras import missing
 
-__all__ = ["FORMATS", "PIECE", "PLAIN", "count_rows", "file_texts"]
+__all__ = ["FORMATS", "PIECE", "PLAIN", "file_texts"]
 
 FORMATS, PLAIN = (".parquet", ".jsonl", ".jsonl.xz", ".jsonl.gz"), ".txt"
 """Endings of the files that are read: those with rows, and plain text in UTF-8."""
@@ -45,14 +44,6 @@ def file_texts(path: Path) -> Iterator[str]:
         yield text
     if empty:
         raise _unreadable(path, "no document in it")
-
-
-def count_rows(path: Path) -> int:
-    """Return how many documents a file has, without parsing rows.  Raises as `file_texts`."""
-    if (ending := _ending(path)) != ".parquet":
-        return sum(1 for _ in (_plain_texts if ending == PLAIN else _lines)(path))
-    with open(path, "rb") as opened, _parquet(path, opened) as file:
-        return file.metadata.num_rows
 
 
 def _ending(path: Path) -> str:
@@ -124,34 +115,23 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
             raise _unreadable(path, error) from None
 
 
-def _parquet(path: Path, opened: IO[bytes]):
-    """Return the open parquet file."""
+def _parquet_texts(path: Path) -> Iterator[str]:
+    for number, row in enumerate(_parquet_rows(path), 1):
+        yield _require_text(row, f"{path}, row {number}")
+
+
+def _parquet_rows(path: Path) -> Iterator[dict]:
+    """Yield the column `text` of each row, or all columns if there is none of this name."""
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise missing(f"reading {path}", "pyarrow", "train") from None
-    try:
-        return pyarrow.parquet.ParquetFile(opened)
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-
-
-def _parquet_texts(path: Path) -> Iterator[str]:
-    with open(path, "rb") as opened, _parquet(path, opened) as file:
-        from pyarrow import ArrowException
-
-        columns, number = file.schema_arrow.names, 0
-        if "text" not in columns:
-            _require_text(dict.fromkeys(columns), str(path))
-        batches = file.iter_batches(_ROWS, columns=["text"])
-        while True:
-            try:
-                texts = next(batches).column(0).to_pylist()
-            except StopIteration:
-                return
-            except (*_UNREADABLE, OSError, ArrowException) as error:
-                raise _unreadable(path, error) from None
-            for text in texts:
-                number += 1
-                yield _require_text({"text": text}, f"{path}, row {number}")
+    with open(path, "rb") as opened:
+        try:
+            with pyarrow.parquet.ParquetFile(opened) as file:
+                names = file.schema_arrow.names
+                for rows in file.iter_batches(_ROWS, columns=["text"] if "text" in names else names):
+                    yield from rows.to_pylist()
+        except (*_UNREADABLE, OSError, pyarrow.ArrowException) as error:
+            raise _unreadable(path, error) from None

@@ -21,6 +21,8 @@ from .split import ALL, HELD_OUT, TRAIN
 
 __all__ = ["ShardedTokens", "check_sizes", "verify"]
 
+_whole: set[tuple] = set()  # the files that this process has found to be as their manifests say
+
 
 def verify(folder: str | Path) -> None:
     """Compare every byte of a folder with its manifest; return if all is well.
@@ -57,8 +59,7 @@ class ShardedTokens:
 
     `tokens[a:b]` is int64 `[b - a]`, clipped like a slice of an array, so `data.sequential_windows` takes it too.
     Sizes are checked at once.  The bytes of a shard are checked against their hash when one of them is read for the
-    first time in this process; with `check_hashes` all of them are at once.  A pickle holds the path of the folder, not
-    the tokens.
+    first time in this process.  A pickle holds the path of the folder, not the tokens.
 
     Args:
         folder: of the shards.
@@ -71,12 +72,10 @@ class ShardedTokens:
         FileNotFoundError, ValueError: as `verify`.
     """
 
-    def __init__(self, folder: str | Path, split: str = ALL, check_hashes: bool = False):
+    def __init__(self, folder: str | Path, split: str = ALL):
         if split not in (TRAIN, HELD_OUT, ALL):
             raise ValueError(f"split={split!r}; accepted: {TRAIN}, {HELD_OUT}, {ALL}")
         self.folder = Path(folder).absolute()  # a change of the working directory moves no shard
-        if check_hashes:
-            verify(self.folder)
         self.manifest, self.split = check_sizes(self.folder), split
         self._shards = [np.memmap(self.folder / s["name"], DTYPE, "r") for s in self.manifest.shards]
         self._starts, stops = _intervals(self.manifest, split)
@@ -134,10 +133,16 @@ class ShardedTokens:
                 for i in range(start // size, -(-stop // size))]
 
     def _checked(self, i: int) -> np.memmap:
-        """Return a shard; the first time in this process, after a check of its hash."""
+        """Return a shard; the first time, after a check of its hash: once in a process, until it is written again."""
         if i not in self._seen:
             stored = self.manifest.shards[i]
-            _require_hash(self.folder / stored["name"], stored["sha256"], self._shards[i])
+            path, sha256 = self.folder / stored["name"], stored["sha256"]
+            stat = path.stat()
+            known = (path.resolve(), stat.st_ino, stat.st_size, stat.st_mtime_ns, sha256)
+            if known not in _whole:
+                if hashlib.sha256(self._shards[i]).hexdigest() != sha256:
+                    raise ValueError(f"{path} has another hash than the manifest says; {MEND}")
+                _whole.add(known)
             self._seen.add(i)
         return self._shards[i]
 
@@ -161,16 +166,3 @@ def _intervals(manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
         whole = np.array([*ends[:1], *boundaries, *ends[1:]], np.int64).reshape(-1, 2)
     whole = whole[whole[:, 0] < whole[:, 1]]
     return whole[:, 0], whole[:, 1]
-
-
-_whole: set[tuple] = set()  # the files that this process has found to be as their manifests say
-
-
-def _require_hash(path: Path, sha256: str, content: np.ndarray) -> None:
-    """Raise ValueError unless a shard has this hash; a file is read for it once, until it is written again."""
-    stat = path.stat()
-    known = (path.resolve(), stat.st_ino, stat.st_size, stat.st_mtime_ns, sha256)
-    if known not in _whole:
-        if hashlib.sha256(content).hexdigest() != sha256:
-            raise ValueError(f"{path} has another hash than the manifest says; {MEND}")
-        _whole.add(known)

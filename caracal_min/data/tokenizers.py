@@ -25,7 +25,6 @@ __all__ = ["TOKENIZER", "TOKENIZER_CONFIG", "ByteTokenizer", "FileTokenizer", "G
            "load_tokenizer", "make_tokenizer", "require_tokenizer_name", "save_tokenizer", "tokenizer_sha256"]
 
 
-
 class Tokenizer(Protocol):
     """Text to ids and back.  `name` is what it is called, `end_of_text` the id that ends a document."""
 

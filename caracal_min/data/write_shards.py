@@ -3,7 +3,6 @@
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from ..files import file_sha256, writing
 from ..progress import progress_bar
 from .chunks import DTYPE, Chunk, encode_in_chunks, require_small_ids
-from .documents import DOCUMENTED, SOURCES, count_documents, documents, fineweb_revision, text_files
+from .documents import DOCUMENTED, SOURCES, documents, fineweb_revision, text_files
 from .manifest import MANIFEST, Manifest, ShardSettings, ranges_text, shard_name
 from .shards import check_sizes
 from .split import text_digest
@@ -48,7 +47,7 @@ class TokenizeConfig:
     limit_tokens: int | None = None
     """Stop after the document that reaches this many tokens."""
     progress: bool = True
-    """Show a bar in a terminal, with tokens per second, and with the time left unless all of a stream is read."""
+    """Show a bar in a terminal, with tokens per second and, under limit_tokens, the time left."""
 
     def __post_init__(self):
         for name in ("shard_tokens", "threads", "limit_documents", "limit_tokens"):
@@ -94,10 +93,11 @@ def _write(config: TokenizeConfig, encoder: Tokenizer, writer: "_Writer") -> Non
                         config.source)
     whole = manifest.tokens - writer.offset  # tokens of the documents that are whole in the folder
     limit = None if config.limit_tokens is None else config.limit_tokens - whole
-    with closing(_Bar(config, manifest.documents, whole)) as bar:
+    with progress_bar(show=config.progress, total=config.limit_tokens, initial=whole, unit=" tokens", unit_scale=True,
+                      desc=f"tokenizing {config.source}") as bar:
         for chunk in encode_in_chunks(texts, encoder, config.threads or os.cpu_count() or 1, limit):
             writer.add(chunk)
-            bar.advance(len(chunk), len(chunk.ids))
+            bar.update(len(chunk.ids))
     if writer.documents == 0:
         raise ValueError(f"{config.source} gave no documents; give a source with at least one")
     writer.finish()
@@ -189,29 +189,6 @@ class _Writer:
                                 shards=(*manifest.shards, entry))
         self.manifest.save(self.folder)
         self._start_shard()
-
-
-class _Bar:
-    """A bar of tokens, or of documents with tokens/s beside it, for a call that begins after some of both."""
-
-    def __init__(self, config: TokenizeConfig, documents: int, tokens: int):
-        self.in_tokens, self.tokens = config.limit_tokens is not None and config.limit_documents is None, 0
-        if self.in_tokens:
-            counted = dict(total=config.limit_tokens, initial=tokens, unit=" tokens")
-        else:
-            ends = (count_documents(config.source) if config.progress else None, config.limit_documents)
-            counted = dict(total=min((n for n in ends if n is not None), default=None), initial=documents, unit="doc")
-        self.bar = progress_bar(show=config.progress, unit_scale=True, desc=f"tokenizing {config.source}", **counted)
-
-    def advance(self, documents: int, tokens: int) -> None:
-        self.tokens += tokens
-        self.bar.update(tokens if self.in_tokens else documents)
-        if not self.in_tokens and not self.bar.disable:
-            rate = self.tokens / (self.bar.format_dict["elapsed"] or 1)
-            self.bar.set_postfix_str(f"{self.bar.format_sizeof(rate)} tokens/s", refresh=False)
-
-    def close(self) -> None:
-        self.bar.close()
 
 
 def _settings(config: TokenizeConfig, encoder: Tokenizer, stored: Manifest | None) -> ShardSettings:

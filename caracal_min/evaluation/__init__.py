@@ -3,7 +3,6 @@
     losses    held-out loss, by position and by context length
     measured  what is measured: a part of a text, and whether it was trained on
     ngrams    n-gram models, as baselines: unigram, bigram and longer
-    table2    a row of Table 2 beside the paper's
     tasks     the paper's eight tasks, from local files or from the hub
     harness   models and tasks in lm-evaluation-harness
 
@@ -13,7 +12,5 @@ Losses need nothing but the package.  `tasks` and `harness` need the extra `eval
 
 from .losses import held_out_loss, loss_by_context_length, loss_by_position, token_losses
 from .ngrams import ngram_losses
-from .table2 import format_table, paper_rows, table_row
 
-__all__ = ["format_table", "held_out_loss", "loss_by_context_length", "loss_by_position", "ngram_losses", "paper_rows",
-           "table_row", "token_losses"]
+__all__ = ["held_out_loss", "loss_by_context_length", "loss_by_position", "ngram_losses", "token_losses"]

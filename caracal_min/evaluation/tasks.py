@@ -21,6 +21,7 @@ passage, the file does not, and numbers made with it differ a little.
 import json
 import math
 import re
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
@@ -32,7 +33,8 @@ from ..files import file_sha256
 from ..language_model import LanguageModel
 from .harness import HARNESS_VERSION, ConfigurableTask, build_tasks, datasets, harness_model, run_tasks
 
-__all__ = ["TASKS", "TaskSource", "evaluate_loaded", "evaluate_tasks", "load_tasks", "read_rows", "require_tasks"]
+__all__ = ["TASKS", "TaskSource", "evaluate_loaded", "evaluate_tasks", "format_table", "load_tasks", "read_rows",
+           "require_tasks"]
 
 _LONGEST_LINE = 1 << 20  # bytes; the longest of the eight files has 4,870
 _CHOICES = "ABCDE"
@@ -180,6 +182,18 @@ def evaluate_loaded(model: LanguageModel, tasks: dict[str, ConfigurableTask], fo
             "parameters": model.num_parameters(), "tasks": results}
 
 
+def format_table(results: dict[str, Any]) -> str:
+    """Return what `evaluate_tasks` has returned as lines of text, one for each metric."""
+    lines = [f"{'task':<18}{'metric':<12}{'value':>10}{'error':>10}"]
+    for name, task in results["tasks"].items():
+        for metric, found in task["metrics"].items():
+            error = "-" if found["stderr"] is None else f"{found['stderr']:.4f}"
+            lines.append(f"{name:<18}{metric:<12}{found['value']:>10.4f}{error:>10}")
+    if results["limit"] is not None:
+        lines.append(f"Only the first {results['limit']} items of each task were run: no result to compare.")
+    return "\n".join(lines)
+
+
 def require_tasks(names: Sequence[str], folder: str | Path | None = None) -> None:
     """Check names and files without reading them.  Arguments and errors as `load_tasks`."""
     for name in names:
@@ -263,8 +277,4 @@ def _local(name: str, folder: Path, limit: int | None) -> dict:
 
 def _standard_error(values: list[float]) -> float | None:
     """Standard error of the mean, with the unbiased variance; None for one value."""
-    n = len(values)
-    if n < 2:
-        return None
-    mean = math.fsum(values) / n
-    return math.sqrt(math.fsum((v - mean) ** 2 for v in values) / (n - 1) / n)
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None

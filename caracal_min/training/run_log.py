@@ -36,7 +36,9 @@ class RunLog:
         self._lines = bytearray(kept)
         if self.path is not None:
             self._rewrite(kept)
-        self._board = _writer(folder, len(self.entries)) if tensorboard and folder is not None else None
+        self._board = None
+        if tensorboard and folder is not None:
+            self._board = require_tensorboard()(folder / "tensorboard", purge_step=len(self.entries) + 1)
 
     @property
     def lines(self) -> bytes:
@@ -87,10 +89,6 @@ class RunLog:
                              "from it")
             with writing(self.path) as partial:
                 partial.write_bytes(kept)
-
-
-def _writer(folder: Path, steps: int):
-    return require_tensorboard()(folder / "tensorboard", purge_step=steps + 1)
 
 
 def require_tensorboard() -> type:

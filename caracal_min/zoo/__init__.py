@@ -8,7 +8,7 @@ changes a Caracal as a row of the paper's tables does.  `make_model` builds any 
     baselines   Llama, Mamba, Mamba-2 and Jamba at the paper's sizes
 """
 
-from .baselines import BASELINES, Baseline, baseline
+from .baselines import BASELINES, Baseline
 from .registry import ARCHITECTURES, VARIANTS, load_model, make_model
 
-__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline", "load_model", "make_model"]
+__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "load_model", "make_model"]

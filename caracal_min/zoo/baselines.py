@@ -33,7 +33,7 @@ import torch
 from torch import Tensor, nn
 
 from ..choices import BASELINES
-from ..config import CaracalConfig, find_preset, short_repr
+from ..config import CaracalConfig, short_repr
 from ..data.tokenizers import load_tokenizer
 from ..extras import missing
 from ..language_model import LanguageModel
@@ -49,14 +49,14 @@ from ..weights import (
     write_model,
 )
 
-__all__ = ["BASELINES", "Baseline", "baseline", "baseline_of"]
+__all__ = ["BASELINES", "Baseline", "baseline_of"]
 
 # Fields of a stored configuration that say where it comes from, not what the model is.
 _WITHOUT_MEANING = {"_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype", "transformers_version"}
 
 
-def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline":
-    """Build a freshly initialised baseline of the size of a Caracal preset.
+def baseline_of(name: str, size: CaracalConfig, **changes: Any) -> "Baseline":
+    """Build a freshly initialised baseline of the vocabulary, width, layers and heads of a Caracal.
 
     Matrices are drawn from normal(0, 0.02); the convolutions, output projections and time steps of Mamba and Mamba-2
     as `transformers` draws them.  It starts the time-step biases of Jamba at zero, which forgets faster than Mamba.
@@ -66,33 +66,13 @@ def baseline(name: str, preset: str, vocab_size: int | None = None) -> "Baseline
 
     Args:
         name: llama, mamba, mamba2 or jamba.
-        preset: nano, micro, tiny, small, medium or large (`config.PRESETS`).
-        vocab_size: number of token ids; None takes the preset's.
+        changes: fields of its configuration in `transformers`, instead of those of the paper's models.
 
     Raises:
-        ValueError: unknown name or preset, or a vocabulary that is not a whole number >= 1.
         ImportError: `transformers` is not installed.
 
     Source: Caracal, Section 4.1, Tables 1 and 2.  Llama: Touvron et al. 2023.  Mamba: Gu and Dao 2023.  Mamba-2: Dao
     and Gu 2024.  Jamba: Lenz et al. 2025.
-    """
-    if name not in BASELINES:
-        raise ValueError(f"unknown baseline {name!r}; accepted: {', '.join(BASELINES)}")
-    size = find_preset(preset)
-    if vocab_size is not None:
-        size = replace(size, vocab_size=vocab_size)
-    return baseline_of(name, size)
-
-
-def baseline_of(name: str, size: CaracalConfig, **changes: Any) -> "Baseline":
-    """Build a freshly initialised baseline of the vocabulary, width, layers and heads of a Caracal.
-
-    Args:
-        name: llama, mamba, mamba2 or jamba.
-        changes: fields of its configuration in `transformers`, instead of those that `baseline` chooses.
-
-    Raises:
-        ImportError: `transformers` is not installed.
     """
     return Baseline(_transformers().AutoModelForCausalLM.from_config(_configuration(name, size, **changes)))
 
@@ -128,7 +108,7 @@ class Baseline(LanguageModel):
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Baseline":
-        """Load what `save_pretrained` wrote: a model that `baseline` builds, of any size.
+        """Load what `save_pretrained` wrote: a model that `baseline_of` builds, of any size.
 
         `transformers` gets the configuration and the tensors, and reads no file: no pickle, no code, no network.
 

@@ -56,7 +56,7 @@ def test_every_antidiagonal(page, t):
     assert data(page)["t"] == t
     assert_agrees_with_the_package(page)
     words = page.locator("[aria-live]").inner_text()
-    assert ("has not reached" in words) == (t >= L) and ("lag 0" in words) == (t < L)
+    assert ("has not reached" in words) == (t >= L) and ("an output of the text" in words) == (t < L)
     colour = page.eval_on_selector(".anti-cell.lit", "node => getComputedStyle(node).fill")
     assert colour == page.eval_on_selector(".caracal-live", """(live, name) => {
       const probe = document.createElement('i');

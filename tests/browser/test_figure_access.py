@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-MODULES = sorted(path.stem for path in (Path(__file__).resolve().parents[2] / "caracal_min" / "viz").glob("*.js")
-                 if path.stem != "drawing")
+from caracal_book import viz
+
+MODULES = sorted({path.stem for path in Path(viz.__file__).parent.glob("*.js")} - {"drawing"})
 LONGEST = 160  # characters of a sentence that is heard again and again
 REST = 1200  # milliseconds, more than a figure waits
 

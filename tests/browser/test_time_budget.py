@@ -6,8 +6,8 @@ import pytest
 from figure_pages import contrast, data, page_width
 
 from caracal_book import viz
+from caracal_book.numbers.cost import DEVICES
 from caracal_book.viz.time_budget import _costs, _times
-from caracal_min.benchmark.cost import DEVICES
 
 FIGURE = viz.time_budget("pure", 512, "A100")
 NAMES = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}

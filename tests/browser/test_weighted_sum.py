@@ -95,14 +95,14 @@ def test_every_mixer_with_and_without_mask(page, mixer, from_data, masked):
 
 
 def test_facts_in_words(page):
-    assert "weights on the future, row 2\n3 of 6" in facts(page) and "15 of 36" in facts(page)
-    assert "outputs before “mat” moved\n–" in facts(page)
+    assert "weights of later words, row 2\n3 of 6" in facts(page) and "15 of 36" in facts(page)
+    assert "outputs before “mat” changed\n–" in facts(page)
     token(page, 5).focus()
     page.keyboard.press("PageUp")
-    assert "weights moved with “mat”\n" in facts(page) and "outputs before “mat” moved\n5 of 5" in facts(page)
+    assert "weights changed with “mat”\n" in facts(page) and "outputs before “mat” changed\n5 of 5" in facts(page)
     assert page.locator(".sum-alarm").count() == 3
     page.get_by_label("causal mask").check()
-    assert "outputs before “mat” moved\n0 of 5" in facts(page) and page.locator(".sum-alarm").count() == 0
+    assert "outputs before “mat” changed\n0 of 5" in facts(page) and page.locator(".sum-alarm").count() == 0
 
 
 def test_the_row_by_keyboard(page):
@@ -196,7 +196,7 @@ def test_the_drawing_shows_the_numbers(page, mixer):
 
 
 def test_ghosts_appear_only_where_something_moved(page):
-    ticks = "svg:nth-of-type(2) g:nth-of-type(1) line"
+    ticks = "svg:nth-of-type(2) g g line"  # the bars of the panel of weights
     shown = """nodes => nodes.filter(node => getComputedStyle(node).display !== 'none').length"""
     choose(page, "dft", False)
     token(page, 5).focus()
@@ -245,6 +245,30 @@ def test_text_is_readable_in_every_theme(show_themed):
         ("svg rect[rx='1.5'][style*='--ink']", "fill"), ("svg rect[rx='1.5'][style*='--wrapped']", "fill")])
     assert min(contrast(ink, paper), contrast(label, paper), contrast(on, pressed), contrast(mark, paper)) > 7
     assert min(contrast(muted, paper), contrast(heads, paper)) > 4.5 and contrast(future, paper) > 3
+
+
+@pytest.mark.parametrize("width", [390, 1000])
+def test_without_its_matrix_it_shows_the_terms_of_one_output(show, width):
+    page = show(viz.weighted_sum(WORDS, X, mixer="dft", row=1, matrix=False))
+    page.set_viewport_size({"width": width, "height": 900})
+    assert page.get_by_role("radio").count() == 0 and not page.get_by_label("causal mask").is_visible()
+    assert [svg.is_visible() for svg in page.locator(".caracal-live > svg").all()] == [False, True]
+    assert not page.get_by_text("of A: the weights").is_visible()
+    assert "terms of output 1 from later words\n4 of 6" in facts(page)
+    assert "outputs changed with “mat”\n–" in facts(page)
+    drag_up(page, token(page, 5), -10, "x")
+    shown = data(page)
+    assert shown["x"][5] < X[5] and "outputs changed with “mat”\n6 of 6" in facts(page)
+    assert_agrees(shown, tensor(X))
+    low = page.eval_on_selector_all(".caracal-live > svg:nth-of-type(2) > text",
+                                    "nodes => nodes.map(node => node.getBoundingClientRect().bottom)")
+    box = page.locator(".caracal-live > svg").nth(1).bounding_box()
+    assert max(low) <= box["y"] + box["height"]  # nothing is cut off
+    assert page_width(page) <= width
+    slider = page.locator("input[type=range]")
+    slider.focus()
+    page.keyboard.press("ArrowRight")
+    assert data(page)["row"] == 2 and "terms of output 2 from later words\n3 of 6" in facts(page)
 
 
 def test_the_weights_of_a_dft_of_any_length(show):

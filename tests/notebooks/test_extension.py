@@ -10,6 +10,7 @@ import pytest
 from bookext import docstrings, site, weight
 from bookext.typography import touching
 from docutils import nodes
+from engine_pages import small_model
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
@@ -210,3 +211,17 @@ def test_punctuation_that_touches_a_formula(left, right, before, after):
     paragraph = nodes.paragraph("", "", nodes.Text(left), nodes.math("", "x"), nodes.Text(right))
     assert touching(paragraph[1]) == (before, after)
     assert left == paragraph[0].astext() + before and right == after + paragraph[2].astext()
+
+
+def test_models_that_figures_load_are_written_as_scripts(tmp_path, monkeypatch):
+    monkeypatch.setattr("caracal_min.locate._SHIPPED", tmp_path / "pretrained")
+    app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path / "html")
+    weight.change_files(app, None)
+    assert not app.outdir.exists(), "no model is shipped"
+    for name in ("micro", "another"):
+        small_model(n_layers=1).save_pretrained(tmp_path / "pretrained" / name)
+    weight.change_files(app, ValueError())
+    assert not app.outdir.exists(), "the build has failed"
+    weight.change_files(app, None)
+    files = sorted(path.relative_to(app.outdir / "_static").as_posix() for path in app.outdir.rglob("*.js"))
+    assert files == ["micro/engine.js", "micro/manifest.js", "micro/part0.js", "micro/part1.js"]

@@ -84,7 +84,7 @@ def test_rows_of_machine_and_of_ways(bare):
              for way, time in results(out, f"tune_step_{kind}")["training step"].items()}
     fastest, tiny = min(steps, key=steps.get), results(out, "tiny")
     assert fastest.startswith(f"compile {tiny['compile']}, ")
-    against = {row["against"] for row in results(out, "counted_32")["rows"]}
+    against = {row["against"] for row in results(out, "roofline_32")["rows"]}
     assert against == {"counted at measured rates"} and results(out, "profile_32")["rows"]
 
 

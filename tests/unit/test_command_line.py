@@ -258,6 +258,8 @@ def test_export_writes_a_program(tmp_path):
 
 @pytest.mark.parametrize("arguments, words", [
     (["export", "--model", "x", "--out", "x.zip", "--length", 9], ["x.zip", ".onnx or .pt2"]),
+    (["export", "--model", "x", "--out", "x.pt2"], ["length is not given"]),
+    (["export", "--model", "x", "--out", "x", "--format", "web", "--length", 9], ["length=9", "leave it out"]),
     (["info", "--preset", "huge"], ["unknown preset 'huge'", "nano, micro, tiny, small, medium, large"]),
     (["sample", "--model", "./nowhere/at/all"], ["nowhere", "save_pretrained"]),
     (["train", "--preset", "nano", "--data", "nowhere.jsonl", "--no-progress"], ["no file nowhere.jsonl"]),

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
+from unittest import mock
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from caracal_min import Caracal, spectral
 from caracal_min.benchmark import BenchmarkConfig, operators, run_benchmark
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft
-from caracal_min.spectral import causal_conv, causal_conv_backward, with_direct
+from caracal_min.spectral import DIRECT, causal_conv, causal_conv_backward
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # One rounding of the result to its dtype; the interpreter cuts off what bfloat16 does not hold and errs twice as far.
@@ -32,7 +33,7 @@ def kernel(report_missing):
     if DEVICE == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
         pytest.skip("a PyTorch without CUDA on a machine with a GPU: TRITON_INTERPRET=1 interprets the kernel")
     from caracal_min import direct_kernel
-    with with_direct(2048, DEVICE):
+    with mock.patch.dict(DIRECT, {DEVICE: 2048}):
         yield direct_kernel
 
 
@@ -129,17 +130,13 @@ def test_the_future_moves_nothing_at_all(dtype):
     (2049, torch.float32, 10**6, False), (64, torch.float32, 0, False)])
 def test_it_takes_short_texts_where_it_is_chosen_and_no_others(calls, length, dtype, longest, direct):
     v, g = torch.randn(2, 1, length, device=DEVICE, dtype=dtype)
-    with with_direct(longest, DEVICE):
+    with mock.patch.dict(DIRECT, {DEVICE: longest}):
         v.requires_grad_()
         causal_conv_fft(v, g).sum().backward()
     assert calls == [length] * 2 * direct
 
 
-def test_no_device_chooses_it_by_itself_and_a_context_ends():
-    with pytest.raises(RuntimeError, match="an error ends it too"), with_direct(7, "somewhere"):
-        assert spectral.DIRECT == {DEVICE: 2048, "somewhere": 7}
-        raise RuntimeError("an error ends it too")
-    assert spectral.DIRECT == {DEVICE: 2048}  # of this module's fixture
+def test_no_device_chooses_it_by_itself():
     script = "from caracal_min import spectral; assert spectral.DIRECT == {}"
     subprocess.run([sys.executable, "-c", script], check=True)
 
@@ -161,7 +158,7 @@ def test_a_model_computes_the_same(calls):
 
     found = loss_and_slopes()
     assert len(calls) == 4
-    with with_direct(0, DEVICE):
+    with mock.patch.dict(DIRECT, {DEVICE: 0}):
         torch.testing.assert_close(found, loss_and_slopes(), rtol=1e-4, atol=1e-6)
     assert len(calls) == 4
 
@@ -171,7 +168,7 @@ def test_tune_and_benchmark_time_it_where_it_runs(monkeypatch, calls):
     monkeypatch.setitem(PRESETS, "nano", replace(PRESETS["nano"], d_model=4))
     monkeypatch.setattr(spectral, "kernel_fault", lambda kind: None)
     monkeypatch.setattr(operators, "kernel_fault", lambda kind: None)
-    with with_direct(0, DEVICE):
+    with mock.patch.dict(DIRECT, {DEVICE: 0}):
         options = f"--only convolution --preset nano --length 8 --tokens 8 --repeats 1 --device {DEVICE}"
         times = tune.tune(tune.arguments(options.split()), show=lambda line: None)["convolution, fwd + bwd"]
         assert list(times) == ["FFT", "direct kernel"] and calls == [8] * 2 * 3

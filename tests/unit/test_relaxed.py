@@ -14,7 +14,7 @@ from caracal_min.caches import FourierCache
 from caracal_min.convolution import causal_conv_direct
 from caracal_min.online import row_groups
 from caracal_min.partitioned import PartitionedConvolution, RollingConvolution
-from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution, schedule
+from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution
 
 KINDS = {
     "dot product": DotProductConvolution,
@@ -201,11 +201,3 @@ def test_impossible_sizes_are_refused():
             RelaxedConvolution(*sizes)
     with pytest.raises(ValueError, match="base=12; give a power of two"):
         RelaxedConvolution(1, 1, 8, base=12)
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 8, 31, 64])
-def test_every_pair_of_the_schedule_is_counted_after_it_has_arrived_and_before_it_is_read(length):
-    after = schedule(length)
-    assert set(after) == {(i, j) for i in range(length) for j in range(length - i)}
-    for (i, j), n in after.items():
-        assert max(i, j) < n <= i + j + (min(i, j) == 0)

@@ -1,6 +1,7 @@
 """The operator: its derivatives to second order, what it keeps, how it behaves under PyTorch's compilers."""
 
 import warnings
+from unittest import mock
 
 import pytest
 import torch
@@ -138,19 +139,16 @@ def test_blocks_of_any_size_give_the_same(monkeypatch, budget):
 def test_no_more_than_three_blocks_are_held_beside_the_results():
     """Two spectra and what the third is made from; nothing of the block before."""
     v, g, dr = torch.randn(3, 8, 64, 512)  # 1 MiB each
-    with spectral.with_blocks_of(1 << 18, "cpu"):  # of 1 MiB
+    with mock.patch.dict(spectral.BLOCK, cpu=1 << 18):  # of 1 MiB
         assert peak_memory(lambda: spectral.forward_steps(v, g)) < 1 + 3.1
         assert peak_memory(lambda: spectral.backward_steps(dr, v, g)) < 2 + 3.1
 
 
 @pytest.mark.parametrize("size, expected", [(32, 80), (64, 28), (None, 1)])
-def test_another_size_of_block_lasts_as_long_as_its_context(size, expected):
+def test_blocks_are_as_large_as_their_table_says(size, expected):
     """4 times 20 rows of 10 numbers, each padded to 20: a row at a time, three, or all."""
-    x, before = torch.randn(4, 20, 10), dict(spectral.BLOCK)
-    with pytest.raises(RuntimeError, match="an error ends it too"), spectral.with_blocks_of(size, "cpu"):
-        assert len(list(spectral.blocks(x, points=20))) == expected
-        raise RuntimeError("an error ends it too")
-    assert spectral.BLOCK == before and len(list(spectral.blocks(x, points=20))) == 1
+    with mock.patch.dict(spectral.BLOCK, cpu=size):
+        assert len(list(spectral.blocks(torch.randn(4, 20, 10), points=20))) == expected
 
 
 @pytest.mark.parametrize("strided", [False, True])

@@ -67,6 +67,9 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--rows": ["", "magic"], "--preset": ["", "huge"], "--against": ["", "gpt"], "--compile": ["", "yes"],
         "--device": _DEVICE, "--out": _FILE,
         **dict.fromkeys(["--lengths", "--contexts", "--tokens", "--repeats"], _WHOLE)},
+    ("roofline",): {
+        "--preset": ["", "huge"], "--against": ["", "mamba2"], "--compile": ["", "yes"], "--device": _DEVICE,
+        "--out": _FILE, **dict.fromkeys(["--lengths", "--tokens", "--repeats"], _WHOLE)},
     ("learn", "--out", "{new}", "--tasks", "recall"): {
         "--out": _FOLDER, "--contenders": ["", "gpt"], "--tasks": ["", "chess"], "--learning-rates": _RATE,
         "--seeds": ["-1", "x", "1.5"], **dict.fromkeys(["--processes", "--steps"], _WHOLE)},

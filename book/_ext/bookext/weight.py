@@ -10,9 +10,13 @@ from pathlib import Path
 from docutils import nodes
 
 from caracal_book.rules.drawings import share_figures
+from caracal_book.viz import engine
+from caracal_min import Caracal
+from caracal_min.locate import shipped_models
 
 UNUSED = ("thebe", "design-tabs")
 DESIGN = "sphinx-design"
+MODELS = {"micro"}  # that figures load
 OPTIONS = "documentation_options.js"  # a line of the theme's layout uses it at once
 
 _PICTURE = re.compile(r'<img (?![^>]*loading=)(?=[^>]*src="(?!data:))')
@@ -20,7 +24,7 @@ _PICTURE = re.compile(r'<img (?![^>]*loading=)(?=[^>]*src="(?!data:))')
 
 def setup(app):
     app.connect("html-page-context", lighten, priority=900)
-    app.connect("build-finished", drop_font_awesome)
+    app.connect("build-finished", change_files)
 
 
 def lighten(app, pagename, templatename, context, doctree):
@@ -49,7 +53,10 @@ def uses_design(doctree: nodes.document | None) -> bool:
                                        for name in node.get("classes", ()))
 
 
-def drop_font_awesome(app, exception):
-    """Remove the theme's copy of Font Awesome, which no page loads."""
+def change_files(app, exception):
+    """Remove the theme's Font Awesome, which no page loads, and write the models that a figure loads when asked."""
     if exception is None and app.builder.format == "html":
-        shutil.rmtree(Path(app.outdir, "_static", "vendor", "fontawesome"), ignore_errors=True)
+        static = Path(app.outdir, "_static")
+        shutil.rmtree(static / "vendor" / "fontawesome", ignore_errors=True)
+        for name in MODELS & {*shipped_models()}:
+            engine.write(Caracal.from_pretrained(name, device="cpu"), static / name)

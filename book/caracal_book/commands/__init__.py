@@ -5,6 +5,7 @@
     surgery     ablations of a trained model
     forms       the Fourier layer changed in one thing, trained so, then ablated
     race        whole models against each other
+    roofline    training steps by the clock, beside their count
 
 What a command is, `caracal_min.commands` says.
 """
@@ -17,5 +18,6 @@ COMMANDS = {
     "surgery": "measure a trained model without each of its components",
     "forms": "train the Fourier layer changed in one thing, then ablate it",
     "race": "train whole models against each other on the same text",
+    "roofline": "time training steps, beside what they must cost at this machine's rates",
 }
 """What each command does, by name; the module of that name has the `COMMAND`."""

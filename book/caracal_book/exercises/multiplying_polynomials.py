@@ -1,6 +1,6 @@
 """Checkers for the exercises of chapter 2, multiplying polynomials.
 
-Three of them count: an answer must be right, and must not take the long way there.
+All but the first also count: an answer must be right and must not take more work than the exercise allows.
 """
 
 import math
@@ -15,7 +15,7 @@ from caracal_min.convolution import linear_conv
 from . import checker, expect_close, expect_equal
 from .counting import CountWork
 
-__all__ = ["deciders", "fft_3", "from_roots", "karatsuba"]
+__all__ = ["deciders", "fft_3", "from_roots", "integer_product", "karatsuba"]
 
 _WORK = 60  # numbers computed for each point and each level of a transform: some three times what it takes
 
@@ -29,6 +29,50 @@ def deciders(answer: Callable[[int, int, int], list[int]]) -> str:
         expected = [i for i in range(gate - taps + 1, gate + 1) if i >= 0] if gate >= 0 else []
         expect_equal(f"deciders(t={t}, j={j}, taps={taps})", answer(t, j, taps), expected)
     return f"{len(cases)} cases"
+
+
+@checker
+def integer_product(answer: Callable[[list, list, Callable[[Tensor, Tensor], Tensor]], int]) -> str:
+    """Check `integer_product(a, b, multiply)`: the exact product of two lists of digits, by one call of `multiply`.
+
+    `multiply` rounds as an FFT in float64 does, and takes at most len(a) / 4 + 1 coefficients.
+    """
+    counts, source = (1, 2, 3, 7, 100, 1001, 4200), random.Random(2)
+    for count in counts:
+        a, b = ([source.randint(0, 9) for _ in range(count)] for _ in range(2))
+        lengths: list[int] = []
+
+        def multiply(v: Tensor, g: Tensor) -> Tensor:
+            lengths.append(max(len(v), len(g)))  # noqa: B023  (used in this round only)
+            return _by_fft(v, g)
+
+        case = f"integer_product of two numbers with {count} digits"
+        given = answer(list(a), list(b), multiply)
+        expect_equal(f"{case}, calls of multiply", len(lengths), 1)
+        if lengths[0] > count / 4 + 1:
+            raise AssertionError(f"{case}: multiply was given {lengths[0]} coefficients, "
+                                 f"expected at most {count} / 4 + 1")
+        if type(given) is not int:
+            raise AssertionError(f"{case}: expected an int, given a {type(given).__name__}")
+        expected = _from_digits(a) * _from_digits(b)
+        if given != expected:
+            place = next(k for k in range(3 * count) if (given - expected) % 10 ** (k + 1))
+            right, wrong = (number // 10**place % 10 for number in (expected, given))
+            raise AssertionError(f"{case}: digit {place} should be {right}, given {wrong}; the ones are digit 0")
+    return f"numbers of {counts[0]} to {counts[-1]} digits"
+
+
+def _by_fft(v: Tensor, g: Tensor) -> Tensor:
+    length = len(v) + len(g) - 1
+    n = 1 << (length - 1).bit_length()
+    return torch.fft.ifft(torch.fft.fft(v + 0j, n=n) * torch.fft.fft(g + 0j, n=n)).real[:length]
+
+
+def _from_digits(digits: list[int]) -> int:
+    value = 0
+    for digit in reversed(digits):
+        value = 10 * value + digit
+    return value
 
 
 @checker

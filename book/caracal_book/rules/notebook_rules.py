@@ -176,8 +176,8 @@ def exercise_sections(notebook: dict) -> Iterator[tuple[int, str, str]]:
 
 
 def exercise_names(notebook: dict) -> list[str]:
-    """Return the names of the functions that the exercises ask for."""
-    return [name for _, _, code in exercise_sections(notebook) if (name := _exercise_name(code))]
+    """Return the names of the functions that a checker waits for, in the exercises or in a fold of the text."""
+    return [name for _, cell in code_cells(notebook) if (name := _exercise_name(cell["source"]))]
 
 
 def _exercise_name(code: str) -> str | None:

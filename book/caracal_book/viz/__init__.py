@@ -2,6 +2,7 @@
 
 from .antidiagonals import antidiagonals
 from .clock import clock
+from .continuation import continuation
 from .figure import Figure
 from .fourier_shapes import fourier_shapes
 from .live import Texts, live
@@ -19,6 +20,6 @@ from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
 
-__all__ = ["Figure", "Texts", "antidiagonals", "clock", "fourier_shapes", "live", "meeting", "mixing_matrices",
-           "model_diagram", "palette", "parameter_budget", "poke", "roots", "schedule", "sight", "time_budget",
-           "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+__all__ = ["Figure", "Texts", "antidiagonals", "clock", "continuation", "fourier_shapes", "live", "meeting",
+           "mixing_matrices", "model_diagram", "palette", "parameter_budget", "poke", "roots", "schedule", "sight",
+           "time_budget", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]

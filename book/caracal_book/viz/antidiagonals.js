@@ -145,7 +145,7 @@ export function render({ model, el }) {
     numbers.append(" = ");
     make(numbers, "span", { class: "anti-r", style: `--c: ${colour(t)}` }, minus(product[t]));
     note.textContent = t < length
-      ? `Positions add up to ${t}. At lag 0 the weight is g₀, here and for every t; token 0 computes it.`
+      ? `Positions add up to ${t}, an output of the text.`
       : `Positions add up to ${t}, which the text of ${length} tokens has not reached.`;
   }
 

@@ -67,6 +67,7 @@ class Figure:
         still: the first frame, as SVG text or PNG bytes.
         alt: what the figure shows, in words; also in a fold below it, for those who do not use the figure.
         state: the keys of the model that change as the reader drags, slides and presses keys.
+        parts: JavaScript of folders in this package, such as "engine/loader", that the module uses.
 
     Raises:
         ValueError: no such module; no alt text; a still that is neither SVG nor PNG; a state that the model lacks.
@@ -76,12 +77,12 @@ class Figure:
     """
 
     def __init__(self, module: str, model: Mapping[str, Any], still: str | bytes, alt: str,
-                 state: Sequence[str] = ()):
+                 state: Sequence[str] = (), parts: Sequence[str] = ()):
         self.module = module
         self.model = dict(model)
         self.alt = alt
         self.state = tuple(state)
-        self._source = _module_source(module)
+        self._source = _module_source(module, parts)
         self._still = _data_uri(still)
         if not isinstance(alt, str) or not alt.strip():
             raise ValueError(f"alt is {alt!r}; say in words what the figure shows")
@@ -136,14 +137,14 @@ class Figure:
         return f"Figure({self.module!r}): {self.alt}"
 
 
-def _module_source(module: str) -> str:
-    """Return drawing.js followed by the module: one script, whether a page or anywidget runs it."""
+def _module_source(module: str, parts: Sequence[str] = ()) -> str:
+    """Return drawing.js, the parts, and the module: one script, whether a page or anywidget runs it."""
     folder = resources.files(__package__)
     files = {path.name.removesuffix(".js"): path for path in folder.iterdir() if path.name.endswith(".js")}
     names = sorted(set(files) - {_SHARED})
     if module not in names:
         raise ValueError(f"no figure module {module!r}; there are: {', '.join(names)}")
-    sources = {name: files[name].read_text(encoding="utf-8") for name in (_SHARED, module)}
+    sources = {name: (folder / f"{name}.js").read_text(encoding="utf-8") for name in (_SHARED, *parts, module)}
     for name, source in sources.items():
         if "</script" in source.lower():
             raise ValueError(f"{name}.js holds '</script', which would end the script; write '<\\/script'")

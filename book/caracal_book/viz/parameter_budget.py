@@ -4,10 +4,10 @@ import torch
 from torch import nn
 
 from caracal_min.config import PRESETS, CaracalConfig, find_preset
-from caracal_min.evaluation.table2 import paper_rows
 from caracal_min.model import Caracal
 from caracal_min.modules import SlidingWindowAttention
 
+from ..numbers.table2 import paper_rows
 from . import svg
 from .figure import Figure
 from .style import palette

@@ -2,13 +2,11 @@
 
 from collections.abc import Mapping
 
-from caracal_min.relaxed import schedule as pairs_by_time
-
 from . import svg
 from .figure import Figure
 from .style import palette
 
-__all__ = ["schedule"]
+__all__ = ["pairs_by_time", "schedule"]
 
 _WIDTH, _LABEL, _TOP = 420, 30, 40  # of the still, in its own units
 _EARLIER = {"fill": palette.muted, "fill_opacity": 0.55}  # what was counted earlier
@@ -33,6 +31,24 @@ def schedule(length: int = 32, n: int = 12) -> Figure:
     if not 1 <= n <= length:
         raise ValueError(f"n={n} tokens of a text of {length}; give 1 to {length}")
     return Figure("schedule", {"length": length, "n": n}, _still(length, n), _alt(length, n), state=("n",))
+
+
+def pairs_by_time(length: int) -> dict[tuple[int, int], int]:
+    """Run the schedule of `caracal_min.relaxed` with blocks from one token on, and note when each pair is added.
+
+    Returns:
+        for each pair of indices (i, j) with i + j < length, the number of tokens that have arrived by then; a pair with
+        an index 0 is added by hand, when the token of the other arrives.
+    """
+    after = {}
+    for n in range(1, length + 1):
+        m = n & -n
+        after[n - 1, 0] = after[0, n - 1] = n
+        for new in range(n - m, n):
+            for old in range(m if n == m else 2 * m):
+                if n <= new + old < min(n + m, length):
+                    after[new, old] = after[old, new] = n
+    return after
 
 
 def _block(n: int, length: int) -> str:

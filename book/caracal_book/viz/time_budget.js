@@ -1,7 +1,7 @@
 // What the operators of a training step take, one after the other: operations and bytes against the speeds of a device.
 // model: devices (name, products, vector: operations per second; bandwidth: bytes per second), model, length, device,
 // width, fused (the convolution), compiled (chains of small operators): what is shown.  The counts are those of
-// caracal_min/benchmark/cost.py, for lengths that are powers of two.
+// caracal_book/numbers/cost.py, for lengths that are powers of two.
 
 const MODELS = [["hybrid", "hybrid Caracal"], ["pure", "pure Caracal"], ["llama", "Llama"]];
 const PARTS = [["output", "ink", 1], ["mlp", "ink", 0.24], ["projections", "ink", 0.55], ["gate mix", "gate", 1],

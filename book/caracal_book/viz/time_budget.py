@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from caracal_min.benchmark.cost import DEVICES, PARTS, Cost, Pass, training
 from caracal_min.config import PRESETS, CaracalConfig
 
+from ..numbers.cost import DEVICES, PARTS, Cost, Pass, training
 from . import svg
 from .figure import Figure
 from .style import palette
@@ -33,7 +33,7 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
     Args:
         model: whose parts are listed at first: hybrid, pure or llama.
         length: tokens of a sequence, a power of two from 64 to 131,072.
-        device: T4, RTX 3090, RTX 4090, A100 or H200 (`benchmark.cost.DEVICES`).
+        device: T4, RTX 3090, RTX 4090, A100 or H200 (`numbers.cost.DEVICES`).
         width: a multiple of 64 from 256 to 4,096; heads have 64 channels.
         compiled: whether chains of small operators are fused at first.
 

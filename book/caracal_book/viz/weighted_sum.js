@@ -1,7 +1,8 @@
 // A mixer as a matrix of weights: one row of it, the tokens it weighs, and the outputs, with and without a mask.
 // The reader picks a mixer, an output row and the mask, and moves a token's number; weights that depend on the
-// data move with it, and outputs that see the future answer.  Marks of the future are vermillion.
-// model: words, x (one number each), before (x as it was when the token was picked up), mixer, masked, row, token.
+// data move with it, and outputs that see the future answer.  Marks of the future are vermilion.
+// model: words, x (one number each), before (x as it was when the token was picked up), mixer, masked, row, token,
+// and matrix: without it the figure shows inputs and outputs of one mixer, and leaves out its matrix and the choice.
 
 const LEFT = 50, RIGHT = 4;            // margins of every panel, in pixels: all share their columns
 const LIMIT = 2;                       // largest value
@@ -86,12 +87,13 @@ class Panel {
 }
 
 export function render({ model, el }) {
-  const words = model.get("words"), start = model.get("x").map(tidy), length = start.length;
+  const words = model.get("words"), matrix = model.get("matrix"), start = model.get("x").map(tidy), length = start.length;
   const state = inStep(model, ["x", "before", "mixer", "masked", "row", "token"], show);
   let mixer, masked, row, token, now, before;      // x as it stands, and as it was when a token was picked up
 
   const host = begin(el, CSS,
-    "Pick a mixer and an output, drag a blue bar. By keyboard: Tab to the bars, ←\u00a0→ choose, ↑\u00a0↓ change it.");
+    `${matrix ? "Pick a mixer and an output, drag a blue bar" : "Pick an output, drag an input"}. By keyboard: `
+    + "Tab to the bars, ←\u00a0→ choose, ↑\u00a0↓ change it.");
   const controls = make(el, "div", { class: "sum-controls" });
   const mixers = make(controls, "fieldset", { class: "sum-mixers" });
   make(mixers, "legend", {}, "mixer");
@@ -107,7 +109,10 @@ export function render({ model, el }) {
   make(mask, "span", {}, "causal mask");
   const { caption, slider } = slide(controls, { class: "sum-row" }, 0, length - 1);
 
-  const square = make(el, "svg"), panels = make(el, "svg", { height: fit(404, 276) });
+  const rise = matrix ? 0 : fit(118, 84);            // the panel of weights is left out
+  const square = make(el, "svg"), panels = make(el, "svg", { height: fit(404, 276) - rise });
+  const weightPanel = make(panels, "g");
+  for (const node of [mixers, mask, square, weightPanel]) node.style.display = matrix ? "" : "none";
   make(square, "text", { x: 0, y: 13, style: "font-weight: 600" }, "the matrix A, one row for each output");
   const chosen = make(square, "rect", { rx: 3, style: "fill: var(--shade); stroke: var(--ink); stroke-width: 2" });
   const cells = start.map((_, t) => start.map((_, j) => make(square, "rect", { rx: 1.5 })));
@@ -115,8 +120,9 @@ export function render({ model, el }) {
   const names = words.map((word) => make(square, "text", { x: LEFT - 7, "text-anchor": "end" }, word));
   const heads = words.map((word) => make(square, "text", { y: 33, "text-anchor": "middle", class: "muted" }, word));
   const picker = make(square, "rect", { class: "sum-pick" });
-  const [weigh, content, output] = [["ink", 0, fit(62, 38)], ["content", fit(118, 84), fit(84, 50)], ["result", fit(258, 180), fit(96, 52)]]
-    .map(([colour, top, height]) => new Panel(panels, colour, length, top, height));
+  const weigh = new Panel(weightPanel, "ink", length, 0, fit(62, 38));
+  const [content, output] = [["content", fit(118, 84), fit(84, 50)], ["result", fit(258, 180), fit(96, 52)]]
+    .map(([colour, top, height]) => new Panel(panels, colour, length, top - rise, height));
   const bars = {
     weight: weigh.rects(""), weightTick: weigh.lines("muted", 2),
     whole: content.rects(line("content", 1.3)), share: content.rects(""),
@@ -126,9 +132,9 @@ export function render({ model, el }) {
   const chooser = make(panels, "rect", { class: "sum-pick" });
   const grips = start.map((_, j) => grip(j));
   legend(el, [["--c: var(--wrapped)", "from the future"],
-    ["--e: 1.6px solid var(--ink)", "hollow: negative"],
+    ...(matrix ? [["--e: 1.6px solid var(--ink)", "hollow: negative"]] : []),
     ["--c: var(--ink); --h: 3px", "the output"], ["--c: var(--muted); --h: 2px", "before you dragged"]]);
-  const entries = facts(el, 4);
+  const entries = facts(el, matrix ? 4 : 2);
   make(el, "button", { type: "button" }, "Start again").addEventListener("click", state.restart);
 
   function grip(j) {
@@ -168,7 +174,7 @@ export function render({ model, el }) {
       outputs: JSON.stringify(total), ...found });
     state.tell({ x: now, before, mixer, masked, row, token });
     tell(found, total, now[token] !== before[token]);
-    speak(el, `Row ${row}: ${found.futureRow} of ${length} weights are on the future, r is ${short(total[row])}.`);
+    speak(el, `Row ${row}: ${found.futureRow} of ${length} weights belong to later words, r is ${short(total[row])}.`);
     draw(weights, prior, past, total, priorTotal);
   }
   function tell(found, total, touched) {
@@ -177,13 +183,21 @@ export function render({ model, el }) {
     slider.setAttribute("aria-valuetext", `t = ${row}, ${words[row]}`);
     caption.textContent = `output t = ${row}, “${words[row]}”`;
     weigh.title.textContent = `row ${row} of A: the weights`;
-    content.title.textContent = "content v (outline), weighted (solid)";
+    content.title.textContent = `inputs (outline), terms of r${below(row)} (solid)`;
     output.title.textContent = `outputs r; here r${below(row)} = ${short(total[row])}`;
-    say(0, `weights on the future, row ${row}`, `${found.futureRow} of ${length}`, found.futureRow);
-    say(1, "weights on the future, all of A", `${found.futureAll} of ${length * length}`, found.futureAll);
-    say(2, `weights moved with “${words[token]}”`, touched ? `${found.weightsMoved} of ${length * length}` : "–");
-    say(3, `outputs before “${words[token]}” moved`, touched ? `${found.outputsEarly} of ${token}` : "–",
+    if (!matrix) {
+      say(0, `terms of output ${row} from later words`, `${found.futureRow} of ${length}`, found.futureRow);
+      say(1, `outputs changed with “${words[token]}”`, touched ? `${found.outputsMoved} of ${length}` : "–");
+      return grip_values();
+    }
+    say(0, `weights of later words, row ${row}`, `${found.futureRow} of ${length}`, found.futureRow);
+    say(1, "weights of later words, all of A", `${found.futureAll} of ${length * length}`, found.futureAll);
+    say(2, `weights changed with “${words[token]}”`, touched ? `${found.weightsMoved} of ${length * length}` : "–");
+    say(3, `outputs before “${words[token]}” changed`, touched ? `${found.outputsEarly} of ${token}` : "–",
       touched && found.outputsEarly);
+    grip_values();
+  }
+  function grip_values() {
     grips.forEach((node, j) => move(node, { tabindex: j === token ? 0 : -1, "aria-valuenow": now[j],
       "aria-valuetext": `${now[j]}, before ${before[j]}` }));
   }
@@ -193,7 +207,7 @@ export function render({ model, el }) {
     entries[k].value.className = alarm ? "caracal-sign sum-alarm" : "";
   }
   function draw(weights, prior, past, total, priorTotal) {
-    const width = square.clientWidth || 600, pitch = (width - LEFT - RIGHT) / length, tall = Math.min(pitch, fit(40, 24));
+    const width = panels.clientWidth || 600, pitch = (width - LEFT - RIGHT) / length, tall = Math.min(pitch, fit(40, 24));
     const edge = Math.min(pitch, tall) - 5, top = 41, bold = "font-weight: 700";
     move(square, { height: top + tall * length + 8 });
     move(picker, { x: 0, y: top, width, height: tall * length });

@@ -1,4 +1,4 @@
-"""The figure of chapter 1: a mixer as a matrix of weights, one row of it, and what the row makes of the tokens."""
+"""The figures of chapter 1: a mixer as a matrix of weights, one row of it, and what the row makes of the tokens."""
 
 import math
 from collections.abc import Sequence
@@ -18,12 +18,12 @@ _LIMIT = 2.0  # of a token's number
 
 
 def weighted_sum(words: Sequence[str], x: Sequence[float], mixer: str = "attention", *, masked: bool = False,
-                 row: int = 0) -> Figure:
+                 row: int = 0, matrix: bool = True) -> Figure:
     """Show the weights of a mixer as a matrix, one row of them at the tokens, and all outputs.
 
     Each token carries one number, which serves as its query, key and content.  The reader picks the mixer and
     the row, switches the causal mask, and drags the tokens' numbers.  Weights on later tokens, and what they
-    bring in, are drawn in vermillion.
+    bring in, are drawn in vermilion.
 
     Args:
         words: the tokens, 3 to 8 of them to stay legible.
@@ -32,6 +32,8 @@ def weighted_sum(words: Sequence[str], x: Sequence[float], mixer: str = "attenti
         masked: whether the start shows the mixer with its causal mask, which for attention acts before the
             softmax and for the average leaves the mean of what was read so far.
         row: the output chosen at the start.
+        matrix: whether to show the matrix, its row and the choice of a mixer; without them the figure has the
+            tokens' numbers, the terms of one output, and all outputs.
 
     Raises:
         ValueError: numbers and words do not match, too few or too many, a number too large, an unknown mixer,
@@ -50,12 +52,13 @@ def weighted_sum(words: Sequence[str], x: Sequence[float], mixer: str = "attenti
     if not 0 <= row < len(words):
         raise ValueError(f"row={row}; for {len(words)} words give 0 to {len(words) - 1}")
     model = {"words": list(words), "x": numbers.tolist(), "before": numbers.tolist(), "mixer": mixer,
-             "masked": bool(masked), "row": row, "token": len(words) - 1}
+             "masked": bool(masked), "row": row, "token": len(words) - 1, "matrix": bool(matrix)}
     weights = _weights(mixer, masked, numbers)
     future = int((weights.triu(1).abs() > 1e-9).sum())
     name = f"{_MIXERS[mixer]}, {'masked' if masked else 'no mask'}"
-    return Figure("weighted_sum", model, _still(words, numbers, weights, name, row), _alt(words, name, row, future),
-                  state=("x", "before", "mixer", "masked", "row", "token"))
+    still = _still(words, numbers, weights, name, row, matrix)
+    alt = _alt(words, name, row, future) if matrix else _alt_of_terms(words, name, row, weights)
+    return Figure("weighted_sum", model, still, alt, state=("x", "before", "mixer", "masked", "row", "token"))
 
 
 def _weights(mixer: str, masked: bool, x: Tensor) -> Tensor:
@@ -76,29 +79,39 @@ def _alt(words: Sequence[str], name: str, row: int, future: int) -> str:
             f"by pointer or by keyboard.")
 
 
-def _still(words: Sequence[str], x: Tensor, weights: Tensor, name: str, row: int) -> str:
-    """Draw the first frame as SVG: the matrix, the row, the tokens with their shares, the outputs."""
+def _alt_of_terms(words: Sequence[str], name: str, row: int, weights: Tensor) -> str:
+    later = [word for word, weight in zip(words[row + 1:], weights[row, row + 1:].tolist(), strict=True)
+             if abs(weight) > 1e-9]
+    return (f"Two rows of bars for the words {' '.join(words)}: above the input of each word and, inside it, the term "
+            f"that it adds to output {row} ({name}); below all outputs. {len(later)} of the terms come from words "
+            f"after {words[row]} and are vermilion. Choose the output and change the inputs, by pointer or keyboard.")
+
+
+def _still(words: Sequence[str], x: Tensor, weights: Tensor, name: str, row: int, matrix: bool) -> str:
+    """Draw the first frame as SVG: the matrix and its row, unless they are left out, the tokens, the outputs."""
     length = len(x)
     pitch = (_WIDTH - _LEFT - _RIGHT) / length
     past, total = (weights.tril() @ x), weights @ x
-    parts = [svg.text(12, 20, f"the matrix A of weights: {name}", weight=600),
-             svg.rect(6, 30 + _CELL * row, _WIDTH - 12, _CELL, rx=3, fill=palette.shade, stroke=palette.ink)]
-    for t in range(length):
-        middle = 30 + _CELL * (t + 0.5)
-        parts.append(svg.text(_LEFT - 8, middle + 4, words[t], "end"))
-        parts += [_mark(_LEFT + pitch * (j + 0.5), middle, float(weights[t, j]), _shade(j > t, palette.ink))
-                  for j in range(length)]
-    top = 30 + _CELL * length
+    parts, rows, top = [], [], 0.0
     zero = torch.zeros(length)
     shade = [_shade(j > row, palette.ink) for j in range(length)]
     share = [_shade(j > row, palette.content) for j in range(length)]
-    numbers = [svg.said(w) for w in weights[row].tolist()]
-    rows = [(f"row {row} of A: the weights", numbers, [(None, zero, weights[row], 0.6, shade)]),
-            ("content v (outline), weighted (solid)", words,
-             [(palette.content, zero, x, 0.6, ["none"] * length), (None, zero, weights[row] * x, 0.6, share)]),
-            (f"outputs: r at {row} is {svg.said(float(total[row]))}", words,
-             [(None, zero, past, 0.6, [palette.result] * length),
-              (None, past, total, 0.3, [palette.wrapped] * length)])]
+    if matrix:
+        parts = [svg.text(12, 20, f"the matrix A of weights: {name}", weight=600),
+                 svg.rect(6, 30 + _CELL * row, _WIDTH - 12, _CELL, rx=3, fill=palette.shade, stroke=palette.ink)]
+        for t in range(length):
+            middle = 30 + _CELL * (t + 0.5)
+            parts.append(svg.text(_LEFT - 8, middle + 4, words[t], "end"))
+            parts += [_mark(_LEFT + pitch * (j + 0.5), middle, float(weights[t, j]), _shade(j > t, palette.ink))
+                      for j in range(length)]
+        top = 30 + _CELL * length
+        numbers = [svg.said(w) for w in weights[row].tolist()]
+        rows = [(f"row {row} of A: the weights", numbers, [(None, zero, weights[row], 0.6, shade)])]
+    rows += [(f"inputs (outline), terms of r at {row} (solid)", words,
+              [(palette.content, zero, x, 0.6, ["none"] * length), (None, zero, weights[row] * x, 0.6, share)]),
+             (f"outputs: r at {row} is {svg.said(float(total[row]))}", words,
+              [(None, zero, past, 0.6, [palette.result] * length),
+               (None, past, total, 0.3, [palette.wrapped] * length)])]
     for title, labels, layers in rows:
         parts += _bars(top, title, labels, layers, pitch)
         top += 126

@@ -48,6 +48,18 @@ def loops(v, g, times):
     return product
 
 
+def in_groups(a, b, multiply, k=5, rounded=round, times=1):
+    """Multiply two lists of digits in groups of k, with `times` products of polynomials."""
+    v, g = (torch.tensor(x + [0] * (-len(x) % k), dtype=torch.float64).view(-1, k)
+            @ 10.0 ** torch.arange(k, dtype=torch.float64) for x in (a, b))
+    for _ in range(times):
+        product = multiply(v, g)
+    value = 0
+    for c in reversed(product.tolist()):
+        value = value * 10**k + rounded(c)
+    return value
+
+
 def by_halving(roots, multiply):
     if len(roots) == 1:
         return torch.stack([-roots[0], torch.ones_like(roots[0])])
@@ -100,6 +112,7 @@ def sums_of_python(numbers):
 
 RIGHT = {
     check.deciders: [right_deciders],
+    check.integer_product: [in_groups, lambda a, b, multiply: in_groups(a, b, multiply, k=4)],
     check.karatsuba: [by_halves],
     check.from_roots: [rounds, by_halving],
     check.fft_3: [by_thirds],
@@ -114,6 +127,16 @@ WRONG = {
         "falling": lambda t, j, taps: right_deciders(t, j, taps)[::-1],
         "returns a range": lambda t, j, taps: range(max(0, t - j - taps + 1), t - j + 1),
         "forgets to return": lambda t, j, taps: None,
+    },
+    check.integer_product: {
+        "seven digits in a group": lambda a, b, multiply: in_groups(a, b, multiply, k=7),
+        "three digits in a group": lambda a, b, multiply: in_groups(a, b, multiply, k=3),
+        "cuts off where it should round": lambda a, b, multiply: in_groups(a, b, multiply, rounded=int),
+        "two products": lambda a, b, multiply: in_groups(a, b, multiply, times=2),
+        "without multiply": lambda a, b, multiply: int("".join(map(str, a[::-1]))) * int("".join(map(str, b[::-1]))),
+        "the tens first": lambda a, b, multiply: in_groups(a[::-1], b[::-1], multiply),
+        "not an int": lambda a, b, multiply: str(in_groups(a, b, multiply)),
+        "forgets to return": lambda a, b, multiply: in_groups(a, b, multiply) and None,
     },
     check.karatsuba: {
         "four products": lambda v, g, times: by_halves(v, g, times, products=4),
@@ -152,6 +175,11 @@ WRONG = {
 REASONS = [
     (check.deciders, "the two tokens that it joins", "deciders(t=1, j=1, taps=3): expected [0], given [1]"),
     (check.deciders, "forgets to return", "given None"),
+    (check.integer_product, "seven digits in a group", "numbers with 1001 digits: digit 210 should be"),
+    (check.integer_product, "three digits in a group", "multiply was given 3 coefficients, expected at most 7 / 4 + 1"),
+    (check.integer_product, "two products", "calls of multiply: expected 1, given 2"),
+    (check.integer_product, "without multiply", "calls of multiply: expected 1, given 0"),
+    (check.integer_product, "not an int", "expected an int, given a str"),
     (check.karatsuba, "four products", "2 numbers a list, calls of times: expected 3, given 4"),
     (check.karatsuba, "stops at two", "2 numbers a list, calls of times: expected 3, given 4"),
     (check.karatsuba, "does not use times", "1 numbers a list, calls of times: expected 1, given 0"),

@@ -6,6 +6,7 @@ import pytest
 from figure_stills import still_of
 
 from caracal_book import viz
+from caracal_book.viz.schedule import pairs_by_time
 
 
 def test_the_still_tells_the_facts_of_its_own_frame():
@@ -45,3 +46,11 @@ def test_the_still_draws_every_pair_and_colours_the_new_ones(length):
 def test_bad_arguments_are_refused(length, n, message):
     with pytest.raises(ValueError, match=message):
         viz.schedule(length, n)
+
+
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 31, 64])
+def test_every_pair_of_the_schedule_is_counted_after_it_has_arrived_and_before_it_is_read(length):
+    after = pairs_by_time(length)
+    assert set(after) == {(i, j) for i in range(length) for j in range(length - i)}
+    for (i, j), n in after.items():
+        assert max(i, j) < n <= i + j + (min(i, j) == 0)

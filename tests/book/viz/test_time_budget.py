@@ -6,8 +6,8 @@ import pytest
 from figure_stills import still_of
 
 from caracal_book import viz
+from caracal_book.numbers.cost import DEVICES, PARTS, Pass, training
 from caracal_book.viz.time_budget import _costs, _times
-from caracal_min.benchmark.cost import DEVICES, PARTS, Pass, training
 from caracal_min.config import PRESETS
 
 

@@ -40,6 +40,17 @@ def test_the_still_shows_the_weights(mixer, masked):
     assert f"{0 if masked else 15} of them on later tokens" in figure.alt and "the cat sat on the mat" in figure.alt
 
 
+def test_without_its_matrix_the_still_shows_the_terms_of_one_output():
+    """The real part of the DFT of six words; row 1 is 1, 0.5, -0.5, -1, -0.5, 0.5."""
+    figure = viz.weighted_sum(WORDS, X, "dft", row=1, matrix=False)
+    text = still_of(figure)
+    assert "the matrix A" not in text and "row 1 of A" not in text
+    assert "terms of r at 1" in text and "r at 1 is 2.45" in text
+    solid = re.findall(r'fill="(#[0-9A-F]{6})"', text[:text.index("outputs: r")])
+    assert solid.count(viz.palette.wrapped) == 4 and solid.count(viz.palette.content) == 2
+    assert "4 of the terms come from words after cat" in figure.alt and "matrix" not in figure.alt
+
+
 def test_words_are_escaped_in_the_still():
     text = still_of(viz.weighted_sum(["<b>", "&", '"q"'], [1, 0, -1]))
     assert "<b>" not in text and "&lt;b&gt;" in text and "&amp;" in text

@@ -5,18 +5,16 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 
 import pytest
 import torch
 
 from caracal_min import Caracal
-from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, cost, run_benchmark
+from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, run_benchmark
 from caracal_min.benchmark.appendix import in_appendix_layout
 from caracal_min.benchmark.measure import (
     Differentiated,
     copy_rate,
-    fft_rate,
     in_turns,
     kept_for_backward,
     kind_of,
@@ -25,8 +23,6 @@ from caracal_min.benchmark.measure import (
     peak_memory,
     time_by_kind,
 )
-from caracal_min.benchmark.steps import measured_device
-from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
 from caracal_min.precision import resolve_precision
@@ -201,23 +197,6 @@ def test_rates_are_those_of_large_calls():
     """A processor core moves more than 0.5 GB/s and computes more than 1 GFLOP/s; none does a thousand times that."""
     assert 5e8 < copy_rate(torch.device("cpu")) < 5e12
     assert 1e9 < matmul_rate(torch.device("cpu")) < 1e14
-    assert 1e8 < fft_rate(torch.device("cpu")) < 1e13
-    assert measured_device("cpu") is measured_device("cpu"), "measured once"
-
-
-def test_a_step_stands_beside_its_count(tmp_path):
-    """The count is that of `cost` at the rates of the record, for the tokens of the whole batch."""
-    rows = run_benchmark(BenchmarkConfig(rows=("counted",), against=("llama", "no-swa"), preset="nano", lengths=(32,),
-                                         tokens=64, repeats=1, device="cpu", compile="no", out=tmp_path / "c.json"))
-    assert [row.what for row in rows] == [f"nano, {name}, step" for name in ("caracal", "llama", "no-swa")]
-    results = json.loads((tmp_path / "c.json").read_text())["results"]
-    device, each = cost.Device(**results["rates"]), resolve_precision("auto", "cpu").itemsize
-    pure = replace(PRESETS["nano"], fourier_per_attention=None)
-    for row, size, kind in zip(rows, (PRESETS["nano"], PRESETS["nano"], pure), ("caracal", "llama", "caracal"),
-                               strict=True):
-        parts = cost.training(size, 32, kind, cost.Pass(64, each, autocast=True, cuda=False))
-        seconds = sum(device.seconds(part, spent) for part, spent in parts.items())
-        assert row.ours > 0 and row.reference == pytest.approx(64 * 1e3 * seconds)
 
 
 def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
@@ -234,7 +213,6 @@ def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
     (dict(repeats=0), ["repeats=0"]),
     (dict(against=("gpt",)), ["against=gpt", "llama, mamba", "no-swa"]),
     (dict(against=()), ["against=none"]),
-    (dict(rows=("counted",), against=("llama", "mamba2")), ["against=mamba2", "counted can be: llama, no-swa"]),
     (dict(compile="yes"), ["compile='yes'", "no, blocks, model"]),
     (dict(against=("llama", "jamba")), ["against=jamba", "token by token", "mamba-ssm"]),
 ])

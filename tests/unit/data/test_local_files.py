@@ -7,7 +7,7 @@ import sys
 import pytest
 from shard_texts import one_line, write_jsonl
 
-from caracal_min.data import count_documents, documents, load_corpus
+from caracal_min.data import documents, load_corpus
 from caracal_min.data.local_files import FORMATS
 
 
@@ -29,7 +29,7 @@ def test_exactly_the_named_file_is_read(tmp_path, name):
         for other in ("a1", "a2", "a*b", "b"):
             write_texts(tmp_path / (other + ending), [f"of {other}"])
         path = write_texts(tmp_path / (name + ending), ["of the named file"])
-        assert list(documents(path)) == ["of the named file"] and count_documents(path) == 1
+        assert list(documents(path)) == ["of the named file"]
         (tmp_path / (name + ending)).unlink()
         with pytest.raises(FileNotFoundError, match="no file"):
             list(documents(path))
@@ -53,10 +53,10 @@ def refused(event, arguments):
         import os; os._exit(7)
 sys.addaudithook(refused)
 from pathlib import Path
-from caracal_min.data import count_documents, documents, load_corpus, tokenize
+from caracal_min.data import documents, load_corpus, tokenize
 folder = Path(sys.argv[1])
 for path in sorted(folder.iterdir()):
-    assert len(list(documents(str(path)))) == count_documents(str(path)) == 60
+    assert len(list(documents(str(path)))) == 60
     tokenize(path, folder.parent / "out" / path.name, "byte", progress=False)
 load_corpus(str(folder), progress=False)
 load_corpus(str(folder), progress=False, validation=str(path))
@@ -131,7 +131,7 @@ def test_a_file_without_the_column_is_told_its_columns(tmp_path):
     import pyarrow
     import pyarrow.parquet
 
-    for table, words in (({"body": ["x"]}, "a.parquet has columns body; a column `text`"),
+    for table, words in (({"body": ["x"]}, "a.parquet, row 1 has columns body; a column `text`"),
                          ({"text": [1, 2]}, "a.parquet, row 1: its column `text` is of type int")):
         pyarrow.parquet.write_table(pyarrow.table(table), tmp_path / "a.parquet")
         with pytest.raises(ValueError, match=words) as caught:

@@ -11,7 +11,7 @@ from torch import nn
 
 from caracal_min import Caracal
 from caracal_min.data import ByteTokenizer, make_tokenizer
-from caracal_min.zoo.baselines import BASELINES, baseline
+from caracal_min.zoo import BASELINES, make_model
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("accelerate")
@@ -37,7 +37,7 @@ def build(name, **changes):
     if name == "caracal":
         model = Caracal.from_preset("nano", window_size=24, **changes)
     else:
-        model = baseline(name, "nano", **changes)
+        model = make_model(name, "nano", **changes)
     with torch.no_grad():  # predictions far from uniform and from a repetition of the last token: mistakes show
         model.embedding.weight.mul_(4)
         for key, weight in model.named_parameters():

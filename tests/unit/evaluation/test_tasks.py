@@ -17,8 +17,8 @@ pytest.importorskip("lm_eval")
 pytest.importorskip("accelerate")
 import lm_eval.tasks
 
+from caracal_book.numbers import table2
 from caracal_min.data import ByteTokenizer
-from caracal_min.evaluation import table2
 from caracal_min.evaluation.tasks import TASKS, load_tasks, read_rows
 from caracal_min.zoo import make_model
 

@@ -4,7 +4,7 @@ Numbers inside a block have `each` bytes.  Those between blocks, and the results
 autocast, which casts them before every product, else as many as inside.
 """
 
-from ..config import CaracalConfig
+from caracal_min.config import CaracalConfig
 
 __all__ = ["backward_one_by_one", "chains", "forward_one_by_one"]
 

@@ -9,8 +9,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
-from caracal_min import Caracal, CaracalConfig, loss, spectral
-from caracal_min.benchmark.cost import (
+from caracal_book.numbers.cost import (
     ARCHITECTURES,
     DEVICES,
     ON_CHIP,
@@ -24,9 +23,11 @@ from caracal_min.benchmark.cost import (
     total,
     training,
 )
+from caracal_min import Caracal, CaracalConfig, loss, spectral
 from caracal_min.config import PRESETS
 from caracal_min.language_model import LanguageModel
 from caracal_min.spectral import fast_length
+from caracal_min.training import flops_per_token
 from caracal_min.zoo import make_model
 from caracal_min.zoo.baselines import baseline_of
 
@@ -52,11 +53,22 @@ def test_every_weight_is_in_one_part(size):
     assert sum(parts[p].operations for p in PARTS if p not in mixing) == 2 * weights(size)
 
 
+@pytest.mark.parametrize("size", [*VARIANTS.values(), replace(SMALL, gate_length=20), TINY],
+                         ids=[*VARIANTS, "cut", "tiny"])
+def test_operations_are_those_that_the_training_counts(size):
+    with torch.device("meta"):
+        model = Caracal(size)
+    for length in (1, 48, 5000):
+        assert flops_per_token(model, length) == pytest.approx(3 * total(forward(size, length)).operations, rel=1e-12)
+
+
 def test_llama_has_the_weights_of_the_baseline():
     pytest.importorskip("transformers")
     for preset in ("nano", "tiny", "large"):
         with torch.device("meta"):
-            assert weights(PRESETS[preset], "llama") == make_model("llama", preset).num_parameters()
+            llama = make_model("llama", preset)
+        assert weights(PRESETS[preset], "llama") == llama.num_parameters()
+        assert flops_per_token(llama, 77) == 3 * total(forward(PRESETS[preset], 77, "llama")).operations
 
 
 @pytest.mark.parametrize("size", VARIANTS.values(), ids=VARIANTS)

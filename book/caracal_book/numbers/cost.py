@@ -16,7 +16,7 @@ Two operations, a multiplication and an addition, per weight and token; 2.5 N lo
 every operator reads its inputs and writes its result once, attention is one operator (FlashAttention), and weights are
 read once for all tokens of a batch.  Small operators, such as norms and sums, are counted in one of two ways::
 
-    one by one      as PyTorch runs the models that this package builds; a Llama is that of `transformers`, whose norm
+    one by one      as PyTorch runs the models that `caracal_min` builds; a Llama is that of `transformers`, whose norm
                     is eight operators, mostly in float32, and whose turn by position is five
     `Pass.compiled` a chain of them between two products is one operator, as `torch.compile` would make it; the
                     convolution is not touched: a library's FFT is no part of a chain
@@ -38,8 +38,10 @@ aten/src/ATen/native/cuda/SpectralOps.cpp (what an inverse moves besides).
 import math
 from typing import NamedTuple
 
-from ..config import CaracalConfig
-from ..spectral import fft_points
+from caracal_min.config import CaracalConfig
+from caracal_min.spectral import fft_points
+from caracal_min.training.flops import PEAK_FLOPS
+
 from . import small_operators
 
 __all__ = ["ARCHITECTURES", "DEVICES", "ON_CHIP", "PARTS", "Cost", "Device", "Pass", "decoding", "forward", "mixers",
@@ -96,15 +98,11 @@ class Device(NamedTuple):
         return "compute" if self.compute(part, cost) >= cost.bytes / self.bandwidth else "bandwidth"
 
 
-DEVICES = {
-    "H200": Device(989e12, 67e12, 4.8e12), "H100 PCIe": Device(756e12, 51e12, 2e12),
-    "H100": Device(989e12, 67e12, 3.35e12), "A100": Device(312e12, 19.5e12, 2.039e12),
-    "L40S": Device(362e12, 91.6e12, 864e9), "L4": Device(121e12, 30.3e12, 300e9),
-    "RTX 4090": Device(165e12, 82.6e12, 1008e9), "RTX 3090": Device(71e12, 35.6e12, 936e9),
-    "T4": Device(65e12, 8.1e12, 320e9),
-}
-"""Devices by name, from the vendor's data sheets.  Products are dense and in bfloat16 (float16 for the T4), added up in
-float32.  H100 and A100 are the SXM modules, the latter with 80 GB."""
+DEVICES = {name: Device(PEAK_FLOPS[name], vector, bandwidth) for name, vector, bandwidth in (
+    ("H200", 67e12, 4.8e12), ("H100 PCIe", 51e12, 2e12), ("H100", 67e12, 3.35e12), ("A100", 19.5e12, 2.039e12),
+    ("L40S", 91.6e12, 864e9), ("L4", 30.3e12, 300e9), ("RTX 4090", 82.6e12, 1008e9), ("RTX 3090", 35.6e12, 936e9),
+    ("T4", 8.1e12, 320e9))}
+"""Devices by name, from the vendor's data sheets; of A100 the module with 80 GB."""
 
 
 class Pass(NamedTuple):

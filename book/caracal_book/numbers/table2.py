@@ -1,8 +1,8 @@
-"""The paper's Table 2: eight tasks, nine columns and their average, for a model of ours beside the paper's.
+"""The paper's Table 2: eight tasks, nine columns and their average, and the row of a model of ours.
 
 The paper writes "acc" everywhere.  From the size of its numbers (a model of 64M with 31 on HellaSwag and 25 on ARC-c)
 the usual convention is inferred: `acc_norm`, the accuracy after dividing by the length of the answer, for HellaSwag and
-ARC-c, `acc` for the others.  `tasks.evaluate_tasks` records both wherever the harness has both.
+ARC-c, `acc` for the others.  `caracal_min.evaluation.tasks` records both wherever the harness has both.
 
 The paper's numbers are in `table2.json`.
 """
@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "COMMONEST", "ITEMS", "error_of_average", "format_table", "paper_rows", "standard_error",
-           "table_row"]
+__all__ = ["COLUMNS", "COMMONEST", "ITEMS", "error_of_average", "paper_rows", "standard_error", "table_row"]
 
 COLUMNS = {
     "LMB ppl": ("lambada_openai", "perplexity"),
@@ -45,7 +44,7 @@ def table_row(results: dict[str, Any]) -> dict[str, tuple[float, float | None] |
     """Return value and standard error of each column and of Avg, accuracies in per cent; None where a task is missing.
 
     Args:
-        results: as returned by `tasks.evaluate_tasks`.
+        results: as `caracal_min.evaluation.tasks.evaluate_tasks` returns them.
     """
     row = {}
     for column, (task, metric) in COLUMNS.items():
@@ -98,30 +97,6 @@ def error_of_average(row: dict[str, Any]) -> float:
         row: accuracies in per cent by task, as `paper_rows` returns them, each on all `ITEMS` of its task.
     """
     return math.hypot(*(standard_error(row[task], items) for task, items in ITEMS.items())) / len(ITEMS)
-
-
-def format_table(results: dict[str, Any]) -> str:
-    """Return the results as lines of text: ours, its standard errors, the paper's rows, and how to read them."""
-    ours, paper = table_row(results), paper_rows(results["parameters"])
-    names = [*COLUMNS, "Avg"]
-    lines = [" " * 26 + "".join(f"{name:>9}" for name in names)]
-
-    def add(title: str, numbers: list[float | None]) -> None:
-        lines.append(f"{title:26}" + "".join(f"{'-' if n is None else f'{n:.2f}':>9}" for n in numbers))
-
-    add(f"this model ({results['parameters'] / 1e6:.1f}M)", [ours[n] and ours[n][0] for n in names])
-    add("  standard error", [ours[n] and ours[n][1] for n in names])
-    for row in paper:
-        add(f"paper, {row['size']}: {row['model']} ({row['millions']}M)", [row[n] for n in names])
-    lines += ["Accuracies in %, no examples in the prompt. Hella and ARC-c: acc_norm, the others acc; the paper does",
-              "not say which, this is inferred from the size of its numbers. Avg: mean of the eight accuracies."]
-    if results["limit"] is not None:
-        lines.append(f"Only the first {results['limit']} items of each task were run: no result to compare.")
-    if "boolq" in results["tasks"]:
-        lines.append("BoolQ: its passages come from Wikipedia, so a model trained on that may have seen them"
-                     + ("; they lack the titles that the hub's have." if "file" in results["tasks"]["boolq"]["data"]
-                        else "."))
-    return "\n".join(lines)
 
 
 @cache

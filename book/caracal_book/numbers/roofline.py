@@ -1,0 +1,106 @@
+"""A training step by the clock, beside what `cost` counts for it at the rates of the machine that it ran on."""
+
+import functools
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from caracal_min.benchmark.config import BenchmarkConfig, Row
+from caracal_min.benchmark.measure import copy_rate, in_turns, matmul_rate
+from caracal_min.benchmark.steps import throughput
+from caracal_min.choices import Compiled
+from caracal_min.config import PRESETS
+from caracal_min.precision import find_device, resolve_precision
+from caracal_min.record import require_new, write_record
+
+from . import cost
+
+__all__ = ["RooflineConfig", "measured_device", "run_roofline"]
+
+_COUNTED = ("llama", "no-swa")  # what `cost` can count beside the default
+
+
+@dataclass(frozen=True)
+class RooflineConfig:
+    """Time training steps, and count what they must cost at the rates of this machine; print both side by side.
+
+    Raises:
+        ValueError: a field out of range, in one line.
+    """
+
+    lengths: tuple[int, ...] = (512, 1024, 2048, 4096, 8192)
+    """Sequence lengths."""
+    preset: str = "tiny"
+    """Size of the models, nano to large."""
+    against: tuple[str, ...] = _COUNTED
+    """Models beside Caracal: llama, no-swa."""
+    tokens: int = 8192
+    """Tokens per batch: tokens / length sequences, at least 1."""
+    compile: Compiled = "blocks"
+    """For what torch.compile builds kernels: no, each kind of block (blocks), or the whole model (model)."""
+    repeats: int = 7
+    """Measurements of each model, of which the median counts."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, ..."""
+    out: Path | None = None
+    """Record to write, a JSON file that is not there yet; left out: none."""
+
+    def __post_init__(self):
+        if set(self.against) - {*_COUNTED}:
+            raise ValueError(f"against={' '.join(self.against)}; accepted: {', '.join(_COUNTED)}")
+        self.throughput()
+
+    def throughput(self) -> BenchmarkConfig:
+        """Return what the benchmark is to measure."""
+        return BenchmarkConfig(rows=("throughput",), **asdict(self))
+
+
+@functools.cache
+def measured_device(name: str) -> cost.Device:
+    """Return what a device does at its best, measured here, once for each device.
+
+    Large products in the precision of training, transforms of 1,024 numbers in float32 (2.5 N log2 N operations each),
+    and a large copy, read and written.
+    """
+    device = torch.device(name)
+    rows, n = (1 << 16 if device.type == "cuda" else 1 << 12), 1024
+    x = torch.randn(rows, n, device=device)
+    transforms = rows * 2.5 * n * math.log2(n) / (in_turns([lambda: torch.fft.rfft(x)], 5)[0] / 1e3)
+    return cost.Device(matmul_rate(device), transforms, copy_rate(device))
+
+
+def run_roofline(config: RooflineConfig, show: Callable[[str], None] = print) -> list[Row]:
+    """Measure a step of every model at every length, in turns; show and return it beside its count, in milliseconds.
+
+    Raises:
+        FileExistsError: `config.out` is there already; it is looked for before the first measurement.
+    """
+    if config.out is not None:
+        require_new(config.out)
+    config = replace(config, device=str(find_device(config.device)))
+    started, rows, size = time.perf_counter(), [], PRESETS[config.preset]
+    sizes = {"caracal": (size, "caracal"), "llama": (size, "llama"),
+             "no-swa": (replace(size, fourier_per_attention=None), "caracal")}
+    device, each = measured_device(config.device), resolve_precision("auto", config.device).itemsize
+    show(f"{'what':<34}{'size':>7}{'measured':>13}{'counted':>13}")
+    for length in config.lengths:
+        of_length = config.throughput()
+        tokens = length * of_length.batch(length)
+        how = cost.Pass(tokens, each, compiled=config.compile != "no", autocast=True, cuda=config.device != "cpu")
+        measured = [*throughput(replace(of_length, lengths=(length,)))]
+        times = [measured[0].ours, *(row.reference for row in measured)]
+        for name, took in zip(("caracal", *config.against), times, strict=True):
+            parts = cost.training(sizes[name][0], length, sizes[name][1], how)
+            seconds = math.fsum(device.seconds(part, spent) for part, spent in parts.items())
+            rows.append(Row(f"{config.preset}, {name}, step", length, "counted at measured rates", "ms", took,
+                            1e3 * tokens * seconds, None))
+            show(f"{rows[-1].what:<34}{length:>7}{took:>10.4g} ms{rows[-1].reference:>10.4g} ms")
+    if config.out is not None:
+        results = {"rows": [{**asdict(row), "ratio": row.ratio} for row in rows], "rates": device._asdict()}
+        write_record(config.out, "benchmark", asdict(config), results, None, time.perf_counter() - started,
+                     torch.device(config.device))
+    return rows

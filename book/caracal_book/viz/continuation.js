@@ -1,0 +1,234 @@
+// A sentence and the tokens that a model finds likeliest after it.  First a recording: the reader chooses a word, sees
+// what the model makes of it, and steps through what it wrote.  Once the weights are loaded, the reader's own sentence.
+// model: name (of the model), text, pieces (its tokens), steps (of the recording, from before the first token it wrote:
+// {piece, next: pairs of a token and its probability}), n (tokens written that are shown), temperature, folder, digest,
+// bytes (of the weights, from where the page's book begins).
+
+const LIKELIEST = 5, MOST = 40, WAIT = 150;         // candidates; tokens of one press; milliseconds after a key
+const LONGEST = 300;                                // characters of the reader's sentence
+const CSS = `
+  .caracal-live .con-text { margin: 0 0 0.6rem; padding: 0.35rem 0.5rem; height: 7.4em; overflow-y: auto; border: 1px solid var(--rule);
+    border-radius: 4px; line-height: 1.85; overflow-wrap: anywhere; }
+  .caracal-live .con-text:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
+  .caracal-live .con-text span { display: inline-block; margin-right: 2px; padding: 0 1px; line-height: 1.35; white-space: pre;
+    border: 2px solid transparent; border-bottom-color: var(--muted); }
+  .caracal-live .con-text .con-apart { margin-left: 0.3em; }
+  .caracal-live .con-text .con-new { border-color: var(--result); border-radius: 3px; }
+  .caracal-live .con-next { display: grid; gap: 4px; margin: 0 0 0.6rem; }
+  .caracal-live .con-next button { display: grid; grid-template-columns: minmax(5.5em, 24%) 1fr 3.2em; gap: 0.6em; align-items: center;
+    min-height: 30px; padding: 0 0.6em; text-align: left; font-variant-numeric: tabular-nums; }
+  .caracal-live .con-next button:hover { border-color: var(--ink); }
+  .caracal-live .con-next button.con-chosen { border: 2px solid var(--ink); }
+  .caracal-live .con-next b { font-weight: 600; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
+  .caracal-live .con-next i { display: block; height: 12px; width: var(--w); min-width: 1px; background: var(--ink); }
+  .caracal-live .con-next u { text-decoration: none; text-align: right; }
+  .caracal-live .con-says { min-height: 3em; margin: 0 0 0.5rem; }
+  .caracal-live .con-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; margin-top: 0.4rem; }
+  .caracal-live .con-buttons button:disabled { opacity: 0.45; cursor: default; }
+  .caracal-live .con-own label { display: block; }
+  .caracal-live .con-own input[type="text"], .caracal-live .con-own input[type="number"] { box-sizing: border-box; height: 36px; padding: 0 0.5em;
+    font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
+  .caracal-live .con-own input[type="text"] { display: block; width: 100%; margin: 0.2rem 0 0.5rem; }
+  .caracal-live .con-own input[type="number"] { display: block; width: 6em; margin-top: 0.2rem; }
+  .caracal-live .con-draws { display: grid; grid-template-columns: 1fr auto; gap: 1rem; margin-bottom: 0.6rem; }
+  .caracal-live .con-note { align-self: center; color: var(--muted); }
+  @media (max-width: 480px) { .caracal-live .con-buttons button { padding: 0 0.6em; } .caracal-live .con-text { height: 5.6em; } }`;
+
+const percent = (p) => (p < 0.01 ? "< 1 %" : `${Math.round(100 * p)} %`);
+// A token as a word: + joins it to the word before, and signs stand for what cannot be seen.  `_word` does the same.
+export function word(piece) {
+  if (piece === "<|endoftext|>") return "(end)";
+  const seen = piece.replace(/\n/g, "↵").replace(/\t/g, "⇥");
+  return piece.startsWith(" ") ? seen.slice(1) || "␣" : `+${seen}`;
+}
+
+export function render({ model, el }) {
+  const [name, steps, folder, digest] = ["name", "steps", "folder", "digest"].map((key) => model.get(key));
+  const size = `${(model.get("bytes") / 1e6).toFixed(1)} MB`;
+  const state = inStep(model, ["n"], (given) => go(given.n));
+  let mode = "recorded", n = 0, chosen = null, revealed = false, trouble = "", part = [0, 1];
+  // What is shown: tokens, how many of them the reader wrote, the likeliest next ones; and of the live text ids and times.
+  let pieces = [], own = 0, next = [], ids = [], run = 0, times = [];
+  // The chips that stand there; a sentence that is not read yet, and its timer; tokens that are not the reader's.
+  let shown = [], typed = null, typing = 0, written = 0;
+
+  const host = begin(el, CSS, "Which word comes next? Choose one. A + joins it to the word before.");
+  quote(el);
+  const box = make(el, "div", { class: "con-own" });
+  const sentence = make(make(box, "label", {}, "Your sentence"), "input", { type: "text", maxlength: LONGEST, spellcheck: "false", autocomplete: "off" });
+  const text = make(el, "div", { class: "con-text", tabindex: 0, role: "group", "aria-label": "the text, token by token" });
+  const choices = make(el, "div", { class: "con-next", role: "group", "aria-label": "likeliest next tokens" });
+  const rows = all(LIKELIEST, (k) => {
+    const button = make(choices, "button", { type: "button" });
+    button.addEventListener("click", () => choose(k));
+    return { button, word: make(button, "b"), bar: make(make(button, "span"), "i", { "aria-hidden": "true" }), share: make(button, "u") };
+  });
+  const says = make(el, "p", { class: "con-says", "aria-live": "off" });
+  const { caption, slider } = slide(el, { class: "con-time" }, 0, steps.length - 1);
+  const draws = make(box, "div", { class: "con-draws" });
+  const heat = slide(draws, {}, 0, 1.5, 0.1);
+  const seed = make(make(draws, "label", {}, "seed"), "input", { type: "number", min: 0, max: 999999, value: 1 });
+  const buttons = make(el, "div", { class: "con-buttons" });
+  const [onward, back, write, again, load] = ["Next token", "Back", "Write", "Start again", ""]
+    .map((label) => make(buttons, "button", { type: "button" }, label));
+  const note = make(buttons, "span", { class: "con-note" }, "Runs on this computer, and sends nothing.");
+  heat.slider.value = model.get("temperature");
+  const temperature = () => Number(heat.slider.value);
+
+  const engine = new Engine({ folder, digest }, hear);
+  const live = () => mode === "live" || mode === "writing";
+
+  // The recording after `to` tokens.
+  function go(to) {
+    n = clamp(Math.round(to), 0, steps.length - 1);
+    [own, next, chosen] = [model.get("pieces").length, steps[n].next, null];
+    pieces = [...model.get("pieces"), ...steps.slice(1, n + 1).map(({ piece }) => piece)];
+    update();
+    state.tell({ n });
+  }
+
+  function choose(k) {
+    if (live()) ask(0, [next[k].id]);
+    else {
+      [chosen, revealed] = [k, true];
+      update();
+    }
+  }
+
+  // Read the sentence if it is new, else what stands there and some ids more; then draw some tokens.
+  function ask(count = 0, more = []) {
+    clearTimeout(typing);
+    const what = typed === null ? { ids: [...ids, ...more] } : { text: typed };
+    written = typed === null ? pieces.length - own + more.length : 0;
+    [typed, times, mode] = [null, [], count > 1 ? "writing" : "live"];
+    const sampling = { temperature: temperature(), seed: Number(seed.value) || 0 };
+    engine.post({ kind: "run", id: ++run, ...what, count, shown: LIKELIEST, sampling });
+    update();
+  }
+  function askSoon() {
+    clearTimeout(typing);
+    typing = setTimeout(() => ask(), WAIT);
+  }
+  function type(sentence) { [typed, trouble] = sentence ? [sentence, ""] : [null, "Write at least one character."]; }
+
+  function hear(message) {
+    if (message.kind === "ready") {
+      [mode, revealed] = ["live", true];
+      startOver();
+      return;
+    }
+    if (message.id !== run) return;
+    if (message.kind === "failed") [trouble, mode] = [message.why, "live"];
+    if (message.kind === "read") {
+      [ids, pieces, next] = [message.ids, message.pieces, message.next];
+      [own, trouble] = [pieces.length - written, ""];
+    }
+    if (message.kind === "token") {
+      ids.push(message.drawn);
+      pieces.push(message.piece);
+      next = message.next;
+      times.push(message.ms);
+    }
+    if (message.kind === "done") [mode, trouble] = ["live", message.ended ? `Here ${name} ends its text.` : trouble];
+    update();
+  }
+
+  function startOver() {
+    sentence.value = model.get("text");
+    type(sentence.value);
+    ask();
+  }
+
+  async function loads() {
+    [mode, trouble] = ["loading", ""];
+    update();
+    try {
+      await engine.load((at, of) => { part = [at, of]; update(); });
+    } catch (error) {
+      [mode, trouble] = ["failed", error.message];
+      update();
+    }
+  }
+
+  function status() {
+    if (mode === "loading") return `Loading part ${part[0]} of ${part[1]}.`;
+    if (mode === "failed") return `${trouble[0].toUpperCase()}${trouble.slice(1)}. The recording still works.`;
+    if (live() && trouble) return trouble;
+    const speed = times.length ? Math.round(1000 * times.length / times.reduce((a, b) => a + b)) : 0;
+    if (live()) return `Live on this computer${engine.slow ? ", on the page's own thread" : ""}${speed ? `: ${speed} tokens a second` : ""}. Choose a token, or let it write.`;
+    const best = next[0], took = steps[n + 1]?.piece;
+    const guess = chosen === null ? "" : `You chose “${word(next[chosen].piece)}”, ${percent(next[chosen].p)}. `;
+    if (!revealed) return `Recorded with ${name}. Which one would you choose?`;
+    return `${guess}Likeliest is “${word(best.piece)}”, ${percent(best.p)}${took === undefined ? "" : `; drawn was “${word(took)}”`}.`;
+  }
+
+  // The text by tokens; those that stand there already are kept.
+  function chips() {
+    const wanted = pieces.map((piece, k) => `${k < own ? "" : "con-new"} ${k && piece.startsWith(" ") ? "con-apart" : ""}|${piece}`);
+    let same = wanted.findIndex((chip, k) => chip !== shown[k]);
+    if (same < 0) same = wanted.length;
+    while (text.childNodes.length > same) text.lastChild.remove();
+    for (const [k, chip] of wanted.entries()) {
+      if (k >= same) make(text, "span", { class: chip.split("|", 1)[0] }, word(pieces[k]).replace(/^\+/, "") || "·");
+    }
+    shown = wanted;
+    text.scrollTop = text.scrollHeight;
+  }
+
+  function update() {
+    chips();
+    rows.forEach(({ button, word: label, bar, share }, k) => {
+      const candidate = next[k];
+      button.hidden = !candidate;
+      if (!candidate) return;
+      label.textContent = word(candidate.piece);
+      bar.style.setProperty("--w", revealed ? `${100 * candidate.p}%` : "0");
+      bar.hidden = !revealed;
+      share.textContent = revealed ? percent(candidate.p) : "";
+      button.classList.toggle("con-chosen", k === chosen);
+    });
+    says.textContent = status();
+    caption.textContent = `tokens that ${name} has written: ${n}`;
+    heat.caption.textContent = `temperature: ${temperature().toFixed(1)}`;
+    slider.value = n;
+    slider.parentNode.hidden = live();
+    box.hidden = !live();
+    back.hidden = live();
+    [back.disabled, onward.disabled] = live() ? [true, mode === "writing"] : [n === 0, n === steps.length - 1];
+    write.hidden = !live();
+    write.textContent = mode === "writing" ? "Stop" : "Write";
+    load.hidden = note.hidden = live();
+    load.disabled = mode === "loading";
+    load.textContent = mode === "failed" ? "Try again" : `Load ${name} (${size})`;
+    const best = next[0];
+    const spoken = `${live() ? "" : "Recorded: "}${pieces.length} tokens read${mode === "loading" ? ", loading" : mode === "failed" ? ", loading has failed" : ""}; `
+      + (revealed && best ? `next: ${word(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}.` : "the next one is yours to choose.");
+    if (mode !== "writing") speak(el, spoken);
+    Object.assign(host.dataset, { mode, n, own, pieces: JSON.stringify(pieces), next: JSON.stringify(next.map(({ piece, p }) => [piece, p])), ids: JSON.stringify(ids) });
+  }
+
+  sentence.addEventListener("input", () => { type(sentence.value); if (typed === null) update(); else askSoon(); });
+  slider.addEventListener("input", () => { revealed = true; go(Number(slider.value)); });
+  heat.slider.addEventListener("input", () => { askSoon(); update(); });
+  back.addEventListener("click", () => { revealed = true; go(n - 1); });
+  onward.addEventListener("click", () => {
+    if (live()) ask(1);
+    else { revealed = true; go(n + 1); }
+  });
+  write.addEventListener("click", () => {
+    if (mode !== "writing") return ask(MOST);
+    run += 1;
+    engine.post({ kind: "stop" });
+    mode = "live";
+    update();
+  });
+  again.addEventListener("click", () => {
+    revealed = live();
+    if (!live()) state.restart();
+    else startOver();
+  });
+  load.addEventListener("click", loads);
+  state.restart();
+}
+
+export default { render };

@@ -1,0 +1,53 @@
+"""The program that runs a Caracal in the reader's browser, in plain JavaScript without packages::
+
+    arithmetic   products, norms, attention on typed arrays
+    fft          the transform of real sequences
+    relaxed      the causal convolution, of a whole text or a token at a time
+    model        ids to logits, with every intermediate result by name
+    byte_pairs   text to ids and back
+    sampling     probabilities, draws
+    weights      what `caracal_min.export.web_scripts` writes, back to numbers
+    worker       all that behind messages
+    loader       the page's side: loads scripts when the reader asks, talks to the worker
+
+A page loads none of it but `loader`, which stands in a figure, before the reader presses a button.  `write` puts the
+rest beside the weights.
+"""
+
+import json
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from caracal_min import Caracal
+from caracal_min.export import export_web
+from caracal_min.files import writing
+
+__all__ = ["SCRIPT", "source", "write"]
+
+SCRIPT = "engine.js"
+"""The name of the script that holds the program."""
+_MODULES = ("arithmetic", "fft", "relaxed", "model", "byte_pairs", "sampling", "weights", "worker")
+
+
+@cache
+def source() -> str:
+    """Return the program but `loader`: functions and classes at the top level, of which a caller needs `serve`."""
+    folder = resources.files(__package__)
+    return "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in _MODULES)
+
+
+def write(model: Caracal, folder: str | Path) -> dict[str, Any]:
+    """Write what a page loads of a model into a folder: its weights as `export_web` does, and the program.
+
+    Returns:
+        the manifest of `caracal_min.export.web_scripts`.
+
+    Raises:
+        ValueError: no tokenizer, or not one of the kind "gpt2:N"; a weight that is not finite.
+        OSError: they cannot be written.
+    """
+    with writing(Path(folder) / SCRIPT) as partial:
+        partial.write_text(f"globalThis.caracalPart={json.dumps(source())};\n", encoding="utf-8", newline="\n")
+    return export_web(model, folder)

@@ -1,0 +1,84 @@
+// The engine behind messages, in a worker or, where a page may have none, on the page's own thread in slices.
+//
+// In:  { kind: "open", manifest }                        what `caracal_min.export.web_scripts` says of a model
+//      { kind: "part", index, data }                     the base64 of one of its parts
+//      { kind: "run", id, text | ids, count, sampling, shown }   read a text, then draw `count` ids that continue it
+//      { kind: "stop" }
+// Out: { kind: "part", index }, { kind: "ready" }        when its numbers are in place, and when all are
+//      { kind: "read", id, ids, pieces, next, ms }       the text by ids, and the `shown` likeliest ids after it
+//      { kind: "token", id, drawn, piece, next, ms }     an id drawn, and what may follow it
+//      { kind: "done", id, ended }, { kind: "failed", id | index, why }
+// A run is `ended` where the end of text was drawn, which is no part of it.  The newest run ends the one before
+// it, of which nothing more is heard.
+
+const SLICE = 10;            // milliseconds on the page's thread between two pauses
+const SPREAD = 0x9E3779B9;   // a seed and a position decide a draw: in one run or in several, the text is the same
+
+function serve(post) {
+  let tensors = new Map(), manifest = null, missing = null, model = null, words = null, text = null, current = 0;
+  const channel = new MessageChannel(), waiting = [];
+  channel.port1.onmessage = () => waiting.shift()();
+  const pause = () => new Promise((go) => { waiting.push(go); channel.port2.postMessage(0); });
+
+  // Run a generator to its end, pausing so that the page, or a newer message, is heard; null if a newer run came.
+  async function finish(steps, run) {
+    for (let rest = performance.now() + SLICE; ;) {
+      const { done, value } = steps.next();
+      if (done) return value;
+      if (performance.now() < rest) continue;
+      await pause();
+      if (run !== current) return null;
+      rest = performance.now() + SLICE;
+    }
+  }
+
+  const next = ({ shown = 0, sampling = {} }) => likeliest(text.last, shown, sampling.temperature)
+    .map(({ id, p }) => ({ id, p, piece: words.decode([id]) }));
+
+  async function run(request) {
+    const { id, count = 0, sampling = {} } = request, mine = ++current;
+    let ids = request.ids ?? words.encode(request.text), began = performance.now();
+    const read = words.reader();
+    const spent = () => { const from = began; began = performance.now(); return began - from; };
+    if (!ids.length) throw new Error("there is no text to read");
+    if (await finish(model.read(text, ids), mine) === null) return;
+    post({ kind: "read", id, ids, pieces: ids.map(read), next: next(request), ms: spent() });
+    for (let k = 0; k < count; k++) {
+      const drawn = draw(text.last, sampling, seeded((sampling.seed ?? 0) + SPREAD * ids.length));
+      if (drawn === words.endOfText) return post({ kind: "done", id, ended: true });
+      ids = [...ids, drawn];
+      if (await finish(model.read(text, ids), mine) === null) return;
+      post({ kind: "token", id, drawn, piece: read(drawn), next: next(request), ms: spent() });
+      await pause();
+      if (mine !== current) return;
+    }
+    post({ kind: "done", id });
+  }
+
+  const kinds = {
+    open: ({ manifest: given }) => {
+      manifest = given;
+      tensors = room(manifest);
+      missing = new Set(manifest.parts.keys());
+    },
+    part: async ({ index, data }) => {
+      await place(manifest, index, data, tensors);
+      missing.delete(index);
+      post({ kind: "part", index });
+      if (missing.size) return;
+      words = new BytePairs(manifest.tokenizer);
+      model = new Model(manifest.config, tensors);
+      text = model.start();
+      post({ kind: "ready" });
+    },
+    run,
+    stop: () => { current += 1; },
+  };
+  return async (message) => {
+    try {
+      await kinds[message.kind](message);
+    } catch (error) {
+      post({ kind: "failed", id: message.id, index: message.index, why: error.message });
+    }
+  };
+}

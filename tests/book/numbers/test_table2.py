@@ -1,0 +1,86 @@
+"""Table 2: the paper's numbers against its source, the row of a model, and the error of a score."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from caracal_book.numbers import table2
+from caracal_book.numbers.table2 import COLUMNS, ITEMS, error_of_average, paper_rows, standard_error, table_row
+from caracal_min import Caracal
+
+
+def rows_of(tex):
+    """The rows of the table labelled tab:scalability in the paper's source."""
+    body = tex[tex.index(r"\label{tab:scalability}"):]
+    body = body[:body.index(r"\end{tabular}")]
+    size, rows = None, []
+    for line in body.splitlines():
+        size = (re.search(r"\\multirow\{5\}\{\*\}\{(\w)\}", line) or [None, size])[1]
+        plain = re.sub(r"\\textbf\{([^}]*)\}", r"\1", line)
+        found = re.search(r"& (\w+)\((\d+)M\) & (.*?) *\\\\", plain)
+        if found:
+            numbers = [float(n) for n in found[3].split("&")]
+            rows.append({"size": size, "model": found[1], "millions": int(found[2]),
+                         **dict(zip([*COLUMNS, "Avg"], numbers, strict=True))})
+    return rows
+
+
+def test_the_papers_numbers_are_those_of_its_source(root, report_missing):
+    tex = root.parent / "shared" / "paper" / "caracal.tex"
+    if not tex.is_file():
+        report_missing("no ../shared/paper/caracal.tex beside the checkout", shared=True)
+    assert rows_of(tex.read_text()) == table2._paper()
+
+
+def test_the_papers_averages_are_means_of_its_accuracies():
+    assert len(table2._paper()) == 20 and list(ITEMS) == [name for name in COLUMNS if name != "LMB ppl"]
+    for row in table2._paper():
+        mean = sum(row[c] for c in ITEMS) / len(ITEMS)
+        assert row["Avg"] == pytest.approx(mean, abs=0.0051), row
+
+
+def test_the_nearest_size_stands_beside():
+    for preset, size in (("nano", "T"), ("tiny", "T"), ("small", "S"), ("medium", "M"), ("large", "L")):
+        with torch.device("meta"):
+            rows = paper_rows(Caracal.from_preset(preset).num_parameters())
+        assert [r["model"] for r in rows] == ["Llama", "Mamba", "Mamba2", "Jamba", "Caracal"]
+        assert {r["size"] for r in rows} == {size}
+
+
+def test_a_row_has_the_columns_of_the_paper_in_per_cent():
+    tasks = {}
+    for task, metric in COLUMNS.values():
+        measured = {"value": 30.0 if metric == "perplexity" else 0.5, "stderr": 0.02}
+        tasks.setdefault(task, {"metrics": {}})["metrics"][metric] = measured
+    row = table_row({"tasks": tasks})
+    assert row["LMB ppl"] == (30.0, 0.02) and row["PIQA"] == (50.0, 2.0)
+    assert row["Avg"] == (pytest.approx(50.0), pytest.approx(2 / 8 ** 0.5))
+    for task in tasks.values():
+        for metric in task["metrics"].values():
+            metric["stderr"] = None
+    assert table_row({"tasks": tasks})["Avg"][1] is None
+    assert table_row({"tasks": {}})["Avg"] is None
+
+
+@pytest.mark.parametrize("score, items", [(25, 500), (50, 8), (0, 10), (100, 10), (12.5, 16)])
+def test_the_standard_error_is_the_spread_of_drawn_scores(score, items):
+    p = score / 100
+    chance = [math.comb(items, k) * p**k * (1 - p)**(items - k) for k in range(items + 1)]
+    scores = [100 * k / items for k in range(items + 1)]
+    variance = sum(c * (s - score)**2 for c, s in zip(chance, scores, strict=True))
+    assert math.isclose(standard_error(score, items), math.sqrt(variance), abs_tol=1e-9)
+
+
+@pytest.mark.parametrize("score, items", [(101, 10), (-0.1, 10), (50, 0)])
+def test_what_is_no_score_is_refused(score, items):
+    with pytest.raises(ValueError, match="give 0 to 100 per cent, on 1 item or more"):
+        standard_error(score, items)
+
+
+def test_the_error_of_the_average_is_smaller_than_any_tasks():
+    for row in paper_rows(63_000_000):
+        errors = [standard_error(row[task], items) for task, items in ITEMS.items()]
+        assert math.isclose(error_of_average(row), math.sqrt(sum(e * e for e in errors)) / 8)
+        assert error_of_average(row) < min(errors)

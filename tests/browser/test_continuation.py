@@ -1,0 +1,295 @@
+"""A sentence and what a model goes on with, in a real browser from a file: the recording, and the model itself."""
+
+import json
+import re
+
+import pytest
+import torch
+from engine_pages import small_model
+from figure_pages import contrast, data, page_width, write_page
+from test_access import violations
+
+from caracal_book import viz
+from caracal_book.viz.engine import SCRIPT, write
+
+TEXT = "The cat and the thing"
+MODEL = small_model(n_layers=3)
+FIGURE = viz.continuation(MODEL, TEXT, name="nimble", words=12, folder="weights")
+OWN = MODEL.tokenizer.encode(TEXT)
+
+
+def shown_next(page) -> list[tuple[str, float]]:
+    return [(piece, p) for piece, p in data(page)["next"]]
+
+
+def likeliest(ids: list[int], temperature: float = 0.8) -> list[tuple[str, float]]:
+    """The five likeliest tokens after some ids, by the package."""
+    found = (MODEL.logits(torch.tensor([ids]))[0, -1] / (temperature or 1)).softmax(-1).topk(5)
+    return [*zip([MODEL.tokenizer.decode([i]) for i in found.indices.tolist()], found.values.tolist(), strict=True)]
+
+
+def agrees(page, ids: list[int], temperature: float = 0.8) -> bool:
+    found, expected = shown_next(page), likeliest(ids, temperature)
+    return [w for w, _ in found] == [w for w, _ in expected] and \
+        all(abs(a - b) < 2e-4 for (_, a), (_, b) in zip(found, expected, strict=True))
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory):
+    """A folder with a page, and the weights beside it."""
+    folder = tmp_path_factory.mktemp("live")
+    write(MODEL, folder / "weights")
+    write_page(folder, FIGURE.to_html())
+    return folder
+
+
+@pytest.fixture
+def visit(browser):
+    """A function that opens a page on a phone; afterwards nothing was asked of another host, and no error is left."""
+    contexts, heard = [], []
+
+    def start(folder, prepare="", errors=False):
+        contexts.append(browser.new_context(viewport={"width": 390, "height": 780}, reduced_motion="reduce"))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(60_000)
+        page.on("request", lambda request: heard.append(request.url))
+        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+        if not errors:
+            page.on("console", lambda message: message.type == "error" and heard.append(f"error: {message.text}"))
+        page.add_init_script(prepare)
+        page.goto((folder / "figure.html").as_uri())
+        page.wait_for_selector(".caracal-figure[data-ready]")
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert [what for what in heard if not what.startswith(("file:", "data:", "blob:"))] == []
+
+
+def load(page):
+    page.get_by_role("button", name=re.compile("Load nimble")).click()
+    wait(page, "live")
+    page.wait_for_function("document.querySelector('.caracal-figure').dataset.ids !== '[]'")
+
+
+def wait(page, mode):
+    page.wait_for_function("mode => document.querySelector('.caracal-figure').dataset.mode === mode", arg=mode)
+
+
+def has_tokens(page, count):
+    page.wait_for_function("n => JSON.parse(document.querySelector('.caracal-figure').dataset.ids).length === n",
+                           arg=count)
+
+
+def test_without_scripts_the_still_is_shown(still):
+    said = still.get_attribute("alt")
+    assert said.startswith(f"The sentence “{TEXT}” and the five tokens that nimble finds likeliest after it: “")
+    assert "A button loads the model's weights, 0." in said
+
+
+def test_the_recording_is_the_package_s(page):
+    ids = [*OWN]
+    generated = MODEL.generate([OWN], 12, temperature=0.8, seed=1, stop=MODEL.tokenizer.end_of_text)[0].tolist()
+    for n in range(len(FIGURE.model["steps"])):
+        assert data(page)["n"] == n and "".join(data(page)["pieces"]) == MODEL.tokenizer.decode(ids)
+        assert agrees(page, ids)
+        ids = generated[:len(ids) + 1]
+        if n < 12:
+            page.get_by_role("button", name="Next token").click()
+    assert n == 12 and page.get_by_role("button", name="Next token").is_disabled()
+
+
+def test_a_choice_shows_what_the_model_makes_of_it(page):
+    words = page.locator(".con-next button")
+    assert words.locator("u").all_inner_texts() == [""] * 5 and not words.locator("i:visible").count()
+    assert "Which one would you choose?" in page.locator(".con-says").inner_text()
+    words.nth(2).focus()
+    page.keyboard.press("Enter")
+    chosen = data(page)["next"][2]
+    said = page.locator(".con-says").inner_text()
+    assert said.startswith("You chose “") and f"{round(100 * chosen[1])} %" in said and "drawn was" in said
+    widths = [bar.bounding_box()["width"] for bar in words.locator("i").all()]
+    shares = [p for _, p in data(page)["next"]]
+    assert widths == pytest.approx([widths[0] * p / shares[0] for p in shares], abs=1.5) and widths[0] > 5
+    page.get_by_role("button", name="Start again").click()
+    assert words.locator("u").all_inner_texts() == [""] * 5
+
+
+def test_the_slider_goes_through_the_recording_and_the_state_is_said(page):
+    status = page.get_by_role("status")
+    assert status.inner_text() == f"Recorded: {len(OWN)} tokens read; the next one is yours to choose."
+    page.get_by_role("slider").focus()
+    page.keyboard.press("End")
+    assert data(page)["n"] == 12 and page.locator(".con-new").count() == 12
+    page.wait_for_timeout(1200)
+    assert re.fullmatch(rf"Recorded: {len(OWN) + 12} tokens read; next: .+, \d+ percent\.", status.inner_text())
+
+
+def test_it_fits_a_phone(page):
+    assert page_width(page) <= 360
+
+
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(FIGURE)
+    colours = page.evaluate("""() => ['.con-says', '.con-next b', '.con-text span']
+        .map(name => getComputedStyle(document.querySelector(name)).color)""")
+    assert min(contrast(colour, paper) for colour in colours) > 7
+
+
+PAGE_ONLY = {"region", "landmark-one-main", "page-has-heading-one"}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_in_any_state(theme, weights, visit):
+    page = visit(weights)
+    page.emulate_media(color_scheme=theme)
+    found = violations(page)
+    page.locator(".con-next button").first.click()
+    page.get_by_role("button", name="Next token").click()
+    found += violations(page)
+    load(page)
+    page.get_by_role("button", name="Next token").click()
+    has_tokens(page, len(OWN) + 1)
+    found += violations(page)
+    assert [one for one in found if one[0] not in PAGE_ONLY] == []
+
+
+def test_nothing_is_loaded_before_the_press_and_then_all_from_beside_the_page(weights, visit):
+    asked = []
+    page = visit(weights)
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_timeout(300)
+    assert asked == [] and "(0." in page.get_by_role("button", name=re.compile("Load")).inner_text()
+    load(page)
+    files = [url.rsplit("/", 1)[1] for url in asked if url.startswith("file:")]
+    assert files[:2] == [SCRIPT, "manifest.js"] and len(files) == 2 + 4
+
+
+def test_the_model_in_the_page_is_the_package_s(weights, visit):
+    page = visit(weights)
+    load(page)
+    assert data(page)["ids"] == OWN and agrees(page, OWN)
+    page.get_by_label("Your sentence").fill("An ocean in the ")
+    ids = MODEL.tokenizer.encode("An ocean in the ")
+    page.wait_for_function("ids => document.querySelector('.caracal-figure').dataset.ids === ids",
+                           arg=json.dumps(ids, separators=(",", ":")))
+    assert agrees(page, ids)
+    page.locator(".con-next button").nth(1).click()
+    has_tokens(page, len(ids) + 1)
+    assert agrees(page, data(page)["ids"]) and data(page)["own"] == len(ids)
+    page.get_by_label("temperature").fill("0")
+    page.get_by_role("button", name="Write").click()
+    wait(page, "live")
+    written = data(page)["ids"]
+    start = torch.tensor([written[:len(ids) + 1]])
+    stop = MODEL.tokenizer.end_of_text
+    expected = MODEL.generate(start, 40, temperature=0.0, stop=stop)[0].tolist()
+    assert written == [i for i in expected if i != stop]
+    assert re.search(r"Live on this computer: \d+ tokens a second", page.locator(".con-says").inner_text())
+
+
+def test_a_seed_decides_and_steps_give_what_writing_gives(weights, visit):
+    page = visit(weights)
+    load(page)
+    page.get_by_label("seed").fill("7")
+    page.get_by_role("button", name="Write").click()
+    wait(page, "live")
+    written = data(page)["ids"]
+    page.get_by_role("button", name="Start again").click()
+    for n in range(len(OWN), len(OWN) + 4):
+        has_tokens(page, n)
+        page.get_by_role("button", name="Next token").click()
+    has_tokens(page, n + 1)
+    assert data(page)["ids"] == written[:n + 1] and len(written) > n + 1
+
+
+def test_writing_goes_on_with_what_has_just_been_typed_and_stops(weights, visit):
+    page = visit(weights)
+    load(page)
+    page.evaluate("""() => {
+      const box = document.querySelector('.con-own input'), named = (name) =>
+        [...document.querySelectorAll('.con-buttons button')].find((button) => button.textContent === name);
+      box.value = 'An ocean';
+      box.dispatchEvent(new Event('input'));
+      named('Write').click();
+      new MutationObserver((_, watch) => { watch.disconnect(); named('Stop').click(); })
+        .observe(document.querySelector('.con-text'), { childList: true });
+    }""")
+    wait(page, "live")
+    ids = MODEL.tokenizer.encode("An ocean")
+    page.wait_for_timeout(600)
+    found = data(page)["ids"]
+    assert found[:len(ids)] == ids and len(found) < len(ids) + 40
+    page.get_by_label("Your sentence").fill("")
+    assert page.locator(".con-says").inner_text() == "Write at least one character."
+
+
+@pytest.mark.parametrize("refused", ["delete globalThis.Worker;", """globalThis.Worker = class {
+    constructor() { setTimeout(() => this.onerror({}), 0); }
+    postMessage() {}
+}"""], ids=["no worker", "a worker that does not start"])
+def test_without_a_worker_the_page_s_own_thread_writes_in_slices(refused, weights, visit):
+    page = visit(weights, refused)
+    if "class" in refused:
+        page.get_by_role("button", name=re.compile("Load")).click()
+        wait(page, "failed")
+        assert page.locator(".con-says").inner_text().startswith("The browser did not start a worker.")
+        page.get_by_role("button", name="Try again").click()
+        wait(page, "live")
+        has_tokens(page, len(OWN))
+    else:
+        load(page)
+    assert agrees(page, OWN) and "on the page's own thread" in page.locator(".con-says").inner_text()
+
+
+def test_what_does_not_arrive_is_said_and_tried_again(weights, visit, tmp_path):
+    write(MODEL, tmp_path / "weights")
+    write_page(tmp_path, FIGURE.to_html())
+    lost, kept = tmp_path / "weights" / "part2.js", (tmp_path / "weights" / "part2.js").read_text(encoding="utf-8")
+    lost.unlink()
+    page = visit(tmp_path, errors=True)
+    says = page.locator(".con-says")
+    page.get_by_role("button", name=re.compile("Load")).click()
+    wait(page, "failed")
+    assert says.inner_text() == "Part 3 did not arrive. The recording still works."
+    page.get_by_role("button", name="Next token").click()
+    assert data(page)["n"] == 1
+    lost.write_text(kept.replace("A", "B", 1), encoding="utf-8")
+    page.get_by_role("button", name="Try again").click()
+    page.wait_for_function("document.querySelector('.con-says').innerText.includes('damaged')")
+    lost.write_text(kept, encoding="utf-8")
+    page.get_by_role("button", name="Try again").click()
+    wait(page, "live")
+
+
+@pytest.mark.parametrize("what, said", [("none", "The weights are not beside this page."),
+                                        ("other", "The weights beside this page are of another model.")])
+def test_weights_that_are_not_there_or_of_another_model_are_refused(what, said, visit, tmp_path):
+    write_page(tmp_path, FIGURE.to_html())
+    if what == "other":
+        write(small_model(n_layers=1), tmp_path / "weights")
+    page = visit(tmp_path, errors=True)
+    page.get_by_role("button", name=re.compile("Load")).click()
+    wait(page, "failed")
+    assert page.locator(".con-says").inner_text() == f"{said} The recording still works."
+
+
+def test_the_end_of_a_text_is_said(visit, tmp_path):
+    model = small_model(n_layers=1)
+    model.norm.bias += model.embedding.weight[-1]
+    write(model, tmp_path / "weights")
+    figure = viz.continuation(model, TEXT, name="nimble", folder="weights")
+    assert len(figure.model["steps"]) == 1 and figure.model["steps"][0]["next"][0]["piece"] == "<|endoftext|>"
+    write_page(tmp_path, figure.to_html())
+    page = visit(tmp_path)
+    load(page)
+    page.get_by_role("button", name="Write").click()
+    page.wait_for_function("document.querySelector('.con-says').innerText === 'Here nimble ends its text.'")
+    assert data(page)["ids"] == OWN and page.locator(".con-next b").first.inner_text() == "(end)"
+
+
+def test_bad_arguments_are_refused():
+    for text, words in (("", 3), ("The", 0)):
+        with pytest.raises(ValueError, match="give a text, and at least one word to record"):
+            viz.continuation(MODEL, text, words=words)
