@@ -1,11 +1,13 @@
 """Records of runs: one JSON file that says what was run, with which code, where, on what, and what came out.
 
-`train`, `evaluate`, `count`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them; no number is typed.
+`train`, `evaluate`, `count`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them, and two scripts for
+maintainers, `micro_trials` and `blind_test`; no number is typed.
 Three things make that checkable::
 
     digest        SHA-256 over everything else: an edited record is refused
-    code.sha256   over the files of the two packages that can decide a number: all of `caracal_min`, and of
-                  `caracal_book` what is not a figure, a checker, a rule or a record
+    code.sha256   over the files of the two packages that can decide a number: all of `caracal_min` but the trained
+                  models, which have hashes of their own, and of `caracal_book` what is not a figure, a checker, a rule
+                  or a record
     schema        `record_schema.json`, against which every record is validated as it is read, and as it is written
                   where jsonschema is installed
 
@@ -36,13 +38,13 @@ from .extras import missing
 from .files import writing
 from .version import __version__
 
-__all__ = ["RecordError", "code", "code_sha256", "files_of", "machine", "read_record", "require_new",
+__all__ = ["RecordError", "code", "code_sha256", "files_of", "is_of_training", "machine", "read_record", "require_new",
            "require_recordable", "require_writable", "seal", "write_record"]
 
 FORMAT = "caracal-record-1"
 _PACKAGE = Path(__file__).resolve().parent
 _FOLDERS = ("caracal_min", "book/caracal_book")  # of a checkout
-_NOT_CODE = re.compile(r"caracal_book/(viz|exercises|rules|runs)/|recorded/(?!schema).*\.json$")
+_NOT_CODE = re.compile(r"pretrained/|caracal_book/(viz|exercises|rules|runs)/|recorded/(?!schema).*\.json$")
 _CODE = (".py", ".js", ".css", ".json", ".yaml", ".csv")
 
 
@@ -91,7 +93,7 @@ def write_record(path: Path, kind: str, config: Mapping, results: Mapping, data:
     """Write the record of a run that has just ended, atomically, and return it.
 
     Args:
-        kind: train, evaluate, count, benchmark, learn, surgery, forms or race.
+        kind: train, evaluate, count, benchmark, learn, surgery, forms, race, trials or blind_test.
         config, results, data: what the schema says; anything JSON can hold, paths included.
         seconds: wall time of the run.
         device: what it ran on.
@@ -151,6 +153,13 @@ def read_record(path: Path, require_commit: bool = True) -> dict[str, Any]:
     return record
 
 
+def is_of_training(record: Mapping, weights: str) -> bool:
+    """Whether a record is of the training of some weights, given by the SHA-256 of their file: as the run has written
+    them, or as the package ships them, in half precision."""
+    return record["kind"] == "train" and weights in (record["results"]["model_sha256"],
+                                                     record["results"].get("shipped", {}).get("sha256"))
+
+
 def seal(record: Mapping) -> dict:
     """Return the record with the digest of everything else in it."""
     body = {key: value for key, value in record.items() if key != "digest"}
@@ -162,7 +171,7 @@ def code_sha256(files: Mapping[str, bytes]) -> str:
     those of `caracal_book`, with names that begin so."""
     digest = hashlib.sha256()
     for name in sorted(files):
-        if name.endswith(_CODE) and not _NOT_CODE.match(name):
+        if _decides(name):
             digest.update(f"{name} {hashlib.sha256(files[name]).hexdigest()}\n".encode())
     return digest.hexdigest()
 
@@ -213,8 +222,14 @@ def _files() -> dict[str, bytes]:
     return {name: path.read_bytes() for name, path in found.items() if path.suffix in _CODE}
 
 
+def _decides(name: str) -> bool:
+    """Whether a file, named as in `code_sha256`, can decide a number."""
+    return name.endswith(_CODE) and not _NOT_CODE.match(name)
+
+
 def _checkout() -> dict:
-    """Say which commit the package's files are of, if they lie in a checkout, and whether they are as committed."""
+    """Say which commit the package's files are of, if they lie in a checkout, and whether those of them that can decide
+    a number are as committed."""
     def git(*arguments: str) -> str | None:
         try:
             done = subprocess.run(["git", "-C", str(_PACKAGE), *arguments], capture_output=True, text=True)
@@ -225,8 +240,9 @@ def _checkout() -> dict:
     tracked = git("ls-files", "--error-unmatch", "__init__.py")
     if tracked is None:
         return {"commit": None, "clean": None}
-    changed = git("status", "--porcelain", "--", ".", "../book/caracal_book")
-    return {"commit": git("rev-parse", "HEAD"), "clean": changed == ""}
+    changed = git("status", "--porcelain", "--untracked-files=all", "--", ".", "../book/caracal_book")
+    names = [re.sub("^(caracal_min|book)/", "", line.split()[-1].strip('"')) for line in (changed or "").splitlines()]
+    return {"commit": git("rev-parse", "HEAD"), "clean": changed is not None and not any(map(_decides, names))}
 
 
 def _processor() -> str:

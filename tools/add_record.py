@@ -11,6 +11,7 @@ import argparse
 import json
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 from caracal_min.files import writing
@@ -19,11 +20,19 @@ from caracal_min.record import RecordError, code_sha256, files_of, read_record, 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def commit_of(sha256: str, root: Path = ROOT) -> str | None:
-    """Return the newest commit whose package has this hash; None if there is none."""
-    listed = subprocess.run(["git", "-C", str(root), "log", "--format=%H", "--", "caracal_min"], capture_output=True,
-                            text=True, check=True).stdout.split()
-    return next((commit for commit in listed if code_sha256(files_of(commit, root)) == sha256), None)
+def commit_of(sha256: str, root: Path = ROOT, named: str | None = None) -> str | None:
+    """Return the commit that is named if its packages have this hash, else the newest that has; None if none has."""
+    listed = subprocess.run(["git", "-C", str(root), "log", "--format=%H", "--", "caracal_min", "book/caracal_book"],
+                            capture_output=True, text=True, check=True).stdout.split()
+    return next((commit for commit in filter(None, (named, *listed)) if _sha256_of(commit, root) == sha256), None)
+
+
+@cache
+def _sha256_of(commit: str, root: Path) -> str | None:
+    try:
+        return code_sha256(files_of(commit, root))
+    except subprocess.CalledProcessError:  # it is not here
+        return None
 
 
 def admitted(path: Path, root: Path = ROOT) -> dict:
@@ -47,10 +56,22 @@ def _without_folders(value):
 def _named(path: Path, code: dict | None, root: Path) -> dict:
     if code is None:
         raise RecordError(f"{path}: a process of an earlier version took part, and its code is not known; run it again")
-    commit = commit_of(code["sha256"], root)
+    commit = commit_of(code["sha256"], root, code["commit"])
     if commit is None:
         raise RecordError(f"{path}: no commit holds the code that made it; commit first, and run it again")
     return code | {"commit": commit, "clean": True}
+
+
+def add(path: Path, name: str, root: Path = ROOT) -> Path:
+    """Write a record, as `admitted`, where pages find it under this name, and return the file.
+
+    Raises:
+        RecordError, OSError: it is none, no commit holds its code, or it cannot be written.
+    """
+    out, record = root / "book" / "caracal_book" / "runs" / f"{name}.json", admitted(path, root)
+    with writing(out) as partial:
+        partial.write_text(json.dumps(record, indent=1) + "\n")
+    return out
 
 
 def main() -> int:
@@ -59,15 +80,11 @@ def main() -> int:
     parser.add_argument("record", type=Path)
     parser.add_argument("name", help="of the file in book/caracal_book/runs, without .json")
     arguments = parser.parse_args()
-    out = ROOT / "caracal_min" / "recorded" / f"{arguments.name}.json"
     try:
-        record = admitted(arguments.record)
-        with writing(out) as partial:
-            partial.write_text(json.dumps(record, indent=1) + "\n")
+        print(add(arguments.record, arguments.name))
     except (OSError, RecordError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(out)
     return 0
 
 

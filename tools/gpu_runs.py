@@ -41,12 +41,13 @@ from typing import NamedTuple
 import torch
 import tune as ways
 
-from caracal_book.experiments.surgery import surgery
+from caracal_book.experiments.ablated import surgery
 from caracal_book.numbers.roofline import RooflineConfig, measured_device, run_roofline
 from caracal_min.benchmark import BenchmarkConfig, run_benchmark
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.data import load_corpus, load_tokenizer, make_tokenizer, save_tokenizer, sequential_windows, tokenize
 from caracal_min.evaluation.losses import loss_by_context_length, token_losses
+from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
 from caracal_min.files import writing
 from caracal_min.precision import autocast, find_device, resolve_precision
 from caracal_min.record import code, machine, seal
@@ -264,8 +265,8 @@ def _evaluated(folder: Path, plan: Plan, options: argparse.Namespace) -> dict:
         by_length = loss_by_context_length(model, tokens, context, multiples)
         found = {} if folder.name.startswith("ablation") else {"surgery": [
             asdict(outcome) for outcome in surgery(model, windows[:128], (0, 4, 32))]}
-    length = len(tokenizer.decode(i for i in windows[:, 1:].flatten().tolist() if i != tokenizer.end_of_text).encode())
-    return found | {"loss": losses.mean().item(), "bits_per_byte": losses.sum().item() / math.log(2) / length,
+    loss, length = losses.mean().item(), bytes_of_targets(windows, tokenizer)
+    return found | {"loss": loss, "bits_per_byte": bits_per_byte(loss, losses.numel(), length),
                     "tokens": losses.numel(), "bytes": length, "loss_by_position": losses.mean(0).tolist(),
                     "loss_by_context_length": by_length}
 

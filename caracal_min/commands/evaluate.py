@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..choices import Precision
 from ..data.split import ALL
-from ..training.settings import require_kinds, require_range, require_text
+from ..training.settings import require_kinds, require_range, require_text, require_unicode
 from .command import Command, on_device_with_record, say
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND", "EvaluateConfig", "run_evaluate"]
 
 _MULTIPLES = (1, 2, 4, 8, 16)
+_SAMPLING = {"max_new_tokens": 64, "temperature": 0.8}
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class EvaluateConfig:
     task_data: Path | None = None
     """Folder with a file for each task, such as piqa.jsonl, whose names and columns python -m pydoc
     caracal_min.evaluation.tasks lists; left out, they come from the hub."""
+    prompts: tuple[str, ...] = ()
+    """Texts that a Caracal continues by up to 64 tokens, drawn at temperature 0.8 with the seeds 0, 1, 2, ..."""
     limit: int | None = None
     """Items per task, the first ones, for a trial."""
     batch_size: int = 16
@@ -69,6 +72,9 @@ class EvaluateConfig:
         require_kinds(self)
         require_text(self, ("model", "data", "ngrams", "tokenizer"))
         require_range(self, ("context", "tokens", "batch_size", "max_length", "limit", "gate_length"), low=1)
+        require_unicode(self, ("prompts",))
+        if "" in self.prompts:
+            raise ValueError("one of the prompts is empty; give at least one character")
 
 
 def run_evaluate(config: EvaluateConfig) -> dict:
@@ -97,7 +103,9 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     model, weights = trained.model.to(device), trained.sha256
     if config.tokenizer is not None:
         model.tokenizer = make_tokenizer(config.tokenizer)
-    require_readable(model.require_tokenizer().name, *sources)
+    require_readable(model.require_tokenizer(), *sources)
+    if config.prompts and not hasattr(model, "generate_text"):
+        raise ValueError(f"{config.model} is a {type(model).__name__}; only caracal continues prompts")
     tasks = _tasks(config)
     rule = None if config.split == ALL else rule_of_training(config.model, trained.run, weights)
     results = {"parameters": model.num_parameters(), "model_sha256": weights}
@@ -110,6 +118,11 @@ def run_evaluate(config: EvaluateConfig) -> dict:
         results |= _losses(model, config)
     if config.split != ALL:
         results["text"]["model_rule"] = rule
+    if config.prompts:
+        results |= {"sampling": _SAMPLING, "samples": [
+            {"prompt": prompt, "seed": seed, "text": model.generate_text(prompt, seed=seed, **_SAMPLING)}
+            for seed, prompt in enumerate(config.prompts)]}
+        print(*(sample["text"] for sample in results["samples"]), sep="\n\n")
     if tasks:
         from ..evaluation.tasks import evaluate_loaded, format_table
 
@@ -138,7 +151,7 @@ def _losses(model: "LanguageModel", config: EvaluateConfig) -> dict:
 
     from ..data.batches import sequential_windows
     from ..evaluation.losses import loss_by_context_length, token_losses
-    from ..evaluation.measured import text_to_count, text_to_measure
+    from ..evaluation.measured import bits_per_byte, bytes_of_targets, text_to_count, text_to_measure
     from ..evaluation.ngrams import ngram_losses
 
     tokenizer = model.require_tokenizer()
@@ -151,11 +164,13 @@ def _losses(model: "LanguageModel", config: EvaluateConfig) -> dict:
     fitting = [m for m in _MULTIPLES if m * config.context <= longest]
     by_length = loss_by_context_length(model, tokens, config.context, fitting,
                                        batch_tokens=config.batch_size * config.context, progress=True)
-    measured = {"text": text,
-                "loss": losses.mean(dtype=torch.float64).item(), "loss_by_position": by_position.tolist(),
+    loss, length = losses.mean(dtype=torch.float64).item(), bytes_of_targets(windows, tokenizer)
+    measured = {"text": text, "loss": loss, "bits_per_byte": bits_per_byte(loss, losses.numel(), length),
+                "tokens": losses.numel(), "bytes": length, "loss_by_position": by_position.tolist(),
                 "loss_by_context_length": by_length}
-    print(f"loss = {measured['loss']:.4f} nats per token ({tokenizer.name}) on {losses.numel():,} tokens of "
-          f"{config.data}, {config.split.replace('_', ' ')}")
+    print(f"loss = {loss:.4f} nats per token ({tokenizer.name}) on {losses.numel():,} tokens of {config.data}, "
+          f"{config.split.replace('_', ' ')}")
+    print(f"bits per byte = {measured['bits_per_byte']:.4f}")
     starts = [0, *(2 ** i for i in range(config.context.bit_length()) if 2 ** i < config.context)]
     print("loss by tokens seen: " + ", ".join(
         f"{a + 1}-{b}: {by_position[a:b].mean():.3f}" for a, b in zip(starts, [*starts[1:], config.context],

@@ -1,6 +1,7 @@
 """What a loss is measured on: a part of a source, by the rule of splitting, and how a record names it."""
 
 import hashlib
+import math
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,10 @@ from ..data.corpus import tokens_of
 from ..data.split import ALL, RULE, TRAIN
 from ..data.tokenizers import Tokenizer
 from ..data.write_shards import fingerprint
-from ..record import read_record
+from ..record import is_of_training, read_record
 
-__all__ = ["rule_of_training", "sha256_of_tokens", "text_to_count", "text_to_measure"]
+__all__ = ["bits_per_byte", "bytes_of_targets", "rule_of_training", "sha256_of_tokens", "text_to_count",
+           "text_to_measure"]
 
 
 def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -> tuple[np.ndarray, dict]:
@@ -51,6 +53,35 @@ def text_to_count(source: str, tokenizer: Tokenizer, split: str = TRAIN,
                     "sha256": sha256_of_tokens(tokens)}
 
 
+def bytes_of_targets(windows: np.ndarray, tokenizer: Tokenizer) -> int:
+    """Return how many bytes of text, in UTF-8, the targets of some windows stand for; an end of text stands for none.
+
+    A character that begins or ends outside the windows counts as the three bytes of U+FFFD.
+
+    Args:
+        windows: ids, `[W, L + 1]`: L inputs and, shifted by one, L targets (`data.sequential_windows`).
+        tokenizer: theirs.
+
+    Raises:
+        ValueError: they are ends of texts alone.
+    """
+    targets = np.asarray(windows)[:, 1:].ravel()
+    text = tokenizer.decode(targets[targets != tokenizer.end_of_text].tolist())
+    if not text:
+        raise ValueError(f"the {targets.size} tokens to measure on hold no text, only ends of texts; give more text")
+    return len(text.encode())
+
+
+def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
+    """Return a mean loss of some tokens, in nats per token, as bits per byte of their text, which tokenizers share.
+
+    Example:
+        >>> round(bits_per_byte(math.log(256), 100, 100), 9)
+        8.0
+    """
+    return loss * tokens / (math.log(2) * text_bytes)
+
+
 def rule_of_training(model: str, run: Path | None, weights: str) -> str | None:
     """Return by which rule the model's training held documents out; None if no record beside the model says so.
 
@@ -64,7 +95,7 @@ def rule_of_training(model: str, run: Path | None, weights: str) -> str | None:
     record = None if run is None else run / "record.json"
     if record is not None and record.is_file():
         trained = read_record(record, require_commit=False)
-        if trained["kind"] == "train" and trained["results"]["model_sha256"] == weights:
+        if is_of_training(trained, weights):
             if (rule := trained["data"].get("rule")) != RULE:
                 raise ValueError(f"{record} says that the training held out {rule or 'nothing that it names'}, not "
                                  f"{RULE!r}: what is held out today may have been trained on; measure all of a text "

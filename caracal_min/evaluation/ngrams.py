@@ -33,17 +33,37 @@ class Unigram:
 
 
 @dataclass(frozen=True)
-class _Probabilities:
-    """Discounted relative frequencies of the n-grams of one length, given their context, the tokens before the last."""
+class _Counts:
+    """How often the n-grams of one length occur, given their contexts, the tokens before the last."""
 
-    discounted: np.ndarray
-    """By n-gram: its count minus the discount, divided by the count of its context."""
-    backoff: np.ndarray
-    """By context: the probability that the discounts leave for shorter n-grams; 1 where nothing follows it."""
+    counts: np.ndarray
+    """By n-gram, uint32."""
+    totals: np.ndarray
+    """By context: the sum of the counts of its n-grams, uint32."""
+    followers: np.ndarray
+    """By context: how many different tokens follow it, uint32."""
+    discount: float
+    """What is subtracted from every count."""
+
+    @classmethod
+    def of(cls, contexts: np.ndarray, counts: np.ndarray, number: int) -> "_Counts":
+        """Count by context, given the number of the context of each n-gram, of `number` contexts."""
+        totals = np.bincount(contexts, counts, minlength=number).astype(np.uint32)
+        followers = np.bincount(contexts[counts > 0], minlength=number).astype(np.uint32)
+        return cls(counts.astype(np.uint32), totals, followers, _discount(counts))
+
+    def interpolated(self, context: np.ndarray, gram: np.ndarray, lower: np.ndarray) -> np.ndarray:
+        """Return the probability of n-grams, given the numbers of their contexts and their own, -1 where there is none,
+        and the probabilities `lower` of the shorter ones: the discounts are shared out by these."""
+        total = np.where(context < 0, 0, self.totals[context])
+        own = np.where(gram < 0, 0.0, np.maximum(self.counts[gram] - self.discount, 0))
+        seen = np.maximum(total, 1)
+        return own / seen + np.where(total > 0, self.discount * self.followers[context] / seen, 1.0) * lower
 
 
 class KneserNey:
-    """Bigram, trigram, ... models; they take up to 50 bytes each for each token of the text.
+    """Bigram, trigram, ... models; each takes up to 40 bytes of memory for each token of the text, and in a real text
+    half as many.
 
     Args:
         tokens: ids, one dimension, at least 2.
@@ -55,32 +75,39 @@ class KneserNey:
     """
 
     def __init__(self, tokens: np.ndarray, vocab_size: int, longest: int = 2):
-        tokens = np.asarray(tokens, dtype=np.int64)
+        tokens = np.asarray(tokens)
         if longest < 2:
             raise ValueError(f"longest={longest}; give at least 2")
         if len(tokens) < longest:
             raise ValueError(f"{len(tokens)} tokens to count; give at least {longest}")
         self.vocab_size = vocab_size
         self.grams: list[np.ndarray] = []  # of 2, 3, ... tokens: number of the context * V + last token, sorted
-        self.counted: list[_Probabilities] = []  # from how often an n-gram occurs
-        self.varied: list[_Probabilities] = []  # from after how many different tokens; not for the longest
+        self.counted: list[_Counts] = []  # how often an n-gram occurs
+        self.varied: list[_Counts] = []  # after how many different tokens; not for the longest
         known = tokens  # the number of the n-gram that begins at each token
         for length in range(2, longest + 1):
             contexts = vocab_size if length == 2 else len(self.grams[-1])
-            found = known[:-1] * vocab_size + tokens[length - 1:]
-            grams, first, counts = np.unique(found, return_index=True, return_counts=True)
+            grams, counts, first, numbers = _distinct(
+                known[:-1].astype(np.int64) * vocab_size + tokens[length - 1:], length < longest)
             without_first = np.bincount(known[1:][first], minlength=contexts)  # different tokens before shorter ones
+            known = numbers
             if length == 2:
                 self.preceded = without_first
             else:
-                self.varied.append(_probabilities(self.grams[-1] // vocab_size, without_first,
-                                                  vocab_size if length == 3 else len(self.grams[-2])))
+                self.varied.append(_Counts.of(self.grams[-1] // vocab_size, without_first,
+                                              vocab_size if length == 3 else len(self.grams[-2])))
             self.grams.append(grams)
-            self.counted.append(_probabilities(grams // vocab_size, counts, contexts))
-            known = np.searchsorted(grams, found) if length < longest else found
-        discount = _discount(self.preceded[self.preceded > 0])
+            self.counted.append(_Counts.of(grams // vocab_size, counts, contexts))
+        discount = _discount(self.preceded)
         spread = discount * np.count_nonzero(self.preceded) / vocab_size
         self.continuation = (np.maximum(self.preceded - discount, 0) + spread) / self.preceded.sum()
+
+    def next_token(self, context: np.ndarray) -> np.ndarray:
+        """Return the probability of each id after some ids, `[T]` with T >= 1, by the longest model: float64 `[V]`."""
+        context = np.asarray(context)[-len(self.grams):]
+        inputs = np.broadcast_to(context, (self.vocab_size, len(context)))
+        targets = np.concatenate([inputs[:, 1:], np.arange(self.vocab_size)[:, None]], axis=1)
+        return np.exp(-self.losses(inputs, targets)[len(context) - 1][:, -1])
 
     def losses(self, inputs: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:
         """Return the loss of each target in nats by every model, from the bigram on: float64, shaped as the targets.
@@ -93,12 +120,12 @@ class KneserNey:
         context, lower, found = inputs, self.continuation[targets], []
         for number, (grams, counted) in enumerate(zip(self.grams, self.counted, strict=True)):
             gram = _find(grams, context, targets, self.vocab_size)
-            whole = _interpolated(counted, context, gram, lower)
+            whole = counted.interpolated(context, gram, lower)
             if number:  # the first targets of a row have fewer tokens before them: they take the shorter n-gram
                 whole[..., :number] = found[-1][..., :number]
             found.append(whole)
             if number + 1 < len(self.grams):
-                lower = _interpolated(self.varied[number], context, gram, lower)
+                lower = self.varied[number].interpolated(context, gram, lower)
                 context = _find(grams, np.roll(context, 1, -1), inputs, self.vocab_size)
                 context[..., :number + 1] = -1
         return [-np.log(probability) for probability in found]
@@ -128,19 +155,22 @@ def ngram_losses(train: np.ndarray, windows: np.ndarray, vocab_size: int, longes
     return {_NAMES[n] if n < len(_NAMES) else f"{n + 1}-gram": of_all.mean() for n, of_all in enumerate(losses)}
 
 
+def _distinct(found: np.ndarray, numbered: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return the distinct numbers of `found`, `[T]`, sorted; how often each occurs, and where once; and, if `numbered`,
+    which of them stands at each place, `[T]`."""
+    order = np.argsort(found)
+    found = found[order]
+    starts = np.flatnonzero(np.concatenate(([True], found[1:] != found[:-1])))
+    counts, numbers = np.diff(starts, append=len(found)), np.empty(len(found) if numbered else 0, np.int32)
+    if numbered:
+        numbers[order] = np.repeat(np.arange(len(starts), dtype=np.int32), counts)
+    return found[starts], counts, order[starts], numbers
+
+
 def _discount(counts: np.ndarray) -> float:
     """Return the discount n1 / (n1 + 2 n2), from the numbers of n-grams that occur once and twice."""
     once, twice = np.count_nonzero(counts == 1), np.count_nonzero(counts == 2)
     return once / (once + 2 * twice) if once else 0.5
-
-
-def _probabilities(contexts: np.ndarray, counts: np.ndarray, number: int) -> _Probabilities:
-    """Discount the counts of n-grams, given the number of each one's context, of `number` contexts."""
-    discount = _discount(counts[counts > 0])
-    total = np.bincount(contexts, counts, minlength=number)
-    followers = np.bincount(contexts[counts > 0], minlength=number)
-    backoff = np.where(total > 0, discount * followers / np.maximum(total, 1), 1.0)
-    return _Probabilities(np.maximum(counts - discount, 0) / np.maximum(total[contexts], 1), backoff)
 
 
 def _find(grams: np.ndarray, context: np.ndarray, last: np.ndarray, vocab_size: int) -> np.ndarray:
@@ -148,9 +178,3 @@ def _find(grams: np.ndarray, context: np.ndarray, last: np.ndarray, vocab_size: 
     wanted = np.where(context < 0, -1, context * vocab_size + last)
     place = np.minimum(np.searchsorted(grams, wanted), len(grams) - 1)
     return np.where(grams[place] == wanted, place, -1)
-
-
-def _interpolated(of: _Probabilities, context: np.ndarray, gram: np.ndarray, lower: np.ndarray) -> np.ndarray:
-    """Return the probability of each n-gram, given the numbers of its context and of itself, and the shorter one's."""
-    return (np.where(gram < 0, 0.0, of.discounted[gram])
-            + np.where(context < 0, 1.0, of.backoff[context]) * lower)

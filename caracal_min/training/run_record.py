@@ -8,7 +8,7 @@ from ..data.corpus import Corpus
 from ..data.tokenizers import Tokenizer, tokenizer_sha256
 from ..files import file_sha256
 from ..language_model import LanguageModel
-from ..record import code, machine, read_record
+from ..record import code, is_of_training, machine, read_record
 from ..weights import WEIGHTS, read_config
 from .distributed import Group
 from .folder import RunFolder
@@ -69,7 +69,7 @@ def stretches_before(start: Trained | None) -> list[dict]:
         return [stretch]
     record = read_record(path, require_commit=False)
     results = record["results"]
-    if record["kind"] != "train" or results["model_sha256"] != stretch["sha256"]:  # of another model
+    if not is_of_training(record, stretch["sha256"]):
         return [stretch]
     ran = {name: record[name] for name in ("command", "config", "code", "machine", "data", "finished", "seconds")}
     return [*results.get("stretches", ()),

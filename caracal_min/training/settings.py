@@ -72,10 +72,11 @@ def require_text(config: Any, names: Iterable[str]) -> None:
 
 
 def require_unicode(config: Any, names: Iterable[str]) -> None:
-    """Raise ValueError, in one line, if one of some texts holds bytes that were no UTF-8 where a shell gave them."""
+    """Raise ValueError, in one line, if a text, or one of several, holds bytes that were no UTF-8 where a shell gave
+    it."""
     for name in names:
         try:
-            (getattr(config, name) or "").encode()
+            "".join(getattr(config, name) or "").encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"{name}={getattr(config, name)!r} holds bytes that are not UTF-8 (character "
                              f"{error.start + 1}); give it in UTF-8") from None

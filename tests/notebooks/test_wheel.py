@@ -22,6 +22,8 @@ import pytest
 import set_source
 from nbclient import NotebookClient
 
+from caracal_min import Caracal
+
 ROOT = Path(__file__).resolve().parents[2]
 # What Colab sets in the kernel's environment, as far as libraries look at it.
 COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERED": "1",
@@ -30,6 +32,19 @@ PACKAGES = ("caracal_min", "book/caracal_book")
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # A run of some minutes, cut to 20 steps.  What it learns by its end is asserted where the book is built.
 SHORTENED = {"12_training": ('TrainConfig.for_preset("nano")', 'TrainConfig.for_preset("nano", tokens=20 * 4 * 256)')}
+
+_WRITES = """
+import socket, sys
+for name in ("tiktoken", "tokenizers", "transformers"):
+    sys.modules[name] = None  # as if it were not installed
+import caracal_min
+from caracal_min import Caracal
+def refuse(*_, **__):
+    raise AssertionError("the network was asked")
+socket.getaddrinfo = socket.create_connection = refuse
+print(caracal_min.__file__)
+print(Caracal.from_pretrained("micro", device="cpu").generate_text("The history of", 60, seed=0))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -90,13 +105,25 @@ def shipped() -> set[str]:
     """The files of both packages, as the checkout has them, with the names that they have in a wheel."""
     return {path.relative_to((ROOT / package).parent).as_posix()
             for package in PACKAGES for path in (ROOT / package).rglob("*")
-            if path.suffix in (".py", ".js", ".css", ".json", ".typed", ".xz", ".LICENSE")}
+            if path.suffix in (".py", ".js", ".css", ".json", ".typed", ".xz", ".LICENSE")
+            or path.is_file() and path.parents[1].name == "pretrained"}
 
 
 def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):
     run = subprocess.run([bare_python, "-c", "import torch, caracal_min"], cwd=tmp_path, env=_environment(),
                          capture_output=True, text=True)
     assert "No module named 'caracal_min'" in run.stderr
+
+
+def test_from_text_to_text_without_a_network_and_without_other_packages(wheel, bare_python, tmp_path):
+    zipfile.ZipFile(wheel).extractall(tmp_path / "site")
+    run = subprocess.run([bare_python, "-c", _WRITES], cwd=tmp_path, capture_output=True, text=True,
+                         env=_environment() | {"PYTHONPATH": str(tmp_path / "site")})
+    assert run.returncode == 0, run.stderr
+    where, text = run.stdout.split("\n", 1)
+    assert Path(where).is_relative_to(tmp_path / "site")
+    model = Caracal.from_pretrained("micro", device="cpu")
+    assert text == model.generate_text("The history of", 60, seed=0) + "\n" and text.startswith("The history of ")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import add_record
 import pytest
 import torch
 
+from caracal_min import record as record_module
 from caracal_min.record import (
     RecordError,
     code,
@@ -283,10 +284,28 @@ def test_of_a_path_on_the_machine_that_ran_it_the_last_name_is_kept(checkout, tm
     assert found["digest"] == seal(found)["digest"]
 
 
-@pytest.mark.parametrize("name", ["runs/run.json", "viz/clock.js", "exercises/counting.py", "rules/cells.py"])
+def test_a_record_is_put_where_pages_look_for_it(checkout, tmp_path):
+    path = add_record.add(made_in(checkout, tmp_path / "record.json"), "a_run", checkout)
+    assert path.parent == checkout / "book" / "caracal_book" / "runs"
+    assert (path.parent / "__init__.py").is_file() and read_record(path)["results"] == RESULTS
+
+
+def test_a_record_or_a_model_that_is_new_leaves_the_code_as_committed(checkout, monkeypatch):
+    monkeypatch.setattr(record_module, "_PACKAGE", checkout / "caracal_min")
+    for name in ("caracal_min/pretrained/a/config.json", "book/caracal_book/runs/new.json",
+                 "book/caracal_book/viz/new.js"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text("{}")
+    assert record_module._checkout()["clean"] is True
+    (checkout / "book" / "caracal_book" / "experiments" / "new.py").touch()
+    assert record_module._checkout()["clean"] is False
+
+
+@pytest.mark.parametrize("name", ["caracal_book/runs/run.json", "caracal_book/viz/clock.js", "pretrained/a/config.json",
+                                  "caracal_book/exercises/counting.py", "caracal_book/rules/cells.py"])
 def test_what_decides_no_number_is_not_in_the_hash_of_the_code(name):
     files = {"a.py": b"1", "b/c.js": b"2", "caracal_book/experiments/race.py": b"3"}
-    assert code_sha256(files) == code_sha256(files | {f"caracal_book/{name}": b"4", "x.pyc": b"4", "notes.txt": b"5"})
+    assert code_sha256(files) == code_sha256(files | {name: b"4", "x.pyc": b"4", "notes.txt": b"5"})
     for change in ({"a.py": b"2"}, {"caracal_book/experiments/race.py": b"4"}, {"new.py": b""}, {"new.json": b"{}"}):
         assert code_sha256(files) != code_sha256(files | change)
     assert code_sha256(files) != code_sha256({"d.py" if name == "a.py" else name: files[name] for name in files})

@@ -55,7 +55,8 @@ BAD = {  # command and what it needs: option, values that it cannot have
         "--precision": ["", "float8"], "--tokenizer": ["", "bert", "{missing}.json"]},
     ("evaluate", "--model", "{model}"): {
         "--model": ["", "{missing}", "{file}", "{text}", "{long}"], "--split": ["", "none"], "--out": _FILE,
-        "--device": _DEVICE, **dict.fromkeys(["--data", "--ngrams"], ["", "{missing}", "{file}", "{long}"]),
+        "--prompts": ["", "\udcff"], "--device": _DEVICE,
+        **dict.fromkeys(["--data", "--ngrams"], ["", "{missing}", "{file}", "{long}"]),
         **dict.fromkeys(["--context", "--tokens", "--limit", "--batch-size", "--max-length", "--gate-length"],
                         _WHOLE)},
     ("count",): {

@@ -11,7 +11,7 @@ from caracal_min.commands import Command
 from caracal_min.data.batches import sequential_windows
 from caracal_min.data.corpus import require_readable
 from caracal_min.data.tokenizers import make_tokenizer
-from caracal_min.evaluation.measured import text_to_count, text_to_measure
+from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets, text_to_count, text_to_measure
 from caracal_min.evaluation.ngrams import ngram_losses
 from caracal_min.record import require_new, require_recordable, write_record
 from caracal_min.training.settings import require_kinds, require_range, require_text
@@ -38,10 +38,10 @@ class CountConfig:
     split: Literal["held_out", "all"] = "held_out"
     """The documents of the data that train holds out wherever they stand, or all of them, for a text in which nothing
     was counted."""
-    tokenizer: Literal["byte", "gpt2"] = "byte"
-    """What both are read as."""
+    tokenizer: str = "byte"
+    """What both are read as: byte, gpt2, gpt2:N, or the path of a tokenizer.json."""
     longest: int = 5
-    """Tokens in a row of the longest table; each table takes up to 50 bytes of memory for each token counted."""
+    """Tokens in a row of the longest table; each table takes some 20 bytes of memory for each token counted."""
     context: int = 512
     """Tokens per window, as in evaluate: at its beginning a table sees no more than a model does."""
     tokens: int = 262_144
@@ -53,7 +53,7 @@ class CountConfig:
 
     def __post_init__(self):
         require_kinds(self)
-        require_text(self, ("train", "data"))
+        require_text(self, ("train", "data", "tokenizer"))
         require_range(self, ("longest",), low=2)
         require_range(self, ("context", "tokens", "train_tokens", "windows"), low=1)
         if self.longest > self.context + 1:
@@ -74,15 +74,15 @@ def prepare_count(config: CountConfig) -> CountConfig:
 
 
 def run_count(config: CountConfig) -> dict:
-    """Print the losses of all tables, in nats per token, write a record to `config.out`, and return its results.
+    """Print the losses of all tables, write a record to `config.out`, and return its results.
 
     Raises:
         ValueError, FileNotFoundError, ImportError: as `data.tokens_of` and `evaluation.ngrams.ngram_losses`; or what is
             held out cannot be known, or what is measured would be counted.
     """
     started = time.monotonic()
-    require_readable(config.tokenizer, config.train, config.data)
     tokenizer = make_tokenizer(config.tokenizer)
+    require_readable(tokenizer, config.train, config.data)
     tokens, data = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
     windows = sequential_windows(tokens, config.context, config.windows)
     counted, what = text_to_count(config.train, tokenizer, config.train_split, config.train_tokens)
@@ -93,11 +93,13 @@ def run_count(config: CountConfig) -> dict:
                          "take train and held_out, or measure on another text")
     losses = {name: float(loss) for name, loss in
               ngram_losses(counted, windows.numpy(), tokenizer.vocab_size, config.longest).items()}
-    print(f"by counting {len(counted):,} tokens of {config.train}, in nats per token on "
-          f"{windows[:, 1:].numel():,} tokens of {config.data}:")
+    measured, length = windows[:, 1:].numel(), bytes_of_targets(windows, tokenizer)
+    bits = {name: bits_per_byte(loss, measured, length) for name, loss in losses.items()}
+    print(f"by counting {len(counted):,} tokens of {config.train}, in nats per token and in bits per byte on "
+          f"{measured:,} tokens, {length:,} bytes, of {config.data}:")
     for name, loss in losses.items():
-        print(f"{name:<10}{loss:>9.4f}")
-    results = {"counted": what, "losses": losses}
+        print(f"{name:<10}{loss:>9.4f}{bits[name]:>9.4f}")
+    results = {"counted": what, "losses": losses, "tokens": measured, "bytes": length, "bits_per_byte": bits}
     if config.out is not None:
         write_record(config.out, "count", asdict(config), results, data, time.monotonic() - started,
                      torch.device("cpu"))

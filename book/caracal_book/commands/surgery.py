@@ -8,13 +8,13 @@ from typing import Literal
 from caracal_min.commands.command import Command, on_device_with_record, say
 from caracal_min.data.batches import sequential_windows
 from caracal_min.data.split import ALL
-from caracal_min.evaluation.measured import rule_of_training, text_to_measure
+from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets, rule_of_training, text_to_measure
 from caracal_min.precision import find_device
 from caracal_min.record import require_new, write_record
 from caracal_min.training.settings import require_kinds, require_range, require_text
 from caracal_min.training.trained import load_trained
 
-from ..experiments.surgery import loss_by_length, surgery
+from ..experiments.ablated import loss_by_length, loss_by_octave, surgery
 
 __all__ = ["COMMAND", "SurgeryConfig", "run_surgery"]
 
@@ -30,8 +30,8 @@ class SurgeryConfig:
     """
 
     model: str
-    """Folder of a run or of a model, which train writes, or "owner/name" on the hub.  Of a run that has not ended, the
-    last checkpoint is taken."""
+    """Name of a model that comes with the package, folder of a run or of a model, which train writes, or "owner/name"
+    on the hub.  Of a run that has not ended, the last checkpoint is taken."""
     data: str = "embedded"
     """Text to measure on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
     split: Literal["held_out", "all"] = "held_out"
@@ -74,21 +74,28 @@ def run_surgery(config: SurgeryConfig) -> dict:
     model, weights = trained.model.to(device), trained.sha256
     if config.split != ALL:
         rule_of_training(config.model, trained.run, weights)
-    tokens, data = text_to_measure(config.data, trained.model.require_tokenizer(), config.split,
+    tokenizer = trained.model.require_tokenizer()
+    tokens, data = text_to_measure(config.data, tokenizer, config.split,
                                    _MULTIPLES[-1] * config.windows * config.context + 1)
     windows = sequential_windows(tokens, config.context, config.windows)
-    outcomes = surgery(model, windows, config.lags, batch_size=config.batch_size)
-    for outcome in outcomes:
-        print(f"{outcome.operation:<28}{outcome.loss:>9.4f}{outcome.change:>+10.4f} ± {outcome.error:.4f}")
+    measured, length = windows[:, 1:].numel(), bytes_of_targets(windows, tokenizer)
+    rows = [asdict(outcome) for outcome in surgery(model, windows, config.lags, batch_size=config.batch_size)]
+    print(f"on {measured:,} tokens, in nats per token; the change in bits per byte:")
+    for row in rows:
+        row["change_in_bits_per_byte"] = bits_per_byte(row["change"], measured, length)
+        print(f"{row['operation']:<28}{row['loss']:>9.4f}{row['change']:>+10.4f} ± {row['error']:.4f}"
+              f"{row['change_in_bits_per_byte']:>+10.4f}")
     fitting = [m for m in _MULTIPLES if m * config.context < len(tokens)]
     few = max(1, config.windows // fitting[-1])
     at_once = config.batch_size * config.context
-    lengths = {name: loss_by_length(model, tokens, config.context, cut, fitting, few, at_once)
-               for name, cut in (("whole", False), ("gate cut at the context", True))}
-    for name, losses in lengths.items():
-        print(f"{name}: " + ", ".join(f"{length}: {loss:.4f}" for length, loss in losses.items()))
+    lengths, octaves = {}, {}
+    for name, cut in (("whole", False), ("gate cut at the context", True)):
+        lengths[name] = loss_by_length(model, tokens, config.context, cut, fitting, few, at_once)
+        octaves[name] = loss_by_octave(model, tokens, config.context, cut, fitting[-1] * config.context, few, at_once)
+        for what, losses in (("length", lengths[name]), ("tokens seen", octaves[name])):
+            print(f"{name}, by {what}: " + ", ".join(f"{length}: {loss:.4f}" for length, loss in losses.items()))
     results = {"model_sha256": weights, "model": asdict(model.config), "loss_by_length": lengths,
-               "rows": [asdict(outcome) for outcome in outcomes]}
+               "loss_by_octave": octaves, "rows": rows, "tokens": measured, "bytes": length}
     if config.out is not None:
         write_record(config.out, "surgery", asdict(config), results, data, time.monotonic() - started, device)
         print(f"record = {config.out}")

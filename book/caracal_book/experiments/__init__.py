@@ -8,6 +8,8 @@
     tasks, mirror       the tasks
     learner             a small model around any mixers, and how it learns a task
     surgery             ablations of a trained model
+    ablated             its losses under each of them, and beyond its length
+    trials              short runs of `train`, in one table
     grid                runs in a folder: each once, resumed, recorded
     sweep               the grid of contenders on tasks, and how its runs are read
     race_results        standings, curves and a table of language models

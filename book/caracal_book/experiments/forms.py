@@ -32,11 +32,11 @@ from caracal_min.training.recipe import TrainConfig
 from caracal_min.training.run_record import data_of
 from caracal_min.training.settings import require_kinds, require_range
 
+from .ablated import loss_by_length, surgery
 from .grid import Grid, require_known, require_once, settings_of
 from .language_grid import run_rates_then_seeds, train
 from .mixer import require_whole_text
 from .race_results import standings
-from .surgery import loss_by_length, surgery
 
 __all__ = ["FORMS", "FadedFourier", "FormsConfig", "NormedFourier", "make_form", "run_forms"]
 

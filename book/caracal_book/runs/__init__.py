@@ -46,7 +46,9 @@ def describe(record: dict[str, Any]) -> str:
             "count": f"tables counted in {record['results'].get('counted', {}).get('tokens', 0):,} tokens",
             "learn": "mixers on synthetic tasks", "surgery": f"{config.get('model')}, ablated",
             "forms": f"{len(record['results'].get('runs', ()))} runs of forms of the Fourier layer",
-            "race": f"{len(record['results'].get('runs', ()))} runs of a race"}[record["kind"]]
+            "race": f"{len(record['results'].get('runs', ()))} runs of a race",
+            "trials": f"{len(record['results'].get('rows', ()))} short runs",
+            "blind_test": f"{config.get('model')}, chosen blindly"}[record["kind"]]
     where = machine["processor"] if machine["device"] == "cpu" else machine["device"]
     codes = [part["code"] or {"commit": None} for part in record.get("parts", [record])]
     commits = ", ".join(dict.fromkeys((code["commit"] or "unknown")[:7] for code in codes))

@@ -1,6 +1,7 @@
 """Ablations: each is what it says, leaves nothing behind, and is measured on the same tokens."""
 
 import json
+import math
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -8,21 +9,24 @@ import pytest
 import torch
 
 from caracal_book.commands.surgery import SurgeryConfig, run_surgery
+from caracal_book.experiments.ablated import loss_by_length, loss_by_octave, surgery
 from caracal_book.experiments.learner import Lesson, make_contender
 from caracal_book.experiments.surgery import (
     gate_as,
     gate_of_another,
     gate_up_to,
-    loss_by_length,
+    in_eight_bits,
     mean_gates,
     pre_conv_of_one_tap,
-    surgery,
     windows_of,
+    without,
 )
 from caracal_book.experiments.tasks import make_task
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import ByteTokenizer
-from caracal_min.evaluation.losses import token_losses
+from caracal_min.evaluation.losses import loss_by_position, token_losses
+from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention, SwiGLU
+from caracal_min.quantized import dequantize_rows, quantize_rows
 
 CONFIG = CaracalConfig(23, 16, 3, 2, window_size=5, init_std=0.3, embedding_std=0.5)
 ONE = replace(CONFIG, n_layers=1)
@@ -32,6 +36,8 @@ OPERATIONS = {
     "another": gate_of_another,
     "windows": windows_of,
     "tap": pre_conv_of_one_tap,
+    "feed-forward": lambda model: without(model, SwiGLU),
+    "eight bits": in_eight_bits,
 }
 
 
@@ -124,6 +130,27 @@ def test_one_tap_is_a_pre_convolution_with_the_others_zero():
     assert torch.allclose(cut, logits(model, x), atol=1e-6)
 
 
+@pytest.mark.parametrize("kind, name", [(MultiHeadFourier, "mixer.to_out"), (SlidingWindowAttention, "mixer.to_out"),
+                                        (SwiGLU, "mlp.to_out")])
+def test_a_layer_that_adds_nothing_is_one_whose_last_matrix_is_zero(kind, name):
+    model, x = build(), ids()
+    cut, whole = logits(model, x, without(model, kind)), logits(model, x)
+    with torch.no_grad():
+        for block in model.blocks:
+            if kind is SwiGLU or isinstance(block.mixer, kind):
+                block.get_submodule(name).weight.zero_()
+                if (bias := block.get_submodule(name).bias) is not None:
+                    bias.zero_()
+    assert torch.allclose(cut, logits(model, x), atol=1e-6) and not torch.allclose(cut, whole, atol=1e-2)
+
+
+def test_eight_bits_are_those_of_the_quantized_weights():
+    model, x = build(), ids()
+    rounded = build()
+    rounded.load_state_dict(dequantize_rows(quantize_rows(model.state_dict())))
+    assert torch.equal(logits(model, x, in_eight_bits(model)), logits(rounded, x))
+
+
 def test_ablations_can_be_combined():
     model, x = build(ONE), ids()
     with gate_up_to(model, 0), pre_conv_of_one_tap(model):
@@ -138,7 +165,9 @@ def test_the_table_is_measured_on_the_same_tokens():
     outcomes = surgery(model, windows, lags=(0, 11), batch_size=3)
     assert [o.operation for o in outcomes] == ["whole", "gate up to lag 0", "gate up to lag 11", "mean gate",
                                                "gate of another text", "windows of one key",
-                                               "pre-convolution of one tap"]
+                                               "pre-convolution of one tap", "no Fourier layers",
+                                               "no attention layers", "no feed-forward layers",
+                                               "matrices of eight bits"]
     whole = token_losses(model, windows).double()
     assert outcomes[0].loss == pytest.approx(whole.mean().item(), abs=1e-6) and outcomes[0].error == 0
     assert outcomes[2].change == outcomes[2].error == 0
@@ -169,8 +198,9 @@ def test_no_text_is_left_without_another(rows, batch_size):
 
 def test_a_model_without_a_part_is_not_cut_there():
     pure = build(replace(CONFIG, fourier_per_attention=None, pre_conv=False))
-    assert [o.operation for o in surgery(pure, ids(4, 13), (0,))] == ["whole", "gate up to lag 0", "mean gate",
-                                                                      "gate of another text"]
+    assert [o.operation for o in surgery(pure, ids(4, 13), (0,))] == [
+        "whole", "gate up to lag 0", "mean gate", "gate of another text", "no Fourier layers", "no feed-forward layers",
+        "matrices of eight bits"]
 
 
 def test_the_cut_acts_beyond_the_context_only():
@@ -181,12 +211,25 @@ def test_the_cut_acts_beyond_the_context_only():
         assert cut[64] == pytest.approx(token_losses(model, torch.tensor(tokens)[None]).mean().item(), abs=1e-6)
 
 
+def test_the_octaves_are_means_over_positions():
+    model, tokens = build(), ids(1, 101)[0].numpy()
+    for cut in (False, True):
+        found = loss_by_octave(model, tokens, 8, cut, 25)
+        with gate_up_to(model, 7) if cut else ExitStack():
+            losses = loss_by_position(model, tokens, 25)
+        assert list(found) == [1, 2, 4, 8, 16, 25]
+        for end, start in ((1, 0), (2, 1), (4, 2), (8, 4), (16, 8), (25, 16)):
+            assert found[end] == pytest.approx(losses[start:end].mean().item(), abs=1e-6)
+
+
 def test_what_cannot_be_ablated_is_refused():
     model, x = build(), ids()
     for context, what in [
         (lambda: gate_up_to(model, -1), "lag=-1"), (lambda: windows_of(model, 0), "keys=0"),
         (lambda: gate_as(model, [torch.zeros(16, 12)]), "1 gates for 2 Fourier layers"),
         (lambda: gate_as(model, [torch.zeros(16, 3)] * 2), "gates of 3 tokens for a text of 12"),
+        (lambda: without(model, torch.nn.Linear), "no layer of the kind Linear"),
+        (lambda: in_eight_bits(torch.nn.Linear(2, 2)), "this is a Linear"),
         (lambda: gate_up_to(torch.nn.Linear(2, 2), 0), "ablations are of a Caracal or a Learner, this is a Linear"),
         (lambda: gate_up_to(build().compile_for("blocks"), 0), "compiled code passes hooks by"),
     ]:
@@ -216,6 +259,11 @@ def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys
     record = read_record(tmp_path / "surgery.json", require_commit=False)
     assert record["kind"] == "surgery" and record["results"]["rows"] == results["rows"]
     assert list(record["results"]["loss_by_length"]["whole"]) == ["16", "32", "64", "128", "256"]
+    assert list(record["results"]["loss_by_octave"]["gate cut at the context"])[-2:] == ["128", "256"]
+    assert record["results"]["tokens"] == 4 * 16 and 4 * 16 - 4 <= record["results"]["bytes"] <= 4 * 16
+    for row in results["rows"]:  # of bytes, but for ends of texts
+        bits = row["change"] / math.log(2) * 64 / results["bytes"]
+        assert row["change_in_bits_per_byte"] == pytest.approx(bits, abs=1e-9)
     assert "gate of another text" in capsys.readouterr().out
     with pytest.raises(ValueError, match="lags=\\(\\); give at least one"):
         replace(config, lags=())

@@ -16,8 +16,9 @@ from caracal_book.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
-from caracal_min.data import RULE, ByteTokenizer, load_corpus, sequential_windows, tokenize
+from caracal_min.data import RULE, ByteTokenizer, documents, is_held_out, load_corpus, sequential_windows, tokenize
 from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, losses, ngram_losses
+from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
 from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
 from caracal_min.record import read_record
@@ -57,8 +58,12 @@ def test_losses_are_those_of_the_library(nano, tmp_path, capsys):
         "split": "held_out", "rule": RULE, "model_rule": None, "tokenizer": "byte", "tokens": len(tokens),
         "sha256": hashlib.sha256(tokens.astype("<u2").tobytes()).hexdigest()}
     assert stored["loss_by_context_length"] == {str(n): v for n, v in record["loss_by_context_length"].items()}
+    text = "".join(t for t in documents(config.data) if is_held_out(t)).encode()[:16 * ((len(tokens) - 1) // 16)]
+    assert 0 < stored["tokens"] - stored["bytes"] < 10 and len(text) - 10 < stored["bytes"] <= len(text)
+    assert stored["bits_per_byte"] == pytest.approx(record["loss"] / np.log(2) * stored["tokens"] / stored["bytes"])
     shown = capsys.readouterr().out
     assert f"loss = {record['loss']:.4f} nats per token (byte)" in shown
+    assert f"bits per byte = {stored['bits_per_byte']:.4f}" in shown
     binned = re.findall(r"(\d+)-(\d+): ([\d.]+)", shown)
     assert [(int(a), int(b)) for a, b, _ in binned] == [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16)]
     for a, b, value in binned:
@@ -76,6 +81,30 @@ def test_losses_in_another_precision_are_near_and_say_so(nano, precision):
     assert (found["loss"] == exact["loss"]) is (dtype == torch.float32)
     with pytest.raises(ValueError, match="^precision='half'; accepted: auto, bfloat16, float16, float32$"):
         EvaluateConfig(**given, precision="half")
+
+
+def test_prompts_are_continued_and_recorded(nano, tmp_path, capsys):
+    config = EvaluateConfig(str(nano), str(nano / "text.jsonl"), context=16, device="cpu", precision="float32",
+                            prompts=("alpha", "The \N{BULLET}"), out=tmp_path / "out.json")
+    run_evaluate(config)
+    results, model = read_record(config.out, require_commit=False)["results"], Caracal.from_pretrained(nano)
+    assert results["samples"] == [{"prompt": prompt, "seed": seed, "text": model.generate_text(
+        prompt, 64, temperature=0.8, seed=seed)} for seed, prompt in enumerate(config.prompts)]
+    assert results["sampling"] == {"max_new_tokens": 64, "temperature": 0.8}
+    assert results["samples"][0]["text"] in capsys.readouterr().out
+    with pytest.raises(ValueError, match="^one of the prompts is empty; give at least one character$"):
+        replace(config, prompts=("a", ""))
+    with pytest.raises(ValueError, match="^prompts=.* holds bytes that are not UTF-8 [(]character 2[)]"):
+        replace(config, prompts=("a", "\udcff"))
+
+
+def test_bits_per_byte_of_texts():
+    tokenizer = ByteTokenizer()
+    ids = np.array([0, *tokenizer.encode("aé"), 0, *tokenizer.encode("\0b")])  # NUL is two ids, and one byte
+    assert len(ids) == 8 and bytes_of_targets(ids[None], tokenizer) == 5
+    assert bits_per_byte(np.log(256), 7, 7) == pytest.approx(8)
+    with pytest.raises(ValueError, match="^the 2 tokens to measure on hold no text, only ends of texts"):
+        bytes_of_targets(np.zeros((1, 3), int), tokenizer)
 
 
 def test_counting_stands_beside_the_model(nano, capsys):

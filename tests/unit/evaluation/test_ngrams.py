@@ -1,6 +1,7 @@
 """Tables of tokens in a row: probabilities that sum to one, by hand, against a slow twin, on real text, by command."""
 
 import json
+import tracemalloc
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -83,6 +84,26 @@ def test_longer_tables_are_those_of_the_textbook():
             assert np.exp(-losses[0, t]) == pytest.approx(slow(text, 15, context, int(row[t + 1]))), (number, t)
 
 
+@pytest.mark.parametrize("seen", [1, 2, 3, 9])
+def test_the_next_token_is_that_of_the_longest_table_that_the_context_reaches(seen):
+    model, context = KneserNey(TEXT, 15, 4), TEXT[200:200 + seen]
+    found = model.next_token(context)
+    assert found.shape == (15,) and found.sum() == pytest.approx(1)
+    inputs = np.tile(context, (15, 1))
+    targets = np.concatenate([inputs[:, 1:], np.arange(15)[:, None]], axis=1)
+    np.testing.assert_allclose(found, np.exp(-model.losses(inputs, targets)[min(seen, 3) - 1][:, -1]), rtol=1e-12)
+
+
+def test_counting_takes_little_memory():
+    """Some 64 million tokens of micro's training text, five in a row, have to fit into 10 GiB."""
+    text = np.random.default_rng(0).integers(0, 4096, 100_000)
+    tracemalloc.start()
+    KneserNey(text, 4096, 5)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / len(text) < 160  # nearly every n-gram here occurs once, which takes most: half of it in a real text
+
+
 def test_on_real_text_it_beats_add_one_and_the_unigram():
     tokenizer = make_tokenizer("byte")
     ids = np.array(tokenizer.encode("\n".join(text for text, _ in zip(documents("embedded"), range(60), strict=False))))
@@ -150,5 +171,7 @@ def test_the_command_measures_what_training_holds_out(tmp_path, capsys):
     record = read_record(tmp_path / "counts.json", require_commit=False)
     assert record["results"] == results and results["counted"]["tokens"] == len(corpus.train)
     said = capsys.readouterr().out
-    assert f"4-gram    {results['losses']['4-gram']:9.4f}" in said
+    assert f"4-gram    {results['losses']['4-gram']:9.4f}{results['bits_per_byte']['4-gram']:9.4f}" in said
+    for name, loss in results["losses"].items():
+        assert results["bits_per_byte"][name] == pytest.approx(loss / np.log(2) * results["tokens"] / results["bytes"])
     assert f"{len(corpus.train):,} tokens" in describe(record)

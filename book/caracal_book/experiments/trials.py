@@ -1,0 +1,55 @@
+"""Short training runs beside each other: what was changed, and what came out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from caracal_min.data.batches import sequential_windows
+from caracal_min.data.corpus import tokens_of
+from caracal_min.data.tokenizers import make_tokenizer, tokenizer_sha256
+from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
+from caracal_min.record import read_record
+from caracal_min.training.recipe import TrainConfig
+
+__all__ = ["trial_rows"]
+
+
+def trial_rows(runs: Sequence[Path], held_out: str) -> tuple[list[dict], list[dict]]:
+    """Return a row for each finished run, and the processes that carried them out, as a record has both.
+
+    A row has the settings in which a run differs from the first, its parameters, tokens and seconds, and its last loss
+    on the windows that it was validated on, in nats per token and in bits per byte, which runs with different
+    vocabularies share.  Seconds depend on what else the machine did.
+
+    Args:
+        runs: folders of runs, which train wrote.
+        held_out: what all of them were validated on.
+
+    Raises:
+        FileNotFoundError, RecordError: a run that has not ended, was edited, or was made with code of no commit.
+        ValueError: it was validated on another text, or not at its end.
+    """
+    rows, parts, texts, first, deciding = [], [], {}, {}, TrainConfig().resume_settings
+    for run in runs:
+        record = read_record(run / "record.json")
+        config, data, results = record["config"], record["data"], record["results"]
+        tokenizer = make_tokenizer(data["tokenizer"])
+        if tokenizer.name not in texts:
+            texts[tokenizer.name] = tokens_of(held_out, tokenizer, progress=False)
+        tokens = texts[tokenizer.name]
+        ours = tokenizer_sha256(tokenizer)
+        if (data.get("tokenizer_sha256", ours), data["validation_tokens"]) != (ours, len(tokens)):
+            raise ValueError(f"{run} was validated on {data['validation_tokens']:,} tokens of {data['validation']}, "
+                             f"and {held_out} has {len(tokens):,}; give the text that all of them were validated on")
+        if "validation_loss" not in results["curve"][-1]:
+            raise ValueError(f"{run} was not validated at its last step; run it again")
+        windows = sequential_windows(tokens, config["context"], config["eval_windows"])
+        loss, settings = results["curve"][-1]["validation_loss"], {name: config[name] for name in deciding}
+        first = first or settings
+        rows.append({
+            "name": run.name, "changed": {name: value for name, value in settings.items() if value != first[name]},
+            "parameters": results["parameters"], "tokens": results["tokens"], "seconds": record["seconds"],
+            "loss": loss, "windows": len(windows),
+            "bits_per_byte": bits_per_byte(loss, windows[:, 1:].numel(), bytes_of_targets(windows, tokenizer)),
+            "text_sha256": data["sha256"], "threads": record["machine"]["threads"], "digest": record["digest"]})
+        parts += [part for part in record["parts"] if part not in parts]
+    return rows, parts

@@ -1,0 +1,187 @@
+"""From two texts to a model that is shipped: mixed, trained, written, measured, described, and chosen blindly."""
+
+import json
+import lzma
+import re
+from pathlib import Path
+
+import add_record
+import blind_test
+import micro_text
+import micro_trials
+import numpy as np
+import pytest
+import ship_micro
+import torch
+from safetensors.torch import load_file
+
+from caracal_book.experiments import trials
+from caracal_min import Caracal, locate
+from caracal_min.data import RULE, ByteTokenizer, documents, load_corpus, tokenize
+from caracal_min.evaluation.measured import rule_of_training
+from caracal_min.evaluation.ngrams import KneserNey
+from caracal_min.files import file_sha256
+from caracal_min.record import read_record
+from caracal_min.training import TrainConfig, Trainer
+
+WORDS = np.array("the of and a river town house was built in old new king who came near two small great stone".split())
+
+
+def texts_of(path: Path, count: int, seed: int) -> list[str]:
+    """Write some documents of drawn words, and return them."""
+    draw = np.random.default_rng(seed)
+    texts = [" ".join(draw.choice(WORDS, 45)).capitalize() + "." for _ in range(count)]
+    with lzma.open(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in texts)
+    return texts
+
+
+@pytest.fixture(scope="module")
+def mixture(tmp_path_factory):
+    """A folder with fineweb, wikipedia and held_out, of which fineweb has two documents, and what was mixed of them."""
+    folder = tmp_path_factory.mktemp("texts")
+    held_out = texts_of(folder / "held_out.jsonl.xz", 24, seed=0)
+    texts_of(folder / "wikipedia.jsonl.xz", 90, seed=2)
+    web = texts_of(folder / "fineweb.jsonl.xz", 30, seed=1)
+    with lzma.open(folder / "fineweb.jsonl.xz", "at", encoding="utf-8") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text in held_out[:2])
+    options = [f"--{name}={folder / name.replace('-', '_')}.jsonl.xz" for name in ("fineweb", "wikipedia", "held-out")]
+    micro_text.main([*options, f"--out={folder / 'mixed.jsonl'}", "--characters=9000"])
+    return folder, web, held_out
+
+
+@pytest.fixture(scope="module")
+def run(mixture, tmp_path_factory):
+    """The folder of a run, and its shards."""
+    folder, out = mixture[0], tmp_path_factory.mktemp("run")
+    tokenize(folder / "mixed.jsonl", out / "shards", "byte", progress=False)
+    for name, changes in (("base", {}), ("fast", {"learning_rate": 6e-3, "model": ("d_model=8", "n_heads=2")})):
+        given = dict(data=str(out / "shards"), validation=str(folder / "held_out.jsonl.xz"), out=out / name,
+                     tokens=24 * 128, context=32, batch_size=4, micro_batch_size=4, eval_every=20, eval_windows=5,
+                     progress=False, device="cpu", model=("d_model=16", "n_heads=2"))
+        with Trainer(TrainConfig.for_preset("nano", **given | changes)) as trainer:
+            trainer.run()
+    return out
+
+
+@pytest.fixture
+def as_committed(monkeypatch):
+    """Whatever code runs is taken for that of a commit."""
+    monkeypatch.setattr(add_record, "_named", lambda path, code, root: code | {"commit": "0" * 40, "clean": True})
+
+
+def test_the_text_is_mixed_of_what_is_not_held_out(mixture):
+    folder, web, held_out = mixture
+    mixed, said = [*documents(str(folder / "mixed.jsonl"))], json.loads((folder / "mixed.json").read_text())
+    assert not {*mixed} & {*held_out} and said["sha256"] == file_sha256(folder / "mixed.jsonl")
+    assert sorted(text for text in mixed if text in {*web}) == sorted(2 * web)
+    articles = [text for text in mixed if text not in {*web}]
+    assert len({*articles}) == len(articles) and 9000 < sum(map(len, articles)) < 9000 + max(map(len, articles)) + 1
+    assert mixed[:30] != web and [(source["documents"], source["characters"], source["times"])
+                                  for source in said["sources"]] == [
+        (30, sum(map(len, web)), 2), (len(articles), sum(map(len, articles)), 1)]
+    again = micro_text.mixed(*(folder / f"{name}.jsonl.xz" for name in ("fineweb", "wikipedia", "held_out")), 9000, 2)
+    assert again == (mixed, said["sources"])
+
+
+@pytest.mark.slow
+def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_committed, monkeypatch):
+    monkeypatch.setattr(ship_micro, "PROMPTS", ("The old", "A <river>"))
+    monkeypatch.setattr(locate, "_SHIPPED", tmp_path / "caracal_min" / "pretrained")
+    given = (run / "base", run / "shards", mixture[0] / "mixed.json", str(mixture[0] / "held_out.jsonl.xz"), tmp_path)
+    folder = ship_micro.ship(*given)
+    trained, runs = load_file(run / "base" / "model" / "model.safetensors"), tmp_path / "book" / "caracal_book" / "runs"
+    assert all(torch.equal(weight, trained[name].bfloat16())
+               for name, weight in load_file(folder / "model.safetensors").items())
+    record, weights = read_record(folder / "record.json", require_commit=False), folder / "model.safetensors"
+    whole = json.loads((run / "base" / "record.json").read_text())["results"]
+    assert record["results"]["shipped"]["sha256"] == file_sha256(weights)
+    assert [entry["step"] for entry in record["results"]["curve"]] == [1, 20, 21, 24]
+    assert {*record["results"]} - {"shipped"} == {*whole} and record["config"]["data"] == "shards"
+    assert rule_of_training("micro", folder, file_sha256(weights)) == RULE
+    found = {name: read_record(runs / f"micro_{name}.json", require_commit=False)["results"]
+             for name in ("evaluation", "surgery", "counts", "counts_whole")}
+    assert {found[name]["model_sha256"] for name in ("evaluation", "surgery")} == {file_sha256(weights)}
+    corpus = load_corpus(run / "shards", "byte", progress=False)
+    assert found["counts"]["counted"]["tokens"] == record["results"]["tokens"] == 24 * 128
+    assert found["counts_whole"]["counted"]["tokens"] == len(corpus.train) > 24 * 128
+    assert found["counts"]["bytes"] == found["evaluation"]["bytes"]
+    card = (folder / "README.md").read_text()
+    assert f"**{found['evaluation']['bits_per_byte']:.3f}**" in card
+    assert f"| 5-gram | {found['counts']['losses']['5-gram']:.3f} |" in card and "> **A <river>**" in card
+    assert "| FineWeb | 30 |" in card and "twice | ODC-By 1.0 |" in card and "CC BY-SA 3.0" in card
+    model = Caracal.from_pretrained("micro", device="cpu", dtype=torch.float64)
+    shipped = record["results"]["shipped"]
+    assert ship_micro.logits_sha256(model, shipped["text"]) == shipped["logits_sha256"]
+    with torch.no_grad():
+        model.norm.bias += 1e-5
+    assert ship_micro.logits_sha256(model, shipped["text"]) != shipped["logits_sha256"]
+    before = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
+    ship_micro.ship(*given)
+    assert {path: path.stat().st_mtime_ns for path in runs.iterdir()} == before
+    with pytest.raises(ValueError, match="is of other weights than .*; move it elsewhere, and run this again"):
+        ship_micro.ship(run / "fast", *given[1:])
+    (mixture[0] / "other.json").write_text(json.dumps({"sha256": "0" * 64}))
+    with pytest.raises(ValueError, match=f"made from a text with hash .*, and .*other.json says {'0' * 64}"):
+        ship_micro.ship(*given[:2], mixture[0] / "other.json", *given[3:])
+
+
+def test_short_runs_stand_in_one_table(run, mixture, tmp_path, as_committed, monkeypatch):
+    monkeypatch.setattr(trials, "read_record", lambda path: read_record(path, require_commit=False))
+    held_out = str(mixture[0] / "held_out.jsonl.xz")
+    micro_trials.main([str(run / "base"), str(run / "fast"), "--held-out", held_out, "--name", "some"], tmp_path)
+    record = read_record(tmp_path / "book" / "caracal_book" / "runs" / "some.json", require_commit=False)
+    base, fast = record["results"]["rows"]
+    assert (base["changed"], fast["changed"]) == (
+        {}, {"learning_rate": 6e-3, "model": ["d_model=8", "n_heads=2"]})
+    assert record["kind"] == "trials" and record["seconds"] == base["seconds"] + fast["seconds"]
+    assert record["config"]["runs"] == ["base", "fast"] and record["parts"]
+    for row in (base, fast):
+        one = json.loads((run / row["name"] / "record.json").read_text())
+        assert row["loss"] == one["results"]["curve"][-1]["validation_loss"] and row["digest"] == one["digest"]
+        assert row["parameters"] == one["results"]["parameters"] and row["tokens"] == 24 * 128 and row["windows"] == 5
+        assert 1 <= row["bits_per_byte"] / (row["loss"] / np.log(2)) + 1e-9 < 1.05  # ends have no byte
+    with pytest.raises(ValueError, match="give the text that all of them were validated on"):
+        trials.trial_rows([run / "base"], str(mixture[0] / "wikipedia.jsonl.xz"))
+
+
+@pytest.mark.slow
+def test_a_reader_chooses_blindly(run, mixture, tmp_path, as_committed, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blind_test.main(["write", "--train", str(run / "shards"), "--held-out", str(mixture[0] / "held_out.jsonl.xz"),
+                     "--model", str(run / "base"), "--count", "6", "--length", "12", "--longest", "3"])
+    shown, key = (tmp_path / "blind_test.md").read_text(), json.loads((tmp_path / "blind_test.key.json").read_text())
+    assert len(re.findall(r"^## \d+$", shown, re.MULTILINE)) == len(key["rows"]) == 6
+    assert {row["model_is"] for row in key["rows"]} == {"A", "B"}
+    for row, question in zip(key["rows"], shown.split("## ")[1:], strict=True):
+        first, second = (question.index(f"{letter}. ... ") for letter in "AB")
+        assert row["prompt"] in question and len(row["prompt"].split()) == 32
+        place = question.index(row["model"], second if row["model_is"] == "B" else first)
+        assert (place > second) == (row["model_is"] == "B") and row["table"] in question
+    answers = tmp_path / "answers.txt"
+    answers.write_text("".join(f"{i + 1}. {row['model_is'].lower() if i else 'BA'['AB'.index(row['model_is'])]}\n"
+                               for i, row in enumerate(key["rows"])))
+    monkeypatch.setattr(add_record, "add", lambda path, name, root: (tmp_path / name).write_bytes(path.read_bytes()))
+    blind_test.main(["score", str(answers), "--name", "blind.json"])
+    assert "was chosen in 5 of 6" in capsys.readouterr().out
+    record = read_record(tmp_path / "blind.json", require_commit=False)
+    assert record["results"]["chosen"] == 5 and record["kind"] == "blind_test"
+    assert record["results"]["model_sha256"] == file_sha256(run / "base" / "model" / "model.safetensors")
+    answers.write_text("1 A\n2 B\n2 A\n")
+    with pytest.raises(SystemExit, match="error: 3 answers for 6 questions; give one line such as '7 A' for each"):
+        blind_test.main(["score", str(answers)])
+
+
+def test_both_draw_at_one_temperature():
+    text = np.tile([1, 2, 1, 3, 1, 2], 50)
+    table = KneserNey(text, 4, 2)
+    drawn = [blind_test.drawn_from_table(table, [1], 1, temperature, seed)[0]
+             for temperature in (1.0, 0.25) for seed in range(300)]
+    cold, likely = drawn[300:].count(3) / 300, table.next_token(np.array([1])) ** 4
+    assert drawn[:300].count(3) / 300 == pytest.approx(table.next_token(np.array([1]))[3], abs=0.08)
+    assert cold == pytest.approx(likely[3] / likely.sum(), abs=0.05)
+
+
+def test_a_continuation_in_which_a_text_ends_is_drawn_again():
+    found = blind_test.continuation(lambda seed: [65, 0, 66] if seed < 1000 else [65, 10, 66], ByteTokenizer(), 3)
+    assert found == "A B"

@@ -1,0 +1,100 @@
+"""micro, which comes with the package: as it was measured, the same everywhere, and it writes without a network."""
+
+import socket
+import time
+from pathlib import Path
+
+import micro_card
+import pytest
+import ship_micro
+import torch
+
+import caracal_min
+from caracal_book import runs
+from caracal_min import Caracal
+from caracal_min.__main__ import main
+from caracal_min.data import RULE
+from caracal_min.evaluation.measured import rule_of_training
+from caracal_min.files import file_sha256
+from caracal_min.record import read_record
+
+FOLDER = Path(caracal_min.__file__).parent / "pretrained" / "micro"
+WEIGHTS = FOLDER / "model.safetensors"
+KINDS = ("evaluation", "surgery", "counts", "counts_whole", "blind_test")
+
+
+@pytest.fixture(scope="module")
+def record():
+    """Of the training."""
+    return read_record(FOLDER / "record.json")
+
+
+@pytest.fixture(scope="module")
+def measured():
+    """The records of the shipped weights by kind."""
+    return {kind: runs.load(f"micro_{kind}") for kind in KINDS if f"micro_{kind}" in runs.names()}
+
+
+def test_it_is_the_model_that_was_trained_and_measured(record, measured):
+    assert sorted(path.name for path in FOLDER.iterdir()) == [
+        "README.md", "SHA256SUMS", "config.json", "model.safetensors", "record.json", "tokenizer.json",
+        "tokenizer_config.json"]
+    assert file_sha256(WEIGHTS) == record["results"]["shipped"]["sha256"]
+    assert {"evaluation", "surgery", "counts", "counts_whole"} <= measured.keys()
+    for kind, found in measured.items():
+        assert found["results"].get("model_sha256", file_sha256(WEIGHTS)) == file_sha256(WEIGHTS), kind
+    assert rule_of_training("micro", FOLDER, file_sha256(WEIGHTS)) == RULE
+    assert Caracal.from_pretrained("micro").num_parameters() == record["results"]["parameters"]
+    assert WEIGHTS.stat().st_size < 13e6
+
+
+def test_its_logits_are_the_same_on_every_machine(record):
+    shipped = record["results"]["shipped"]
+    model = Caracal.from_pretrained("micro", device="cpu", dtype=torch.float64)
+    assert ship_micro.logits_sha256(model, shipped["text"]) == shipped["logits_sha256"]
+
+
+def test_it_knows_more_than_tables_counted_in_its_text_and_bears_eight_bits(record, measured):
+    counts, found = measured["counts"]["results"], measured["evaluation"]["results"]
+    assert (counts["tokens"], counts["bytes"]) == (found["tokens"], found["bytes"])
+    assert counts["counted"]["tokens"] == min(record["results"]["tokens"], record["data"]["train_tokens"])
+    assert found["bits_per_byte"] < min(counts["bits_per_byte"].values())
+    (eight,) = (row for row in measured["surgery"]["results"]["rows"] if row["operation"] == "matrices of eight bits")
+    assert eight["change_in_bits_per_byte"] <= 0.01
+
+
+def test_the_card_is_that_of_the_records(record, measured):
+    assert (FOLDER / "README.md").read_text(encoding="utf-8") == micro_card.card(
+        record, WEIGHTS.stat().st_size, **measured)
+
+
+def test_it_writes_soon_and_without_a_network(monkeypatch):
+    def refuse(*_, **__):
+        raise AssertionError("the network was asked")
+
+    for name in ("getaddrinfo", "create_connection"):
+        monkeypatch.setattr(socket, name, refuse)
+    started = time.process_time()
+    text = Caracal.from_pretrained("micro", device="cpu").generate_text("The history of", 60, seed=0)
+    assert time.process_time() - started < 2 * torch.get_num_threads()
+    assert text.startswith("The history of ") and len(text) > 60
+
+
+def test_the_command_line_knows_it(capsys):
+    pytest.importorskip("tyro")
+    given = ["sample", "micro", "--prompt", "The history of", "--max-new-tokens", "5", "--seed", "0", "--device", "cpu"]
+    assert main([*given, "--precision", "float32"]) == 0
+    text = Caracal.from_pretrained("micro", device="cpu").generate_text("The history of", 5, temperature=0.8, seed=0)
+    assert capsys.readouterr().out == f"{text}\n"
+
+
+def test_transformers_gives_equal_logits_and_tokens():
+    transformers = pytest.importorskip("transformers")
+    import caracal_min.hf  # noqa: F401
+
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
+    ours, encode = Caracal.from_pretrained("micro", device="cpu"), transformers.AutoTokenizer.from_pretrained(FOLDER)
+    ids = ours.tokenizer.encode("The history of the “island” began in 1850.")
+    assert encode("The history of the “island” began in 1850.")["input_ids"] == ids
+    with torch.no_grad():
+        assert torch.equal(theirs(torch.tensor([ids])).logits, ours.logits(torch.tensor([ids])))
