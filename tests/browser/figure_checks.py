@@ -45,10 +45,10 @@ def frame_problems(page) -> list[str]:
     return problems
 
 
-def caption_problems(page, chapter: int) -> list[str]:
+def caption_problems(page, chapter: str) -> list[str]:
     """Every figure has a caption, numbered in order, and no output has a picture that is no figure."""
     said = page.locator("figure.book-figure > figcaption").all_inner_texts()
-    numbers = [found[1] if (found := re.match(r"Figure (\d+\.\d+)\.\s.{20}", words, re.DOTALL)) else words[:40]
+    numbers = [found[1] if (found := re.match(r"Figure (\w+\.\d+)\.\s.{20}", words, re.DOTALL)) else words[:40]
                for words in said]
     problems = [] if numbers == [f"{chapter}.{k}" for k in range(1, len(said) + 1)] else [f"captions {numbers}"]
     shown = page.locator(".cell_output .caracal-figure, .cell_output .plot").count()

@@ -7,6 +7,7 @@ from figure_pages import contrast
 from page_checks import DESK, PHONE, Visit, unfold
 from test_pages import CLAIMS, PAGES
 
+from caracal_book.rules.cells import heading_of
 from caracal_book.rules.drawings import colours
 from caracal_book.viz.style import dark, palette
 
@@ -29,7 +30,7 @@ def test_a_chapter_opens_with_its_figure(name, page, site):
         top = page.locator(".caracal-figure[data-ready]").first.evaluate(_TOP)
         assert top < size["height"] - 200, f"the figure begins at {top:.0f} of {size['height']} pixels"
     first = page.locator("figure.book-figure").first
-    assert re.match(r"Figure \d+\.1\.", first.locator("figcaption").inner_text())
+    assert re.match(r"Figure (\d+|[A-Z])\.1\.", first.locator("figcaption").inner_text())
     assert not page.get_by_text("%pip install").count()
     assert page.locator("details.hide").first.get_attribute("open") is None
 
@@ -43,7 +44,7 @@ def test_a_line_of_prose_is_not_too_long(name, page, site):
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_chapter_says_its_number_and_links_its_solutions(name, page, site):
     Visit(page, f"{site}/{name}")
-    assert page.locator("h1 .chapter-number").first.inner_text() == f"Chapter {int(name[10:12])}"
+    assert page.locator("h1 .chapter-number").first.inner_text() == heading_of(name[10:])
     page.locator(".to-solutions a").click()
     page.wait_for_url("**/book/solutions/" + name.split("/")[1])
 

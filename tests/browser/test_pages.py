@@ -18,13 +18,15 @@ from page_checks import (
 )
 from test_access import OF_COLOUR, show_theme, violations
 
+from caracal_book.rules.cells import number_of
+
 SCREEN = {"width": 390, "height": 780}
 BOOK = Path(__file__).resolve().parents[2] / "_build" / "html"
 CLAIMS, MINIMAL = "book/claims.html", ("book/api/minimal.html", "_modules/caracal_min/minimal.html")
 # One entry stands in where nothing is built, so that the fixtures can say so.
-PAGES = sorted(path.relative_to(BOOK).as_posix() for path in BOOK.rglob("*.html")
-               if "_static" not in path.parts) or [CLAIMS]
-
+HTML = {path.relative_to(BOOK).as_posix(): path for path in BOOK.rglob("*.html") if "_static" not in path.parts}
+MOVED = sorted(name for name, path in HTML.items() if 'http-equiv="refresh"' in path.read_text("utf-8")[:400])
+PAGES = sorted(HTML.keys() - set(MOVED)) or [CLAIMS]
 
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
 # The pages of source code are written by one template, so one of them stands for all before axe.
@@ -56,7 +58,7 @@ def test_a_page_on_a_desk(name, look, site, book):
         for theme in ("dark", "light"):
             show_theme(page, theme)
             asked[f"frames, {theme}"] = frame_problems(page)
-        asked["captions"] = caption_problems(page, int(name[10:12]))
+        asked["captions"] = caption_problems(page, number_of(name[10:]))
         asked["plots"] = plot_problems(page)
     if name in (*CHAPTERS, *MINIMAL):
         asked["code"] = code_problems(page)
@@ -82,10 +84,10 @@ def on_a_screen(page):
 
 
 FAULTS = {
-    "document.querySelector('figure.book-figure > figcaption').remove()": lambda page: caption_problems(page, 4),
+    "document.querySelector('figure.book-figure > figcaption').remove()": lambda page: caption_problems(page, "4"),
     "document.querySelectorAll('figcaption')[1].textContent = 'Figure 4.9. ' + 'x'.repeat(30)":
-        lambda page: caption_problems(page, 4),
-    "document.querySelector('.cell_output').append(new Image(8, 8))": lambda page: caption_problems(page, 4),
+        lambda page: caption_problems(page, "4"),
+    "document.querySelector('.cell_output').append(new Image(8, 8))": lambda page: caption_problems(page, "4"),
     "document.querySelector('.book-figure .plot').style.width = '200px'": frame_problems,
     "document.querySelector('.plot').style.paddingLeft = '40px'": plot_problems,
     "document.querySelectorAll('.plot img').forEach(node => { node.style.display = 'inline' })": plot_problems,
@@ -116,6 +118,13 @@ def test_no_link_is_broken(book):
     pages = {path.relative_to(book).as_posix(): path.read_text(encoding="utf-8")
              for path in book.rglob("*.html") if "_static" not in path.relative_to(book).parts}
     assert link_problems(pages, lambda path: (book / path).exists()) == []
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_an_old_address_leads_to_the_new_page(name, page, site):
+    page.goto(f"{site}/{name}")
+    page.wait_for_url(lambda url: not url.endswith(name))
+    assert page.url.removeprefix(f"{site}/") in CHAPTERS
 
 
 def test_numbers_of_the_ledger_are_those_that_the_chapters_print(page, site):

@@ -5,6 +5,8 @@ import re
 from page_checks import DESK, Visit
 from test_pages import CLAIMS, PAGES
 
+from caracal_book.rules.cells import number_of
+
 
 def first_level(page) -> list[str]:
     return page.locator("nav.bd-links li.toctree-l1 > a").evaluate_all(
@@ -35,4 +37,4 @@ def test_every_chapter_is_listed_once_by_its_number(page, site):
     assert [name for name in first_level(page) if name.startswith("notebooks/")] == chapters
     for name in chapters:
         (title,) = page.locator(f"nav.bd-links a[href$='{name}']").all_inner_texts()
-        assert re.match(rf"{int(name[10:12])}\. ", title)
+        assert re.match(rf"{number_of(name[10:])}\. ", title)

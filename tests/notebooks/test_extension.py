@@ -146,6 +146,18 @@ def test_the_page_for_missing_pages_leads_home(slug, url, home, root, tmp_path, 
     assert f'<a href="{home}">' in (tmp_path / "404.html").read_text(encoding="utf-8")
 
 
+def test_an_old_address_leads_to_the_new_page(tmp_path, caplog):
+    uris = SimpleNamespace(format="html", get_relative_uri=lambda old, new: f"{new.rpartition('/')[2]}.html",
+                           get_outfilename=lambda name: tmp_path / f"{name}.html")
+    app = SimpleNamespace(builder=uris, env=SimpleNamespace(titles={"new": nodes.title("", "What & why")}),
+                          config=SimpleNamespace(moved_pages={"old": "new", "lost": "nowhere"}))
+    with caplog.at_level("WARNING"):
+        site.write_moved(app, None)
+    page = (tmp_path / "old.html").read_text(encoding="utf-8")
+    assert 'content="0; url=new.html"' in page and '<a href="new.html">What &amp; why</a>' in page
+    assert "moved_pages sends 'lost' to 'nowhere'" in caplog.text and not (tmp_path / "lost.html").exists()
+
+
 @pytest.mark.parametrize("page, doctree, design", [
     ("page", nodes.paragraph(), False), ("page", nodes.paragraph(classes=["sd-card"]), True), ("search", None, False),
 ])

@@ -11,9 +11,10 @@ import strip_notebooks
 from caracal_book.rules import __main__ as check_notebooks
 from caracal_book.rules import figure_rules
 from caracal_book.rules import notebook_rules as rules
-from caracal_book.rules.figure_rules import GOALS, OPENING
+from caracal_book.rules.figure_rules import OPENING
 
 ASSERT = "assert 1 + 1 == 2"
+GOALS = "**After this chapter you will be able to**"
 FIGURE, CAPTION = ("viz.roots(8)", {"tags": [OPENING, "remove-input"]}), f"**Figure 1.1.** It turns.\n\n{GOALS}"
 TURNS = FIGURE, "**Figure 1.1.** It turns."
 EXERCISES = [part for number in (1, 2, 3) for part in (
@@ -134,13 +135,15 @@ def test_each_rule_rejects_a_notebook_that_breaks_it(rule, index, says, cells, k
 
 
 @pytest.mark.parametrize("text, says", [
-    ("As Figure 1.1 and Figure 2.1 show.", None), ("Figure 9.3 is in a chapter that is not here.", None),
+    ("As Figure 1.1, Figure 2.1 and Figure A.1 show.", None), ("Figure 3.1 is in a chapter that is not here.", None),
+    ("See Figure A.2.", "no 'Figure A.2'"), ("**Figure A.1.** It rises.", "another chapter"),
     ("See Figure 1.2.", "no 'Figure 1.2'"), ("See (Figure 2.2).", "no 'Figure 2.2'"),
     ("**Figure 2.2.** It rises.", "another chapter"),
 ])
 def test_figures_that_a_text_refers_to_exist(text, says, make_notebook, make_code):
     chapters = {"01_any": make_notebook(make_code(FIGURE[0]), "**Figure 1.1.** It turns.", text),
-                "02_other": make_notebook(make_code(FIGURE[0]), "**Figure 2.1.** It turns.")}
+                "02_other": make_notebook(make_code(FIGURE[0]), "**Figure 2.1.** It turns."),
+                "a_third": make_notebook(make_code(FIGURE[0]), "**Figure A.1.** It turns.")}
     found = figure_rules.figures_exist(chapters)
     assert [(stem, problem.cell) for stem, problem in found] == ([("01_any", 4)] if says else [])
     assert not says or says in found[0][1].message

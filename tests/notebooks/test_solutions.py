@@ -25,7 +25,7 @@ def defined_by(source: str) -> dict:
     return namespace
 
 
-PAGES = sorted((ROOT / "book" / "solutions").glob("[0-9]*.md"))
+PAGES = sorted((ROOT / "book" / "solutions").glob("*_*.md"))
 
 
 def test_there_are_solutions():

@@ -50,7 +50,7 @@ def test_a_notebook_without_a_set_up_cell_is_refused(tags, first, says, make_not
 @pytest.mark.parametrize("link, target", [
     ("[claim 1](../book/claims.md)", "[claim 1](https://o.github.io/n/book/claims.html)"),
     ("[row](../book/claims.md#ledger-1)", "[row](https://o.github.io/n/book/claims.html#ledger-1)"),
-    ("[next](12_training.ipynb)", "[next](https://o.github.io/n/notebooks/12_training.html)"),
+    ("[next](12_train_tiny.ipynb)", "[next](https://o.github.io/n/notebooks/12_train_tiny.html)"),
     ("[paper](https://arxiv.org/abs/1.md)", "[paper](https://arxiv.org/abs/1.md)"),
     ("[above](#a-section)", "[above](#a-section)"),
 ])

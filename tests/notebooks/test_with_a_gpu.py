@@ -64,7 +64,7 @@ def executed(notebooks, shared_data, tmp_path, monkeypatch):
     monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # so that it is put back afterwards
     offline_tokenizer(shared_data / "gpt2_bpe", tmp_path / "bpe")
     sample = shared_data / "corpus" / "fineweb-validation.jsonl.xz"
-    notebook = nbformat.from_dict(notebooks["12_training"])
+    notebook = nbformat.from_dict(notebooks["12_train_tiny"])
     first = next(i for i, cell in enumerate(notebook.cells) if cell.cell_type == "code") + 1
     notebook.cells.insert(first, nbformat.v4.new_code_cell(STANDINS.replace("{sample!r}", repr(str(sample)))))
     notebook.cells.append(nbformat.v4.new_code_cell(

@@ -18,7 +18,7 @@ from .claims import badge, ledger_pages
 
 logger = logging.getLogger(__name__)
 
-CAPTION = re.compile(r"Figure (\d+)\.(\d+)\.")
+CAPTION = re.compile(r"Figure (\d+|[A-Z])\.(\d+)\.")
 _LINK = re.compile(r"claim (\d+)")
 # The verdict that colours a box which rests on several claims is the one furthest from "holds".
 _BY_DISTANCE = ("holds", "holds with a caveat of wording", "not tested at this scale",

@@ -1,11 +1,10 @@
 """A chapter's head and its links: its number above the title, and the way to its solutions."""
 
-import re
-
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
-_CHAPTER = re.compile(r"notebooks/(\d\d)_\w+")
+from caracal_book.rules.cells import STEM, heading_of
+
 SOLUTIONS = "book/solutions/"
 
 
@@ -21,12 +20,12 @@ class HeadOfChapter(SphinxPostTransform):
 
     def run(self, **kwargs):
         docname = self.env.docname
-        number = _CHAPTER.fullmatch(docname)
+        folder, _, stem = docname.rpartition("/")
         title = next(iter(self.document.findall(nodes.title)), None)
-        if number is None or title is None:
+        if folder != "notebooks" or not STEM.fullmatch(stem) or title is None:
             return
-        title.insert(0, nodes.inline("", f"Chapter {int(number[1])} ", classes=["chapter-number"]))
-        solutions = SOLUTIONS + docname.split("/")[1]
+        title.insert(0, nodes.inline("", f"{heading_of(stem)} ", classes=["chapter-number"]))
+        solutions = SOLUTIONS + stem
         exercises = next((section for section in self.document.findall(nodes.section)
                           if section[0].astext() == "Exercises"), None)
         if exercises is not None and solutions in self.env.found_docs:

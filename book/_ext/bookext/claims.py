@@ -14,6 +14,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from caracal_book.rules.cells import number_of
 from caracal_book.rules.ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, read_ledger, untested
 
 from .by_page import ByPage
@@ -99,7 +100,8 @@ def ledger_filter(claims: list[Claim]) -> nodes.Node:
     """Return two lists to choose from, which hide the rows of other verdicts and chapters; no script, no lists."""
     stems = sorted({claim.notebook for claim in claims})
     lists = (("verdict", [(f"is-{slug(verdict)}", verdict) for verdict in VERDICTS]),
-             ("chapter", [(f"in-{stem}", f"{int(stem[:2])}. {stem[3:].replace('_', ' ')}") for stem in stems]))
+             ("chapter", [(f"in-{stem}", f"{number_of(stem)}. {stem.partition('_')[2].replace('_', ' ')}")
+                          for stem in stems]))
     fields = "".join(f'<label>{name} <select><option value="">all</option>' + "".join(
         f'<option value="{value}">{words}</option>' for value, words in choices) + "</select></label>"
                      for name, choices in lists)

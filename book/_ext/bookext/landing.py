@@ -15,7 +15,7 @@ from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
-from caracal_book.rules.cells import minutes_of, question_of
+from caracal_book.rules.cells import heading_of, minutes_of, question_of
 from caracal_book.rules.drawings import on_dark, without_ground
 from caracal_book.rules.figure_rules import OPENING
 from caracal_book.rules.ledger import VERDICTS, read_ledger
@@ -114,7 +114,7 @@ class VerdictStrip(SphinxDirective):
 
 
 class ChapterCards(SphinxDirective):
-    """A card for each chapter of the folder notebooks/, and how long all of them take."""
+    """A card for each chapter and investigation of the folder notebooks/, and how long all of them take."""
 
     def run(self):
         names = sorted(name for name in self.env.found_docs if name.startswith("notebooks/"))
@@ -124,17 +124,19 @@ class ChapterCards(SphinxDirective):
             notebook = notebook_of(self.env, name)
             minutes += minutes_of(notebook)
             title, question = question_of(notebook)
-            number = int(name.split("/")[1][:2])
+            heading = heading_of(name.split("/")[1])
             root = self.env.app.builder.get_relative_uri(self.env.docname, "x").removesuffix("x.html")
             pictures = "".join(
                 f'<img class="dark-light on-{theme}" src="{root}{STILLS}/{still_name(name, theme)}" loading="lazy" '
-                f'alt="The figure that opens chapter {number}">' for theme in ("light", "dark"))
+                f'alt="The figure that opens {heading.lower()}">' for theme in ("light", "dark"))
             cards.append(
                 f'<li><a href="{self.env.app.builder.get_relative_uri(self.env.docname, name)}">'
                 f'<span class="card-picture">{pictures}</span>'
-                f'<span class="chapter-number">Chapter {number}</span> <b>{escape(title)}</b>'
+                f'<span class="chapter-number">{heading}</span> <b>{escape(title)}</b>'
                 f'<span class="card-question">{escape(question)}</span></a></li>')
-        said = f"{len(names)} chapters, about {round(minutes / 60)} hours of reading; the exercises take as long again."
+        many = sum(name.split("/")[1][0].isdigit() for name in names)
+        said = (f"{many} chapters and {len(names) - many} investigations, about {round(minutes / 60)} hours of reading; "
+                "the exercises take as long again.")
         return [nodes.raw("", f'<p>{said}</p><ul class="chapter-cards">{"".join(cards)}</ul>', format="html")]
 
 

@@ -1,4 +1,4 @@
-"""What the site needs that _config.yml cannot know: the repository, the downloads, a 404 page.
+"""What the site needs beside its pages: the repository, the downloads, a 404 page, and pages at old addresses.
 
 Two variables of the environment say where a copy is published, and .github/workflows/pages.yml sets both:
 BOOK_REPOSITORY, owner/name on GitHub, from which anybody can install; and BOOK_URL, the address of the pages, where it
@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+from html import escape
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,12 +19,19 @@ from sphinx.util import logging
 logger = logging.getLogger(__name__)
 
 COLAB_BRANCH = "colab"
+MOVED = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title>
+<meta http-equiv="refresh" content="0; url={address}"><meta name="robots" content="noindex"></head>
+<body><p>This page is now <a href="{address}">{title}</a>.</p></body></html>
+"""
 
 
 def setup(app):
     app.connect("config-inited", name_the_repository)
     app.connect("build-finished", stamp_downloads)
     app.connect("build-finished", write_not_found)
+    app.add_config_value("moved_pages", {}, "")  # old page to new one
+    app.connect("build-finished", write_moved)
 
 
 def repository() -> str:
@@ -93,3 +101,15 @@ def write_not_found(app, exception):
         page = Path(app.srcdir, "book/_templates/404.html").read_text(encoding="utf-8")
         home = urlsplit(address()).path or "/"
         Path(app.outdir, "404.html").write_text(page.replace("{home}", home), encoding="utf-8")
+
+
+def write_moved(app, exception):
+    """Write a page at each old address that leads to the new one."""
+    if exception is not None or app.builder.format != "html":
+        return
+    for old, new in app.config.moved_pages.items():
+        if new not in app.env.titles:
+            logger.warning("moved_pages sends '%s' to '%s', and there is no such page", old, new)
+            continue
+        page = MOVED.format(title=escape(app.env.titles[new].astext()), address=app.builder.get_relative_uri(old, new))
+        Path(app.builder.get_outfilename(old)).write_text(page, encoding="utf-8")

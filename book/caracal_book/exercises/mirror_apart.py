@@ -1,4 +1,4 @@
-"""Checkers for the exercises of chapter 15, mirror, taken apart.
+"""Checkers for the exercises of investigation E, mirror, taken apart.
 
 Long texts are drawn from a fixed seed; the pairs of a word are counted one by one.
 """

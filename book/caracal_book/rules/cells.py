@@ -1,9 +1,13 @@
-"""A notebook, as `nbformat` reads it: its cells by kind, its code as syntax trees, its question and its minutes."""
+"""A notebook, as `nbformat` reads it: its cells by kind, its code as syntax trees, its question and its minutes.
+
+Its name says its number: chapters have numbers, `04_causal_convolution`, and investigations letters, `a_palindromes`.
+"""
 
 import ast
 import re
 from collections.abc import Iterator
 
+STEM = re.compile(r"(\d\d|[a-z])_[a-z0-9_]+")
 _MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
 
 
@@ -22,6 +26,16 @@ def parse(code: str) -> ast.Module:
 
 def calls(nodes: list[ast.AST]) -> Iterator[ast.Call]:
     return (node for root in nodes for node in ast.walk(root) if isinstance(node, ast.Call))
+
+
+def number_of(stem: str) -> str:
+    """Return the number of a chapter or the letter of an investigation, by its file's name: 4, or A."""
+    return stem.partition("_")[0].lstrip("0").upper()
+
+
+def heading_of(stem: str) -> str:
+    """Return how a page says its number: Chapter 4, or Investigation A."""
+    return f"{'Chapter' if stem[0].isdigit() else 'Investigation'} {number_of(stem)}"
 
 
 def question_of(notebook: dict) -> tuple[str, str]:

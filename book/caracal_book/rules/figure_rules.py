@@ -8,15 +8,15 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
 
-from .cells import calls, code_cells, markdown_cells, parse
+from .cells import STEM, calls, code_cells, markdown_cells, number_of, parse
 from .ledger import asserts_something
 from .printed_values import Problem, cell_tags
 
 OPENING = "opening-figure"  # the tag of the cell that shows a chapter's first figure
-GOALS = "**After this chapter you will be able to**"
+GOALS = re.compile(r"\*\*After this (?:chapter|investigation) you will be able to\*\*")
 
-CAPTION = re.compile(r"\*\*Figure (\d+)\.(\d+)\.(?:\*\*)? \S")
-_REFERENCE = re.compile(r"\bFigure (\d+)\.(\d+)")
+CAPTION = re.compile(r"\*\*Figure (\d+|[A-Z])\.(\d+)\.(?:\*\*)? \S")
+_REFERENCE = re.compile(r"\bFigure (\d+|[A-Z])\.(\d+)")
 _IMAGE = re.compile(r"!\[(.*?)\]\(|<img\b(?![^>]*\balt=\"([^\"]+)\")")
 _QUIET = {"rcParams", "style", "close", "switch_backend", "rc"}
 
@@ -29,8 +29,9 @@ def opens_with_its_figure(notebook: dict) -> Iterator[Problem]:
     if OPENING not in cell_tags(figure) or not _shows_figure(figure):
         yield Problem(2, f"the third cell shows the figure that poses the question; tag it '{OPENING}'")
     caption = CAPTION.match(goals["source"])
-    if goals["cell_type"] != "markdown" or not caption or caption[2] != "1" or GOALS not in goals["source"]:
-        yield Problem(3, f"the fourth cell is the caption, '**Figure N.1.** ...', and the goals, '{GOALS}'")
+    if goals["cell_type"] != "markdown" or not caption or caption[2] != "1" or not GOALS.search(goals["source"]):
+        yield Problem(3, "the fourth cell is the caption, '**Figure N.1.** ...', and the goals, "
+                         "'**After this chapter you will be able to**'")
 
 
 def machinery_is_folded(notebook: dict) -> Iterator[Problem]:
@@ -70,17 +71,21 @@ def captions_are_numbered(notebook: dict) -> Iterator[Problem]:
 
 
 def figures_exist(notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
-    """Hold captions and references of several chapters, by stem, against each other: 'Figure 4.2' is in chapter 4."""
-    captions = {stem: {(int(found[1]), int(found[2])) for _, text in markdown_cells(notebook)
+    """Hold captions and references of several notebooks, by stem, against each other.
+
+    'Figure 4.2' is in chapter 4, 'Figure A.2' in investigation A.
+    """
+    captions = {stem: {found.groups() for _, text in markdown_cells(notebook)
                        for found in CAPTION.finditer(text)} for stem, notebook in notebooks.items()}
-    known, chapters = set().union(*captions.values()), {int(stem[:2]) for stem in notebooks if stem[:2].isdigit()}
+    known = set().union(*captions.values())
+    chapters = {number_of(stem) for stem in notebooks if STEM.fullmatch(stem)}
     problems = []
     for stem, notebook in notebooks.items():
         for index, text in markdown_cells(notebook):
             problems += [(stem, Problem(index, f"'Figure {found[1]}.{found[2]}' is the number of another chapter"))
-                         for found in CAPTION.finditer(text) if f"{int(found[1]):02}" != stem[:2]]
+                         for found in CAPTION.finditer(text) if found[1] != number_of(stem)]
             problems += [(stem, Problem(index, f"there is no '{found[0]}'")) for found in _REFERENCE.finditer(text)
-                         if int(found[1]) in chapters and (int(found[1]), int(found[2])) not in known]
+                         if found[1] in chapters and found.groups() not in known]
     return problems
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import yaml
 
+from .cells import STEM
 from .printed_values import Problem, cell_tags, printed_text
 
 NOT_TESTED = "not tested here"
@@ -26,7 +27,6 @@ _TAG = re.compile(r"claim-(\d+)")
 _BOX = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
 _LINK = re.compile(r"\[claim\s+(\d+)\]\(")
 _IN_A_BOX = {"holds": r"\bholds?\b", "does not hold": r"\bdoes not\b", VERDICTS[-1]: VERDICTS[-1]}
-_STEM = re.compile(r"\d\d_[a-z0-9_]+")
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Claim:
                 raise ValueError(f"claim {self.id}: {field.name} is {text!r}; give a text")
         if self.verdict not in VERDICTS:
             raise ValueError(f"claim {self.id}: verdict '{self.verdict}' is not one of: {', '.join(VERDICTS)}")
-        if not _STEM.fullmatch(self.notebook):
+        if not STEM.fullmatch(self.notebook):
             raise ValueError(f"claim {self.id}: notebook '{self.notebook}'; give a name like 04_causal_convolution")
 
 

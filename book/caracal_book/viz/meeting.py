@@ -1,4 +1,4 @@
-"""The figure of chapter 9: which tokens meet in one result of a causal convolution."""
+"""The figure of investigation A: which tokens meet in one result of a causal convolution."""
 
 from . import svg
 from .figure import Figure

@@ -1,4 +1,4 @@
-"""The checkers of chapter 15: the answers that they accept, and those that they reject with what they say."""
+"""The checkers of investigation E: the answers that they accept, and those that they reject with what they say."""
 
 from itertools import combinations, product
 

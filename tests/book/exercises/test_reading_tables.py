@@ -1,4 +1,4 @@
-"""The checkers of chapter 14: the answers that they accept, and those that they reject with what they say."""
+"""The checkers of investigation D: the answers that they accept, and those that they reject with what they say."""
 
 import math
 import statistics

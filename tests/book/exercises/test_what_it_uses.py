@@ -1,4 +1,4 @@
-"""The checkers of chapter 13: the answers that they accept, and those that they reject with what they say."""
+"""The checkers of investigation C: the answers that they accept, and those that they reject with what they say."""
 
 import torch
 from exercise_answers import Answers

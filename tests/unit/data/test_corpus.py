@@ -88,10 +88,10 @@ def test_fineweb_tokens_agree_with_its_own_counts(shared_data, gpt2):
     assert tokenizer.decode(tokenizer.encode("Ünï 🐈")) == "Ünï 🐈"
 
 
-def test_the_bytes_that_chapter_13_divides_by_are_those_of_the_text(shared_data, gpt2, root):
+def test_the_bytes_that_investigation_c_divides_by_are_those_of_the_text(shared_data, gpt2, root):
     """Its losses per byte are losses per token over bytes a token: tokens are recorded, bytes stated in the cell."""
     text = list(documents(str(shared_data / "corpus" / "fineweb-validation.jsonl.xz")))
-    cells = json.loads((root / "notebooks" / "13_what_it_uses.ipynb").read_text())["cells"]
+    cells = json.loads((root / "notebooks" / "c_what_it_uses.ipynb").read_text())["cells"]
     stated = re.search(r"HELD_OUT_BYTES = ([\d_]+)", "".join(line for cell in cells for line in cell["source"]))[1]
     assert int(stated) == sum(len(document.encode()) for document in text)
     encode = make_tokenizer("gpt2").encode

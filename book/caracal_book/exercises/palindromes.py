@@ -1,4 +1,4 @@
-"""Checkers for the exercises of chapter 9, what it can and cannot learn.
+"""Checkers for the exercises of investigation A, what it can and cannot learn.
 
 Texts and runs are drawn from fixed seeds; what a model of few comparisons knows is found by going through all orders of
 the questions.

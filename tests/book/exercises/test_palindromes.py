@@ -1,4 +1,4 @@
-"""The checkers of chapter 9: the answers that they accept, and those that they reject with what they say."""
+"""The checkers of investigation A: the answers that they accept, and those that they reject with what they say."""
 
 import statistics
 
@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from exercise_answers import Answers
 
-from caracal_book.exercises import what_it_learns as check
+from caracal_book.exercises import palindromes as check
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, circular_conv
 
 
