@@ -135,8 +135,8 @@ class ChapterCards(SphinxDirective):
                 f'<span class="chapter-number">{heading}</span> <b>{escape(title)}</b>'
                 f'<span class="card-question">{escape(question)}</span></a></li>')
         many = sum(name.split("/")[1][0].isdigit() for name in names)
-        said = (f"{many} chapters and {len(names) - many} investigations, about {round(minutes / 60)} hours of reading; "
-                "the exercises take as long again.")
+        said = (f"{many} chapters and {len(names) - many} investigations, about {round(minutes / 60)} hours of "
+                "reading; the exercises take as long again.")
         return [nodes.raw("", f'<p>{said}</p><ul class="chapter-cards">{"".join(cards)}</ul>', format="html")]
 
 
