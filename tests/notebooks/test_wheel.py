@@ -31,7 +31,8 @@ COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERE
 PACKAGES = ("caracal_min", "book/caracal_book")
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 # A run of some minutes, cut to 20 steps.  What it learns by its end is asserted where the book is built.
-SHORTENED = {"12_train_tiny": ('TrainConfig.for_preset("nano")', 'TrainConfig.for_preset("nano", tokens=20 * 4 * 256)')}
+SHORTENED = {"09_teaching_it": ('TrainConfig.for_preset("nano", optimizer="muon")',
+                               'TrainConfig.for_preset("nano", optimizer="muon", tokens=20 * 4 * 256)')}
 
 _WRITES = """
 import socket, sys

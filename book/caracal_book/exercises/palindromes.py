@@ -1,19 +1,21 @@
-"""Checkers for the exercises of investigation A, what it can and cannot learn.
+"""Checkers for the exercises of investigation A, palindromes.
 
-Texts and runs are drawn from fixed seeds; what a model of few comparisons knows is found by going through all orders of
-the questions.
+Texts are drawn from fixed seeds; the pairs of a word are counted one by one.
 """
 
 import random
-from collections.abc import Callable
-from itertools import permutations
+from collections.abc import Callable, Sequence
+from string import ascii_lowercase
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from caracal_min.convolution import causal_conv_direct
+
 from . import checker, expect_close, expect_numbers
 
-__all__ = ["best_rate", "mirrored_pairs", "right_by_distance"]
+__all__ = ["a_trap", "content_and_gate", "mirrored_pairs", "products_left"]
 
 
 @checker
@@ -50,84 +52,227 @@ def mirrored_pairs(answer: Callable[[Tensor, int], Tensor]) -> str:
     return f"{len(texts)} texts"
 
 
-# Accuracies by learning rate.  Sums of eighths have no rounding, so that a tie is one in any order of the runs.
-_SWEEPS: dict[str, dict[float, list[float]]] = {
-    "a single run": {1e-3: [0.5]},
-    "one seed for each rate": {3e-4: [0.25], 1e-3: [0.875], 3e-3: [0.5]},
-    "three seeds for each rate": {3e-4: [0.375, 0.5, 0.25], 1e-3: [0.5, 0.625, 0.75], 3e-3: [0.5, 0.125, 0.25]},
-    "one lucky seed": {1e-3: [0.25, 1.0, 0.125], 3e-3: [0.625, 0.5, 0.75], 1e-2: [0.125, 0.25, 0.25]},
-    "one unlucky seed at the rate of the best median": {1e-3: [0.0, 0.75, 0.75], 3e-3: [0.625, 0.5, 0.625]},
-    "the lowest accuracy at the best rate": {1e-3: [0.25, 1.0, 1.0], 3e-3: [0.5, 0.5, 0.5]},
-    "a rate run with one seed that looks best": {3e-4: [0.5, 0.75, 0.625], 1e-3: [0.25, 0.5, 0.375], 1e-2: [1.0]},
-    "later seeds at one rate alone": {3e-4: [0.75], 1e-3: [0.875, 0.125, 0.25], 3e-3: [0.625]},
-    "four seeds or five": {1e-3: [0.75] * 4, 3e-3: [0.5, 0.25, 0.5, 0.375, 0.5], 1e-2: [0.25] * 4 + [0.625]},
-    "a tie of two rates": {1e-3: [0.625, 0.625], 3e-3: [0.5, 0.75], 1e-2: [0.5, 0.5]},
-    "a tie of the two highest of three rates": {3e-4: [0.5] * 4, 1e-2: [0.75] * 4, 3e-2: [0.5, 1.0, 0.875, 0.625]},
-    "all accuracies 0": {3e-3: [0.0, 0.0], 1e-2: [0.0, 0.0]},
-}
+@checker
+def products_left(answer: Callable[[int, int], list[int]]) -> str:
+    """Check `products_left(length, K)`: how many of its two products each mirrored pair keeps, the outermost first.
+
+    Letters j and length - 1 - j meet in two products, one with the gate of either; the gates kept are g_0 to g_K.
+    """
+    cases = [(8, 5)]  # the usual mistakes differ here
+    cases += [(length, K) for length in (2, 4, 6, 8, 10, 16) for K in range(length + 2) if (length, K) not in cases]
+    cases += [(2, 9), (8, 100), (62, 30), (62, 29), (64, 40)]
+    for length, K in cases:
+        case = f"products_left({length}, {K})"
+        names = tuple(f"letters {j} and {length - 1 - j}" for j in range(length // 2))
+        given = expect_numbers(case, answer(length, K), names)
+        right = _products(length, K)
+        for (name, found), left in zip(given.items(), right, strict=True):
+            if found != left:  # also where given is nan
+                hint = _hint_on_products(list(given.values()), length, K)
+                raise AssertionError(f"{case}: {name} expected {left}, given {found:g}{hint}")
+    return f"{len(cases)} texts"
+
+
+def _products(length: int, K: int) -> list[int]:
+    return [sum(gate <= K for gate in (j, length - 1 - j)) for j in range(length // 2)]
+
+
+def _hint_on_products(given: list[float], length: int, K: int) -> str:
+    """Return what the answer seems to have done."""
+    right = _products(length, K)
+    for said, other in (("the outermost pair first", right[::-1]), ("g_K is kept, too", _products(length, K - 1)),
+                        ("a pair meets in two products", [min(1, left) for left in right])):
+        if given == other != right:
+            return f"; {said}"
+    return ""
+
+
+_MOST_LETTERS = 100_000
 
 
 @checker
-def best_rate(answer: Callable[[list[dict[str, float]]], tuple[float, float, float, float]]) -> str:
-    """Check `best_rate(runs)`: (rate, mean, low, high) of the rate whose mean accuracy over its seeds is highest.
+def a_trap(answer: Callable[[int], str]) -> str:
+    """Check `a_trap(size)`: a wrong text of mirror in which every piece of that size stands backwards, too.
 
-    runs are dicts with learning_rate, seed and accuracy, in any order.  Only the rates that were run with the most
-    seeds count, and of equal ones the smallest is taken.
+    Any such text of letters from a to z is right: the second word is the first backwards, but for two unequal letters,
+    an even distance apart, that have changed places.  It has a piece of that size at least, and at most 100,000
+    letters.
     """
-    shuffle = random.Random(9).shuffle
-    for what, sweep in _SWEEPS.items():
-        most = max(map(len, sweep.values()))
-        rate = min((rate for rate in sweep if len(sweep[rate]) == most), key=lambda rate: (-sum(sweep[rate]), rate))
-        expected = rate, sum(sweep[rate]) / most, min(sweep[rate]), max(sweep[rate])
-        runs = [{"learning_rate": rate, "seed": seed, "accuracy": accuracy}
-                for rate, accuracies in sweep.items() for seed, accuracy in enumerate(accuracies)]
-        backwards = runs[::-1]
-        for order in range(6):
-            ordered = runs if order == 0 else backwards
-            if order > 1:
-                shuffle(ordered)
-            case = f"best_rate, {what}, {_listed(ordered)}"
-            given = expect_numbers(case, answer([dict(run) for run in ordered]), ("rate", "mean", "low", "high"))
-            for name, right in zip(given, expected, strict=True):
-                if not abs(given[name] - right) <= 1e-6 * max(abs(right), 1e-3):  # also where given is nan
-                    raise AssertionError(f"{case}: {name} expected {right:.6g}, given {given[name]:.6g}")
-    return f"{len(_SWEEPS)} sweeps"
+    sizes = range(1, 11)
+    for size in sizes:
+        _expect_trap(f"a_trap({size})", answer(size), size)
+    return f"pieces of {sizes[0]} to {sizes[-1]} letters"
 
 
-def _listed(runs: list[dict[str, float]]) -> str:
-    """Write what each rate reached, rates and seeds in the order of the runs."""
-    reached: dict[float, list[float]] = {}
-    for run in runs:
-        reached.setdefault(run["learning_rate"], []).append(run["accuracy"])
-    return ", ".join(f"rate {rate:g}: {', '.join(f'{a:g}' for a in each)}" for rate, each in reached.items())
+def _expect_trap(case: str, text: Any, size: int) -> None:
+    """Raise AssertionError, naming the case, unless a text is of mirror, wrong, and has all pieces backwards."""
+    if not isinstance(text, str):
+        raise AssertionError(f"{case}: expected a string, given a {type(text).__name__}")
+    half = len(text) // 2
+    others = sorted(set(text) - set(ascii_lowercase))
+    if len(text) > _MOST_LETTERS:
+        raise AssertionError(f"{case}: expected at most {_MOST_LETTERS:,} letters, given {len(text):,}")
+    if others:
+        raise AssertionError(f"{case}: expected letters from a to z, given {_short(text)} with {others[0]!r}")
+    if len(text) < size:
+        raise AssertionError(f"{case}: expected a text with a piece of that size, given {_short(text)}")
+    if len(text) % 2:
+        raise AssertionError(f"{case}: expected an even number of letters, given {len(text)}: {_short(text)}")
+    second, backwards = text[half:], text[:half][::-1]
+    if second == backwards:
+        raise AssertionError(f"{case}: expected a text that is no palindrome, given {_short(text)}")
+
+    words = f"given {_short(second)}, and backwards the first is {_short(backwards)}"
+    swap = f"{case}: expected the second word to be the first backwards but for two letters that have changed places"
+    wrong = [place for place in range(half) if second[place] != backwards[place]]
+    if len(wrong) != 2:
+        raise AssertionError(f"{swap}, {words}: {len(wrong)} {'places differ' if wrong[1:] else 'place differs'}")
+    i, j = wrong
+    if (second[i], second[j]) != (backwards[j], backwards[i]):
+        raise AssertionError(f"{swap}, {words}: places {i} and {j} differ, and not by a swap")
+    if (j - i) % 2:
+        raise AssertionError(f"{case}: expected a swap over an even distance, {words}: places {i} and {j} are swapped")
+
+    pieces: dict[str, int] = {}
+    for place in range(len(text) - size + 1):
+        pieces.setdefault(text[place:place + size], place)
+    for piece, place in pieces.items():
+        if piece[::-1] not in pieces:
+            raise AssertionError(f"{case}: expected every piece of {size} letters to stand somewhere backwards, given "
+                                 f"{_short(text)}, where {_short(piece)} stands at place {place} and "
+                                 f"{_short(piece[::-1])} nowhere")
+
+
+def _short(text: str) -> str:
+    return repr(text) if len(text) <= 60 else f"{text[:40]!r}... of {len(text):,} letters"
+
+
+# A text, what it is like, and the symbols in the order of their ids; "(" is the mark.
+_TEXTS = [
+    ("a word of three letters", "(abc...", "abc(."),  # the usual mistakes differ here
+    ("a word of two letters", "(ab..", "ab(."),
+    ("a palindrome", "(abba..", "ab(."),
+    ("a word that ends with equal letters", "(abb...", "abc(."),
+    ("a letter in front", "c(ab..", "abc(."),
+    ("a letter in front that stands in the word, too", "a(abab...", "abc(."),
+    ("the mark first and the dot second of the symbols", "ba(abcab.....", "(.abc"),
+    ("the dot before the mark and letters among the symbols", "ca(bccab.....", "a.bc(d"),
+    ("dots to spare", "ba(abca.........", "abc.("),
+    ("too few dots", "abcd(dcab..", "abcd(."),
+    ("a single dot", "bb(cbca.", "cab(."),
+    ("no dots", "(abcb", "abc(."),
+    ("no dots, and letters in front", "abca(bcab", "abc(."),
+    ("a word of one letter", "ab(a....", "ab(."),
+    ("a word of one letter at the end", "aba(a", "ab(."),
+    ("a word of equal letters", "ba(aaaa.....", "ab(."),
+    ("no word, the mark at the end", "abc(", "abc(."),
+    ("no word, a dot after the mark", "ab(...", "ab(."),
+    ("the mark alone", "(", ".("),
+    ("more letters in front than in the word", "abccbaabc(ca..........", "abc(."),
+]
 
 
 @checker
-def right_by_distance(answer: Callable[[int, set[int]], list[float]]) -> str:
-    """Check `right_by_distance(pairs, distances)`: how often each question of recall is answered right.
+def content_and_gate(answer: Callable[[Tensor, int, int, int], tuple[Tensor, Tensor]]) -> str:
+    """Check `content_and_gate(ids, vocab_size, mark, dot)`: v and g whose convolutions count the word's unequal pairs.
 
-    The model compares the key that asks, at place 2 * pairs + q, with what stands at each of the distances before it,
-    and guesses among the values that it cannot rule out.  One number for each question, right within 1e-6.
+    ids are int64, `(L,)`: letters, the mark, the word, and dots.  v and g are `(C, L)` each, of any real dtype.  Their
+    causal convolutions, added up over the channels, are compared at every t, within 1e-3, with the number of pairs of
+    places in the word that add up to t and hold different tokens; two letters are two such pairs.
     """
-    cases = [(1, set()), (1, {2}), (1, {1}), (2, set()), (2, {2}), (2, {4}), (2, {2, 3}), (2, {2, 3, 4}),
-             (3, {2, 3, 4}), (3, {1, 5}), (3, {2, 4}), (4, set()), (4, {2}), (4, {3}), (4, {1}), (4, {2, 4, 6}),
-             (4, {5, 6, 7}), (4, {4, 5, 6, 7, 8, 9}), (4, {2, 3, 4, 5, 6, 7}), (4, set(range(2, 12))),
-             (5, {10, 11}), (5, {6, 8, 9, 40})]
-    for pairs, distances in cases:
-        case = f"right_by_distance({pairs}, {distances})"
-        names = tuple(f"question {q}" for q in range(pairs))
-        given = expect_numbers(case, answer(pairs, set(distances)), names)
-        for (name, found), right in zip(given.items(), _by_all_orders(pairs, distances), strict=True):
-            if not abs(found - right) <= 1e-6:  # also where given is nan
-                raise AssertionError(f"{case}: {name} expected {right:.6g}, given {found:.6g}")
-    return f"{len(cases)} models"
+    cases = _marked_texts()
+    for what, ids, vocab_size, mark, dot in cases:
+        case = f"content_and_gate, {what}, vocab_size={vocab_size}, mark={mark}, dot={dot}"
+        v, g = _both(case, answer(ids.clone(), vocab_size, mark, dot), len(ids))
+        found = causal_conv_direct(v, g).sum(0).tolist()
+        tokens, word = ids.tolist(), _word(ids.tolist(), mark, dot)
+        for t, (given, right) in enumerate(zip(found, _unequal_pairs(tokens, word, word), strict=True)):
+            if not abs(given - right) <= 1e-3:  # also where given is nan
+                hint = _hint_on_pairs(found, tokens, word)
+                raise AssertionError(f"{case}: at t={t} expected {right}, given {given:.6g}{hint}")
+    return f"{len(cases)} texts"
 
 
-def _by_all_orders(pairs: int, distances: set[int]) -> list[float]:
-    """Ask the keys in every order; the model has compared, and so either knows the value or rules some out."""
-    right, orders = [0.0] * pairs, list(permutations(range(pairs)))
-    for order in orders:
-        for q, asked in enumerate(order):
-            compared = [pair for pair in range(pairs) if 2 * pairs + q - 2 * pair in distances]
-            right[q] += 1 if asked in compared else 1 / (pairs - len(compared))
-    return [sure / len(orders) for sure in right]
+def _marked_texts() -> list[tuple[str, Tensor, int, int, int]]:
+    """Return what a text is like, its ids, the size of the vocabulary, the mark and the dot."""
+    cases = []
+    for what, text, symbols in _TEXTS:
+        ids = [symbols.index(symbol) for symbol in text]
+        cases.append((f"{what}, ids {ids}", torch.tensor(ids), len(symbols), symbols.index("("), symbols.index(".")))
+    source = random.Random(15)
+    for vocab_size, front, length, dots in ((4, 9, 20, 12), (12, 30, 17, 31), (7, 0, 40, 40), (30, 24, 31, 0)):
+        mark, dot, *letters = source.sample(range(vocab_size), vocab_size)
+        ids = source.choices(letters, k=front) + [mark] + source.choices(letters, k=length) + dots * [dot]
+        cases.append((f"{front} random letters, the mark, {length} random letters and {dots} dots", torch.tensor(ids),
+                      vocab_size, mark, dot))
+    return cases
+
+
+def _word(tokens: list[int], mark: int, dot: int) -> range:
+    """Return the places of the word."""
+    first = tokens.index(mark) + 1
+    return range(first, tokens.index(dot, first) if dot in tokens[first:] else len(tokens))
+
+
+def _unequal_pairs(tokens: list[int], contents: Sequence[int], gates: Sequence[int]) -> list[int]:
+    """Return for every t the pairs of a place in contents and one in gates that add up to t and hold other tokens."""
+    counts = [0] * len(tokens)
+    for j in contents:
+        for i in gates:
+            if j + i < len(tokens):
+                counts[j + i] += tokens[j] != tokens[i]
+    return counts
+
+
+def _both(case: str, given: Any, length: int) -> list[Tensor]:
+    """Return v and g in float64.  Raises AssertionError, naming the case, unless both are real and of one shape."""
+    try:
+        v, g = given
+    except (TypeError, ValueError, RuntimeError):
+        raise AssertionError(f"{case}: expected two tensors, v and g, given a {type(given).__name__}"
+                             f"{f' of {len(given)}' if isinstance(given, tuple | list) else ''}") from None
+    both = {}
+    for name, x in (("v", v), ("g", g)):
+        try:
+            x = torch.as_tensor(x).detach().cpu()
+        except (TypeError, ValueError, RuntimeError):
+            raise AssertionError(f"{case}: {name} expected as a tensor, given a {type(x).__name__}") from None
+        if x.is_complex():
+            raise AssertionError(f"{case}: {name} expected with real numbers, "
+                                 f"given {str(x.dtype).removeprefix('torch.')}")
+        if x.dim() != 2 or x.shape[1] != length:
+            raise AssertionError(f"{case}: {name} expected with the shape (C, {length}), given {tuple(x.shape)}")
+        if not x.double().isfinite().all():
+            place = x.double().isfinite().logical_not().nonzero()[0].tolist()
+            raise AssertionError(f"{case}: {name} expected finite, given {float(x[tuple(place)])} at {place}")
+        both[name] = x.double()
+    if both["v"].shape != both["g"].shape:
+        raise AssertionError(f"{case}: expected as many channels in v as in g, given {len(both['v'])} and "
+                             f"{len(both['g'])}")
+    return list(both.values())
+
+
+def _hint_on_pairs(found: list[float], tokens: list[int], word: range) -> str:
+    """Return what the answer seems to have counted."""
+    def of(places: Sequence[int]) -> list[int]:
+        return _unequal_pairs(tokens, places, places)
+
+    text, right = range(len(tokens)), of(word)
+    pairs = [sum(t - j in word for j in word) for t in text]
+    moved = tokens[word.start:] + tokens[:word.start]
+    mistakes = {
+        "those are the equal pairs": [a - b for a, b in zip(pairs, right, strict=True)],
+        "those are all pairs, equal or not": pairs,
+        "each pair counts twice, because either letter can be the gate": [count / 2 for count in right],
+        "those are the pairs of the whole text": of(text),
+        "both letters of a pair must stand in the word": _unequal_pairs(tokens, word, text),
+        "the mark is no letter of the word": of(range(word.start - 1, word.stop)),
+        "the dots are not in the word": of(range(word.start, len(tokens))),
+        "the letters in front are not in the word": of([*range(word.start - 1), *word]),
+        "places count from the beginning of the text, not of the word": _unequal_pairs(
+            moved, range(len(word)), range(len(word))),
+    }
+    for said, other in mistakes.items():
+        if all(abs(a - b) < 1e-3 for a, b in zip(found, other, strict=True)):
+            return f"; {said}"
+    return ""

@@ -13,7 +13,7 @@ from caracal_min.model import Caracal
 
 from . import checker, expect_close, expect_equal
 
-__all__ = ["count_parameters", "inputs_and_targets", "silent_parameters", "tied_gradients"]
+__all__ = ["count_parameters", "inputs_and_targets", "tied_gradients"]
 
 
 @checker
@@ -129,67 +129,3 @@ def _two_gradients(E: Tensor, body: Callable[[Tensor], Tensor], tokens: Tensor, 
     rows, columns = (E.clone().requires_grad_() for _ in range(2))
     logits = body(rows[tokens]) @ columns.T
     return list(torch.autograd.grad(F.cross_entropy(logits.flatten(0, 1), targets.flatten()), (rows, columns)))
-
-
-class _Parts(nn.Module):
-    """A small model with parameters that are used, unused, cut off, multiplied by zero (or nearly), or frozen."""
-
-    def __init__(self, **how: str):
-        super().__init__()
-        self.how = how
-        for name in ("a", "b", "c"):
-            self.register_parameter(name, nn.Parameter(torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)))
-            getattr(self, name).requires_grad_(how.get(name) != "frozen")
-
-    def loss(self) -> Tensor:
-        total = torch.zeros((), dtype=torch.float64)
-        for name, way in {**dict.fromkeys("abc", "used"), **self.how}.items():
-            p = getattr(self, name)
-            total = total + {"used": lambda p: p.square().sum(), "one entry": lambda p: 3 * p[1],
-                             "cancels": lambda p: p.sum() - p.sum() + (p - p.detach()).square().sum(),
-                             "unused": lambda p: 0.0, "cut off": lambda p: p.detach().sum(),
-                             "times zero": lambda p: 0 * p.sum(), "whisper": lambda p: 1e-20 * p.sum(),
-                             "frozen": lambda p: p.sum()}[way](p)
-        return total
-
-
-@checker
-def silent_parameters(answer: Callable[[nn.Module, Callable[[nn.Module], Tensor]], list[str]]) -> str:
-    """Check `silent_parameters(model, loss_of)`: the names without a gradient; the model stays as it was."""
-    cases = {
-        "all used": ({}, []),
-        "b is unused": ({"b": "unused"}, ["b"]),
-        "c is cut off by detach": ({"c": "cut off"}, ["c"]),
-        "a is multiplied by zero": ({"a": "times zero"}, ["a"]),
-        "c and a are unused": ({"c": "unused", "a": "unused"}, ["a", "c"]),
-        "one entry of b is used": ({"b": "one entry"}, []),
-        "the gradient of b cancels": ({"b": "cancels"}, ["b"]),
-        "the gradient of c is tiny": ({"c": "whisper"}, []),
-        "a is not meant to learn": ({"a": "frozen"}, []),
-        "a is not meant to learn, c is unused": ({"a": "frozen", "c": "unused"}, ["c"]),
-    }
-    for name, (how, expected) in cases.items():
-        for old in (False, True):
-            model = _Parts(**how)
-            before = {k: p.detach().clone() for k, p in model.named_parameters()}
-            if old:  # as after a step
-                for p in model.parameters():
-                    p.grad = torch.ones_like(p) if p.requires_grad else None
-            given = answer(model, lambda m: m.loss())
-            case = f"silent_parameters where {name}" + (", with old gradients in the model" if old else "")
-            expect_equal(case, list(given) if isinstance(given, tuple) else given, expected)
-            for k, p in model.named_parameters():
-                if not torch.equal(p.detach(), before[k]):
-                    raise AssertionError(f"{case}: parameter {k} was changed; expected {before[k].tolist()}")
-                kept = (p.grad is not None and bool((p.grad == 1).all())) if old and p.requires_grad else p.grad is None
-                if not kept:
-                    raise AssertionError(f"{case}: the gradient of {k} was changed; expected it as before the call")
-    tiny = Caracal(replace(PRESETS["nano"], d_model=32, n_layers=3))
-    tiny.blocks[0].mixer.register_forward_hook(lambda module, x, y: y.detach())
-    tokens = torch.randint(0, 256, (1, 12), generator=torch.Generator().manual_seed(8))
-    given = answer(tiny, lambda m: m(tokens, tokens.roll(-1, 1))[1])
-    mixer = [f"blocks.0.mixer.{k}" for k, _ in tiny.blocks[0].mixer.named_parameters()]
-    norm = [f"blocks.0.mixer_norm.{k}" for k in ("weight", "bias")]
-    expect_equal("silent_parameters of a Caracal whose first mixer is cut off",
-                 list(given) if isinstance(given, tuple) else given, norm + mixer)
-    return f"{2 * len(cases) + 1} models"

@@ -1,4 +1,4 @@
-"""The figure of chapter 12: the loss of one training run, and the text that the model wrote along the way.
+"""The figure of chapters 9 and 12: the loss of one training run, and the text that the model wrote along the way.
 
 Everything that is said or placed is worked out here, once, from what `training_run_log` has read;
 `training_run.js` draws it at the reader's width and `training_run_still` draws it as the first frame.

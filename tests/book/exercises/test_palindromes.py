@@ -1,9 +1,10 @@
 """The checkers of investigation A: the answers that they accept, and those that they reject with what they say."""
 
-import statistics
+from itertools import combinations, product
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from exercise_answers import Answers
 
 from caracal_book.exercises import palindromes as check
@@ -73,96 +74,249 @@ def without_the_last_symbol(ids, vocab_size):
     return causal_conv_fft(x, x).sum(0)
 
 
-def best_by_dictionary(runs):
-    by_rate = {}
-    for run in runs:
-        by_rate.setdefault(run["learning_rate"], []).append(run["accuracy"])
-    most = max(map(len, by_rate.values()))
-    rate = max(sorted(r for r in by_rate if len(by_rate[r]) == most), key=lambda r: statistics.mean(by_rate[r]))
-    return rate, statistics.mean(by_rate[rate]), min(by_rate[rate]), max(by_rate[rate])
+def left_by_comparing(length, K):
+    return [(j <= K) + (length - 1 - j <= K) for j in range(length // 2)]
 
 
-def best_by_numpy(runs):
-    rates, place = np.unique([run["learning_rate"] for run in runs], return_inverse=True)
-    accuracy = np.array([run["accuracy"] for run in runs])
-    seeds = np.bincount(place)
-    means = np.where(seeds == seeds.max(), np.bincount(place, accuracy) / seeds, -1)
-    there = accuracy[place == means.argmax()]
-    return np.array([rates[means.argmax()], there.mean(), there.min(), there.max()])
+def left_by_products(length, K):
+    """Go through the sum, and find the pair of each product."""
+    left = [0] * (length // 2)
+    for j in range(length):
+        gate = length - 1 - j
+        if gate in range(K + 1):
+            left[min(j, gate)] += 1
+    return left
 
 
-def best_by_tensors(runs):
-    table = torch.tensor([[run["learning_rate"], run["accuracy"]] for run in runs])
-    found = []
-    for rate in table[:, 0].unique():
-        there = table[table[:, 0] == rate, 1]
-        found.append((len(there), there.mean(), -rate, there.min(), there.max()))
-    _, mean, rate, low, high = max(found, key=lambda row: row[:3])
-    return [-rate, mean, low, high]
+def left_by_numpy(length, K):
+    kept = (np.arange(length) <= K).astype(int)
+    return (kept + kept[::-1])[:length // 2]
 
 
-def best_by(score=statistics.mean, most=lambda seeds: seeds, prefer=min, low=min, high=max, center=statistics.mean):
-    """The best rate with something else than asked."""
-    def best_rate(runs):
-        by_rate = {}
-        for run in runs:
-            by_rate.setdefault(run["learning_rate"], []).append(run["accuracy"])
-        enough = most(max(map(len, by_rate.values())))
-        scores = {rate: score(found) for rate, found in by_rate.items() if len(found) >= enough}
-        rate = prefer(rate for rate, value in scores.items() if value == max(scores.values()))
-        return rate, center(by_rate[rate]), low(by_rate[rate]), high(by_rate[rate])
-
-    return best_rate
+def left_by_impulses(length, K):
+    """The product of all gates and of those kept, folded in the middle."""
+    gates = (torch.arange(length) <= K).double()
+    return (gates + gates.flip(0))[:length // 2].tolist()
 
 
-def range_of_all_runs(runs):
-    rate, mean, _, _ = best_by_dictionary(runs)
-    accuracies = [run["accuracy"] for run in runs]
-    return rate, mean, min(accuracies), max(accuracies)
-
-
-def best_run(runs):
-    best = max(runs, key=lambda run: run["accuracy"])
-    return best["learning_rate"], best["accuracy"], best["accuracy"], best["accuracy"]
-
-
-def best_above_zero(runs):
-    best = (None, 0.0, 0.0, 0.0)
-    for rate in sorted({run["learning_rate"] for run in runs}):
-        found = best_by_dictionary([run for run in runs if run["learning_rate"] == rate])
-        best = found if found[1] > best[1] else best
-    return best
-
-
-def by_shares(pairs, distances):
-    right = []
-    for q in range(pairs):
-        compared = sum(2 * (pairs - pair) + q in distances for pair in range(pairs))
-        right.append(min(1.0, (compared + 1) / pairs))
-    return right
-
-
-def by_expectation(pairs, distances):
-    """The formula of the chapter, with tensors."""
-    lags = 2 * pairs + torch.arange(pairs)[:, None] - 2 * torch.arange(pairs)
-    share = torch.isin(lags, torch.tensor(sorted(distances), dtype=torch.long)).double().mean(1)
-    return share + (1 - share) / (pairs * (1 - share)).clamp(min=1)
-
-
-def shares_with(place=lambda pairs, q: 2 * pairs + q, key=lambda pair: 2 * pair,
-                right=lambda compared, pairs: min(1, (compared + 1) / pairs)):
+def left_with(keeps=lambda gate, K: gate <= K, count=lambda outer, inner: outer + inner, order=lambda left: left):
     """The right answer with something else than asked."""
-    def right_by_distance(pairs, distances):
-        return [right(sum(place(pairs, q) - key(pair) in distances for pair in range(pairs)), pairs)
-                for q in range(pairs)]
+    def products_left(length, K):
+        return order([count(keeps(j, K), keeps(length - 1 - j, K)) for j in range(length // 2)])
 
-    return right_by_distance
+    return products_left
+
+
+def one_word_twice(size):
+    return 2 * ("a" * (size + 1) + "b" + "a" * (size - 1))
+
+
+def one_letter_moved(size):
+    between = max(2, size - 1 + (size - 1) % 2)
+    return "a" * (size + 1) + "b" + "a" * between + "b" + "a" * (size - 1)
+
+
+def two_letters_before_a_palindrome(size):
+    return "aa" + "a" * (size - 1) + "baab" + "a" * (size - 1)
+
+
+def texts_of_mirror(half):
+    for letters in product("xy", repeat=half):
+        for i, j in combinations(range(half), 2):
+            second = list(reversed(letters))
+            second[i], second[j] = second[j], second[i]
+            if (j - i) % 2 == 0 and second != list(reversed(letters)):
+                yield "".join(letters) + "".join(second)
+
+
+def has_all_pieces_back(text, size):
+    return all(text[i:i + size][::-1] in text for i in range(len(text) - size + 1))
+
+
+def shortest_by_search(size):
+    half = 3
+    while True:
+        for text in texts_of_mirror(half):
+            if len(text) >= size and has_all_pieces_back(text, size):
+                return text
+        half += 1
+
+
+def with_every_piece(size):
+    """All pieces of two letters stand in the first word (de Bruijn, the largest next letter first)."""
+    word, seen = "p" * size, {"p" * size}
+    while True:
+        new = next((word + letter for letter in "qp" if (word + letter)[-size:] not in seen), None)
+        if new is None:
+            break
+        word = new
+        seen.add(word[-size:])
+    word += "ppq"  # long enough for a swap
+    back = list(word[::-1])
+    i = next(i for i in range(len(back) - 2) if back[i] != back[i + 2])
+    back[i], back[i + 2] = back[i + 2], back[i]
+    return word + "".join(back)
+
+
+def one_trap_for_all(size):
+    return one_word_twice(4)  # its pieces of 10 letters stand backwards, too
+
+
+def moved_by(distance):
+    def a_trap(size):
+        return "a" * (size + distance) + "b" + "a" * (2 * size + distance) + "b" + "a" * size
+
+    return a_trap
+
+
+def one_replaced(size):
+    return "a" * size + "b" + "a" * size + "a" * (2 * size + 1)
+
+
+def random_text(size):
+    source = np.random.default_rng(size)
+    word = source.choice(list("abcdefgh"), 2 * size + 4)
+    word[:3] = "a", "b", "c"
+    second = word[::-1].copy()
+    second[-1], second[-3] = second[-3], second[-1]
+    return "".join(word) + "".join(second)
+
+
+def trap_for_smaller(size):
+    return one_word_twice(1) if size < 5 else "aaaabaaaab" if size < 7 else "aaaabaaaabaa"
+
+
+def places_of_word(ids, mark, dot):
+    """One for each place in the word, zero elsewhere, by a loop."""
+    inside, places = False, []
+    for token in ids.tolist():
+        inside = inside and token != dot
+        places.append(inside)
+        inside = inside or token == mark
+    return torch.tensor(places)
+
+
+def by_cumulative_sums(ids, vocab_size, mark, dot):
+    begun = (ids == mark).cumsum(0) - (ids == mark).long()
+    word = begun * (1 - (begun * (ids == dot)).cumsum(0).clamp(max=1))
+    x = F.one_hot(ids, vocab_size).T
+    return x * word, (1 - x) * word
+
+
+def by_loops(ids, vocab_size, mark, dot):
+    v, g = torch.zeros(vocab_size, len(ids)), torch.zeros(vocab_size, len(ids), dtype=torch.float16)
+    place = ids.tolist().index(mark) + 1
+    while place < len(ids) and ids[place] != dot:
+        for channel in range(vocab_size):
+            v[channel, place] = channel == ids[place]
+            g[channel, place] = channel != ids[place]
+        place += 1
+    return [v, g]
+
+
+def by_numpy(ids, vocab_size, mark, dot):
+    tokens = ids.numpy()
+    first = int(np.argmax(tokens == mark)) + 1
+    after = np.flatnonzero(tokens[first:] == dot)
+    end = first + after[0] if len(after) else len(tokens)
+    place = np.arange(len(tokens))
+    word = (place >= first) & (place < end)
+    v = word & (tokens == np.arange(vocab_size)[:, None])
+    return v, word & ~v
+
+
+def all_less_the_equal(ids, vocab_size, mark, dot):
+    """All pairs of the word in one channel more, and the equal ones taken away."""
+    word = places_of_word(ids, mark, dot).double()
+    x = F.one_hot(ids, vocab_size).T * word
+    return torch.cat([word[None], x]), torch.cat([word[None], -x])
+
+
+def rotated(ids, vocab_size, mark, dot):
+    """Contents and gates that are no zeros and ones: an orthogonal matrix mixes the channels."""
+    v, g = all_less_the_equal(ids, vocab_size, mark, dot)
+    mix = torch.linalg.qr(torch.randn(len(v), len(v), dtype=v.dtype))[0].requires_grad_()
+    return torch.stack([mix @ v, mix @ g])
+
+
+def moved_to(dtype):
+    return lambda *text: tuple(x.to(dtype) for x in by_cumulative_sums(*text))
+
+
+def word_with(content=places_of_word, gate=places_of_word, turn=lambda v, g: (v, g)):
+    """The right answer with something else than asked."""
+    def content_and_gate(ids, vocab_size, mark, dot):
+        x = F.one_hot(ids, vocab_size).T.double()
+        return turn(x * content(ids, mark, dot), (1 - x) * gate(ids, mark, dot))
+
+    return content_and_gate
+
+
+def everywhere(ids, mark, dot):
+    return torch.ones(len(ids))
+
+
+def with_the_mark(ids, mark, dot):
+    return places_of_word(ids, mark, dot) | (ids == mark)
+
+
+def with_the_dots(ids, mark, dot):
+    return (ids == mark).cumsum(0) - (ids == mark).long()
+
+
+def with_the_letters_in_front(ids, mark, dot):
+    return (ids != mark) & (ids != dot)
+
+
+def without_the_last_letter(ids, mark, dot):
+    word = places_of_word(ids, mark, dot)
+    return word & torch.cat([word[1:], torch.tensor([False])])
+
+
+def needs_a_dot(ids, mark, dot):
+    word = places_of_word(ids, mark, dot)
+    return word & (ids == dot).any()
+
+
+def symbols_in_order(ids, mark, dot):
+    """Takes the mark and the dot for the largest ids."""
+    return places_of_word(ids, ids.max() - 1, ids.max())
+
+
+def moved_to_the_beginning(ids, vocab_size, mark, dot):
+    first = ids.tolist().index(mark) + 1
+    return tuple(x.roll(-first, 1) for x in by_cumulative_sums(ids, vocab_size, mark, dot))
+
+
+def with_ids_as_numbers(ids, vocab_size, mark, dot):
+    word = places_of_word(ids, mark, dot)
+    return (ids * word)[None], (ids * word)[None]
+
+
+def from_end_to_beginning(ids, vocab_size, mark, dot):
+    v, g = by_cumulative_sums(ids, vocab_size, mark, dot)
+    return v, g.flip(1)
+
+
+def with_nan(ids, vocab_size, mark, dot):
+    v, g = by_loops(ids, vocab_size, mark, dot)
+    return v / v, g
+
+
+def changed(change):
+    return lambda *text: change(*by_loops(*text))
+
+
+ABC = "content_and_gate, a word of three letters, ids [3, 0, 1, 2, 4, 4, 4], vocab_size=5, mark=3, dot=4: "
 
 
 RIGHT = {
     check.mirrored_pairs: [mirrored_by_fft, mirrored_by_direct_sums, mirrored_by_lists],
-    check.best_rate: [best_by_dictionary, best_by_numpy, best_by_tensors, best_by()],
-    check.right_by_distance: [by_shares, by_expectation, shares_with()],
+    check.products_left: [left_by_comparing, left_by_products, left_by_numpy, left_by_impulses, left_with()],
+    check.a_trap: [one_word_twice, one_letter_moved, two_letters_before_a_palindrome, shortest_by_search,
+                   with_every_piece, one_trap_for_all, moved_by(2), moved_by(6)],
+    check.content_and_gate: [by_cumulative_sums, by_loops, by_numpy, all_less_the_equal, rotated, word_with(),
+                             moved_to(torch.bool), moved_to(torch.bfloat16)],
 }
 WRONG = {
     check.mirrored_pairs: {
@@ -178,39 +332,82 @@ WRONG = {
         "complex": lambda ids, vocab_size: mirrored_by_fft(ids, vocab_size) + 0j,
         "nothing": lambda ids, vocab_size: None,
     },
-    check.best_rate: {
-        "highest accuracy": best_by(score=max),
-        "lowest accuracy": best_by(score=min),
-        "median": best_by(score=statistics.median),
-        "any number of seeds": best_by(most=lambda seeds: 1),
-        "two seeds are enough": best_by(most=lambda seeds: min(2, seeds)),
-        "the larger of equal rates": best_by(prefer=max),
-        "the first of equal rates": best_by(prefer=lambda rates: next(iter(rates))),
-        "reports the highest as the mean": best_by(center=max),
-        "reports the median as the mean": best_by(center=statistics.median),
-        "high before low": best_by(low=max, high=min),
-        "range of all runs": range_of_all_runs,
-        "best run": best_run,
-        "better than zero": best_above_zero,
-        "spread in place of the range": best_by(low=lambda found: statistics.mean(found) - statistics.pstdev(found)),
-        "the rate alone": lambda runs: best_by_dictionary(runs)[0],
-        "the rate and the mean": lambda runs: best_by_dictionary(runs)[:2],
-        "rate as a word": lambda runs: (str(best_by_dictionary(runs)[0]), *best_by_dictionary(runs)[1:]),
+    check.products_left: {
+        "without g_K": left_with(keeps=lambda gate, K: gate < K),
+        "one more": left_with(keeps=lambda gate, K: gate <= K + 1),
+        "one product for each pair": left_with(count=lambda outer, inner: int(outer or inner)),
+        "both or none": left_with(count=lambda outer, inner: 2 * (outer and inner)),
+        "either is enough for both": left_with(count=lambda outer, inner: 2 * (outer or inner)),
+        "the innermost first": left_with(order=lambda left: left[::-1]),
+        "sorted": left_with(order=lambda left: sorted(left)),
+        "cut on the other side": left_with(keeps=lambda gate, K: gate >= K),
+        "missing in place of left": left_with(count=lambda outer, inner: 2 - outer - inner),
+        "distance in place of the gate": lambda length, K: [2 * (length - 1 - 2 * j <= K) for j in range(length // 2)],
+        "one number for each letter": lambda length, K: 2 * left_by_comparing(length, K),
+        "all of them": lambda length, K: sum(left_by_comparing(length, K)),
+        "from which K on": lambda length, K: length // 2 - 1,
+        "as words": lambda length, K: [str(left) for left in left_by_comparing(length, K)],
+        "nan": lambda length, K: [float("nan")] * (length // 2),
+        "nothing": lambda length, K: None,
     },
-    check.right_by_distance: {
-        "the first question for all": shares_with(place=lambda pairs, q: 2 * pairs),
-        "distance to the value": shares_with(key=lambda pair: 2 * pair + 1),
-        "questions are pairs": shares_with(place=lambda pairs, q: 2 * pairs + 2 * q),
-        "one place late": shares_with(place=lambda pairs, q: 2 * pairs + q + 1),
-        "sure or nothing": shares_with(right=lambda compared, pairs: compared / pairs),
-        "guesses among all": shares_with(
-            right=lambda compared, pairs: compared / pairs + (1 - compared / pairs) / pairs),
-        "above 1": shares_with(right=lambda compared, pairs: (compared + 1) / pairs),
-        "counts distances": lambda pairs, distances: [min(1, (len(distances) + 1) / pairs)] * pairs,
-        "the mean": lambda pairs, distances: sum(by_shares(pairs, distances)) / pairs,
-        "one number": lambda pairs, distances: [sum(by_shares(pairs, distances)) / pairs],
-        "a guess": lambda pairs, distances: [1 / pairs] * pairs,
-        "nothing": lambda pairs, distances: None,
+    check.a_trap: {
+        "a palindrome": lambda size: "a" * 2 * size,
+        "a palindrome with a swap of equal letters": lambda size: "a" * size + "bb" + "a" * size,
+        "an odd number of letters": lambda size: one_word_twice(size) + "a",
+        "one wrong letter": one_replaced,
+        "an odd distance": moved_by(3),
+        "next to each other": moved_by(1),
+        "two swaps": lambda size: 2 * "abcabc",
+        "any words": lambda size: "abcd" * size + "efgh" * size,
+        "two letters replaced": lambda size: "a" * (2 * size + 3) + "bab" + "a" * (2 * size),
+        "the first word again": lambda size: 2 * ("a" * size + "b" + "a" * (2 * size)),
+        "random letters": random_text,
+        "a letter too short at the end": lambda size: one_letter_moved(max(1, size - 1)),
+        "a letter too short at both ends": lambda size: two_letters_before_a_palindrome(max(1, size - 1)),
+        "for smaller pieces": trap_for_smaller,
+        "six letters for all": lambda size: "aabaab",
+        "shorter than a piece": lambda size: one_word_twice(1) if size < 5 else "",
+        "capital letters": lambda size: one_word_twice(size).upper(),
+        "with a question mark": lambda size: one_word_twice(size) + "?",
+        "zeros and ones": lambda size: one_word_twice(size).replace("a", "0"),
+        "letters in a list": lambda size: list(one_word_twice(size)),
+        "bytes": lambda size: one_word_twice(size).encode(),
+        "too long": lambda size: one_word_twice(30_000),
+        "nothing": lambda size: None,
+    },
+    check.content_and_gate: {
+        "whole text": word_with(everywhere, everywhere),
+        "gate of the whole text": word_with(gate=everywhere),
+        "content of the whole text": word_with(content=everywhere),
+        "with the mark": word_with(with_the_mark, with_the_mark),
+        "with the dots": word_with(with_the_dots, with_the_dots),
+        "with the letters in front": word_with(with_the_letters_in_front, with_the_letters_in_front),
+        "without the last letter": word_with(without_the_last_letter, without_the_last_letter),
+        "a word ends at a dot only": word_with(needs_a_dot, needs_a_dot),
+        "mark and dot are the largest ids": word_with(symbols_in_order, symbols_in_order),
+        "the content for the gate": word_with(turn=lambda v, g: (v, v)),
+        "each pair once": word_with(turn=lambda v, g: (v, g / 2)),
+        "opposites everywhere": word_with(turn=lambda v, g: (v, 1 - v)),
+        "all pairs": word_with(turn=lambda v, g: (v, v + g)),
+        "equal less unequal": word_with(turn=lambda v, g: (v, v - g)),
+        "without a channel": word_with(turn=lambda v, g: (v[1:], g[1:])),
+        "moved to the beginning": moved_to_the_beginning,
+        "ids as numbers": with_ids_as_numbers,
+        "gates from the end": from_end_to_beginning,
+        "zeros": word_with(turn=lambda v, g: (0 * v, g)),
+        "channels last": changed(lambda v, g: (v.T, g.T)),
+        "one channel without its dimension": changed(lambda v, g: (v[0], g[0])),
+        "a shorter gate": changed(lambda v, g: (v, g[:, :-1])),
+        "more channels in v": changed(lambda v, g: (torch.cat([v, v]), g)),
+        "one gate for all channels": changed(lambda v, g: (v, g[:1])),
+        "complex": changed(lambda v, g: (v, g.double() + 0j)),
+        "nan": with_nan,
+        "infinity": changed(lambda v, g: (v, g / 0)),
+        "three tensors": changed(lambda v, g: (v, g, v)),
+        "v alone": changed(lambda v, g: v),
+        "the counts": changed(lambda v, g: (v.sum(0) * g.sum(0)).tolist()),
+        "words": changed(lambda v, g: ("v", "g")),
+        "nothing": lambda *text: None,
     },
 }
 REASONS = [
@@ -220,27 +417,61 @@ REASONS = [
     (check.mirrored_pairs, "around the end", "ids [1, 1], vocab_size=2: entry [0] should be 1, given 2"),
     (check.mirrored_pairs, "complex", "expected real numbers, given complex64"),
     (check.mirrored_pairs, "nothing", "expected a tensor, given a NoneType"),
-    (check.best_rate, "highest accuracy", "best_rate, one lucky seed, rate 0.001: 0.25, 1, 0.125, rate 0.003: 0.625, "
-     "0.5, 0.75, rate 0.01: 0.125, 0.25, 0.25: rate expected 0.003, given 0.001"),
-    (check.best_rate, "any number of seeds", "a rate run with one seed that looks best, rate 0.0003: 0.5, 0.75, 0.625, "
-     "rate 0.001: 0.25, 0.5, 0.375, rate 0.01: 1: rate expected 0.0003, given 0.01"),
-    (check.best_rate, "median", "one unlucky seed at the rate of the best median"),
-    (check.best_rate, "lowest accuracy", "the lowest accuracy at the best rate"),
-    (check.best_rate, "two seeds are enough", "four seeds or five"),
-    (check.best_rate, "the larger of equal rates", "a tie of two rates"),
-    (check.best_rate, "better than zero", "rate expected"),
-    (check.best_rate, "range of all runs", "low expected 0.875, given 0.25"),
-    (check.best_rate, "the rate alone", "expected (rate, mean, low, high), given a float"),
-    (check.best_rate, "the rate and the mean", "expected 4 numbers (rate, mean, low, high), given 2"),
-    (check.best_rate, "rate as a word", "rate expected as a number, given a str"),
-    (check.right_by_distance, "sure or nothing", "right_by_distance(1, set()): question 0 expected 1, given 0"),
-    (check.right_by_distance, "the first question for all",
-     "right_by_distance(2, {2}): question 1 expected 0.5, given 1"),
-    (check.right_by_distance, "above 1", "right_by_distance(1, {2}): question 0 expected 1, given 2"),
-    (check.right_by_distance, "guesses among all", "right_by_distance(2, {2}): question 0 expected 1, given 0.75"),
-    (check.right_by_distance, "the mean", "expected (question 0), given a float"),
-    (check.right_by_distance, "one number", "expected 2 numbers (question 0, question 1), given 1"),
-    (check.right_by_distance, "nothing", "given a NoneType"),
+    (check.products_left, "without g_K", "products_left(8, 5): letters 2 and 5 expected 2, given 1; g_K is kept, too"),
+    (check.products_left, "one product for each pair",
+     "products_left(8, 5): letters 2 and 5 expected 2, given 1; a pair meets in two products"),
+    (check.products_left, "the innermost first",
+     "products_left(8, 5): letters 0 and 7 expected 1, given 2; the outermost pair first"),
+    (check.products_left, "both or none", "products_left(8, 5): letters 0 and 7 expected 1, given 0"),
+    (check.products_left, "one number for each letter", "expected 4 numbers (letters 0 and 7, letters 1 and 6, "),
+    (check.products_left, "all of them", "given a int"),
+    (check.products_left, "as words", "letters 0 and 7 expected as a number, given a str"),
+    (check.products_left, "nan", "letters 0 and 7 expected 1, given nan"),
+    (check.a_trap, "a palindrome", "a_trap(1): expected a text that is no palindrome, given 'aa'"),
+    (check.a_trap, "an odd number of letters",
+     "a_trap(1): expected an even number of letters, given 7: 'aabaaba'"),
+    (check.a_trap, "one wrong letter", "a_trap(1): expected the second word to be the first backwards but for two "
+     "letters that have changed places, given 'aaa', and backwards the first is 'aba': 1 place differs"),
+    (check.a_trap, "two swaps", "given 'abcabc', and backwards the first is 'cbacba': 4 places differ"),
+    (check.a_trap, "two letters replaced", "places 0 and 2 differ, and not by a swap"),
+    (check.a_trap, "an odd distance", "expected a swap over an even distance, given"),
+    (check.a_trap, "random letters", "stands at place "),
+    (check.a_trap, "for smaller pieces", "a_trap(9): expected every piece of 9 letters to stand somewhere backwards, "
+     "given 'aaaabaaaabaa', where 'aaabaaaab' stands at place 1 and 'baaaabaaa' nowhere"),
+    (check.a_trap, "six letters for all", "a_trap(5): expected every piece of 5 letters to stand somewhere backwards, "
+     "given 'aabaab', where 'abaab' stands at place 1 and 'baaba' nowhere"),
+    (check.a_trap, "shorter than a piece", "expected a text with a piece of that size, given ''"),
+    (check.a_trap, "capital letters", "expected letters from a to z, given 'AABAAB' with 'A'"),
+    (check.a_trap, "with a question mark", "expected letters from a to z, given 'aabaab?' with '?'"),
+    (check.a_trap, "too long", "expected at most 100,000 letters, given 120,002"),
+    (check.a_trap, "letters in a list", "expected a string, given a list"),
+    (check.a_trap, "nothing", "expected a string, given a NoneType"),
+    (check.content_and_gate, "whole text", ABC + "at t=1 expected 0, given 2; those are the pairs of the whole text"),
+    (check.content_and_gate, "gate of the whole text", "both letters of a pair must stand in the word"),
+    (check.content_and_gate, "content of the whole text", "both letters of a pair must stand in the word"),
+    (check.content_and_gate, "with the mark", "the mark is no letter of the word"),
+    (check.content_and_gate, "with the dots", "the dots are not in the word"),
+    (check.content_and_gate, "with the letters in front", "a letter in front, ids [2, 3, 0, 1, 4, 4], "
+     "vocab_size=5, mark=3, dot=4: at t=2 expected 0, given 2; the letters in front are not in the word"),
+    (check.content_and_gate, "a word ends at a dot only", "no dots, ids"),
+    (check.content_and_gate, "mark and dot are the largest ids", "the mark first and the dot second of the symbols"),
+    (check.content_and_gate, "the content for the gate",
+     ABC + "at t=2 expected 0, given 1; those are the equal pairs"),
+    (check.content_and_gate, "each pair once",
+     ABC + "at t=3 expected 2, given 1; each pair counts twice, because either letter can be the gate"),
+    (check.content_and_gate, "all pairs", "those are all pairs, equal or not"),
+    (check.content_and_gate, "without a channel", ABC + "at t=3 expected 2, given 1"),
+    (check.content_and_gate, "moved to the beginning", "places count from the beginning of the text, not of the word"),
+    (check.content_and_gate, "channels last", ABC + "v expected with the shape (C, 7), given (7, 5)"),
+    (check.content_and_gate, "a shorter gate", ABC + "g expected with the shape (C, 7), given (5, 6)"),
+    (check.content_and_gate, "more channels in v", ABC + "expected as many channels in v as in g, given 10 and 5"),
+    (check.content_and_gate, "complex", ABC + "g expected with real numbers, given complex128"),
+    (check.content_and_gate, "nan", ABC + "v expected finite, given nan at [0, 0]"),
+    (check.content_and_gate, "infinity", ABC + "g expected finite, given "),
+    (check.content_and_gate, "three tensors", ABC + "expected two tensors, v and g, given a tuple of 3"),
+    (check.content_and_gate, "v alone", ABC + "expected two tensors, v and g, given a Tensor"),
+    (check.content_and_gate, "words", ABC + "v expected as a tensor, given a str"),
+    (check.content_and_gate, "nothing", ABC + "expected two tensors, v and g, given a NoneType"),
 ]
 
 
