@@ -78,8 +78,5 @@ def test_the_branch_of_the_gpu_runs_to_the_end(executed):
     last = "".join(output.get("text", "") for output in executed.cells[-1].outputs)
     assert last.split() == ["True", "tiny", "True", "50257", "fineweb", "20.0"]
     said = "".join(output.get("text", "") for cell in executed.cells for output in cell.get("outputs", []))
-    for name in ("claim-11", "claim-12", "final-cut"):
-        cell = next(cell for cell in executed.cells if name in (cell.id, *cell.metadata.get("tags", [])))
-        assert "not tested here" in "".join(output.get("text", "") for output in cell.outputs), name
     assert re.search(r"^here: \d+\.\d+ nats after \d+ million tokens$", said, re.MULTILINE)
     assert "NaN" not in said and "nan" not in said.split()

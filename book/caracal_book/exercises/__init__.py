@@ -1,4 +1,4 @@
-"""Checkers for the book's exercises: one module a chapter, one function an exercise.
+"""Checkers for the book's exercises: one module a chapter or investigation, one function an exercise.
 
 A checker takes the reader's function.  It prints one line when the function is right or not written yet, and
 raises AssertionError with the failing case when it is wrong.
