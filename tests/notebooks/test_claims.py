@@ -1,12 +1,11 @@
 """The claims ledger: what it accepts, and that ledger and notebooks agree."""
 
-import math
 import statistics
-from types import SimpleNamespace
 
 import pytest
 import torch
 
+from caracal_book import runs
 from caracal_book.rules.ledger import (
     VERDICTS,
     Claim,
@@ -163,29 +162,51 @@ def test_other_lines_are_no_matter(prints, make_notebook, make_code):
     assert untested(make_notebook("not tested here: text", cell)) == []
 
 
-ENDS = {1: 2.0, 2: 2.0, 8: 3.0, 16: 5.0}
-GROWN = {0: torch.arange(1.0, 1025.0) ** 2}
-RECIPE = SimpleNamespace(context=64, preset="nano")
+GROWN = torch.arange(1.0, 2049.0) ** 2
+
+
+def source_of(claim, notebooks):
+    (source,) = (cell.source for notebook in notebooks.values() for cell in notebook.cells if claim in claim_tags(cell))
+    return source
 
 
 @pytest.mark.parametrize("claim, missing, there, wrong", [
-    (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, ends=dict.fromkeys(ENDS, 2.0))),
-    (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, repaired=ENDS)),
-    (11, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, final=ENDS[1] + 1)),
-    (12, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, size={0: torch.ones(1024)})),
-    (12, dict(LARGE=True), dict(LARGE=False), dict(LARGE=False, size={0: torch.arange(1.0, 1025.0) ** 0.25})),
     (44, dict(baselines={}, off=[]), dict(baselines={"x": 1}, off=[0.1] * 16), dict(baselines={"x": 1}, off=[0.1])),
     (46, dict(elsewhere=None), dict(elsewhere=torch.zeros(2)), dict(elsewhere=torch.ones(2))),
 ])
 def test_a_claim_is_tested_or_says_that_it_is_not(claim, missing, there, wrong, notebooks, capsys):
     """The cells run by themselves: without what they need, with it, and with it and another result."""
-    (source,) = (cell.source for notebook in notebooks.values() for cell in notebook.cells if claim in claim_tags(cell))
-    names = dict(ends=ENDS, final=ENDS[1], repaired=dict.fromkeys(ENDS, 2.0), size=GROWN, longest=1024, recipe=RECIPE,
-                 statistics=statistics, math=math, PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6},
-                 loaded=lambda tokens: (torch.zeros(2),), tokens=None)
+    source = source_of(claim, notebooks)
+    names = dict(PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6}, loaded=lambda tokens: (torch.zeros(2),),
+                 tokens=None)
     exec(source, names | missing)
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("not tested here: ")]
     exec(source, names | there)
     assert "not tested here" not in capsys.readouterr().out
     with pytest.raises(AssertionError):
         exec(source, names | wrong)
+
+
+def test_claim_12_fails_where_the_sums_do_not_grow(notebooks):
+    source, names = source_of(12, notebooks), dict(statistics=statistics)
+    exec(source, names | dict(size={0: GROWN}))
+    for flat in (torch.ones(2048), GROWN ** 0.125):
+        with pytest.raises(AssertionError):
+            exec(source, names | dict(size={0: flat}))
+
+
+@pytest.mark.parametrize("how", [None, "whole", "cut"])
+def test_claim_11_fails_on_another_record(how, notebooks):
+    """The loss at 16 training lengths: as recorded; as low as at one, as trained; and as high with the gates cut."""
+    names = dict(runs=runs, statistics=statistics)
+    exec(next(cell.source for cell in notebooks["c_what_it_uses"].cells if cell.id == "forms-record"), names)
+    for run in names["forms"]["results"]["runs"]:
+        if how and run["contender"] == "plain" and "loss_by_length" in run:
+            far = run["loss_by_length"]
+            other = far["whole"][0 if how == "whole" else -1][1]
+            far[how][-1] = [16 * 256, other]
+    if how is None:
+        exec(source_of(11, notebooks), names)
+    else:
+        with pytest.raises(AssertionError):
+            exec(source_of(11, notebooks), names)
