@@ -20,6 +20,7 @@ from .config import CaracalConfig
 from .extras import missing
 from .model import Caracal
 from .modules import Block
+from .packing import PackedDocuments, documents_of_positions
 from .weights import SUMS
 
 try:
@@ -113,7 +114,7 @@ class CaracalCache:
             return
         layers = model.new_caches(rows, needed + max(256, needed // 2), device=ids.device)
         if self.layers:
-            tokens, lengths = _padded_right(self.tokens, self.mask)
+            tokens, lengths = _padded_right(self.tokens, self.mask), self.mask.sum(1).tolist()
             with torch.no_grad():
                 model.hidden(tokens, layers, lengths)
         self.layers = layers
@@ -208,10 +209,12 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             input_ids: ids of the new tokens, `[B, L]`, integer.
             attention_mask: 0 at padding, 1 elsewhere, `[B, L]`, or `[B, N + L]` with the N tokens of a cache.  Padding
                 gets the logits of the last token before it.
-            position_ids: `[B, L]` or `[1, L]`; the model needs none, and takes those that count each row's tokens.
+            position_ids: `[B, L]` or `[1, L]`, which count each row's tokens, as they do if left out.  Where they
+                begin at 0 again, so does a document: each gives what it gives alone, as for `Caracal`.
             past_key_values: cache to continue, which is changed; gradients do not flow through it.  From version 5.24
                 of transformers on it is called `cache`.
-            labels: ids, `[B, L]`, as input_ids: each is predicted from those before it; -100 is left out.
+            labels: ids, `[B, L]`, as input_ids: each is predicted from those before it, so the first of a document is
+                left out; -100 is, too.
             use_cache: whether to begin a cache.
             logits_to_keep: how many positions, from the end, get logits, or which; 0: all.
             options: of the loss, as `num_items_in_batch`, which its sum is divided by; `output_hidden_states`.
@@ -220,8 +223,8 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             loss in nats per token, logits `[B, kept, vocab_size]`, the cache, and hidden states where asked for.
 
         Raises:
-            ValueError: no ids; ids or a mask of another shape; several documents in a row; a row of padding alone, with
-                a cache.
+            ValueError: no ids; ids, a mask or positions of another shape; positions that count something else; several
+                documents in a row, or a row of padding alone, with a cache.
         """
         past = past_key_values if cache is None else cache
         if input_ids is None:
@@ -230,13 +233,20 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         if past is None and use_cache:
             past = CaracalCache()
         mask = _mask(attention_mask, input_ids, 0 if past is None else past.get_seq_length())
+        documents = None
         if position_ids is not None:
-            _require_one_document(position_ids, mask, past is None or not past.layers)
+            documents = documents_of_positions(position_ids, mask, begins=past is None or not past.layers)
+        if documents is not None and past is not None:
+            raise ValueError("position_ids begin at 0 several times, and a cache holds one document for each row; give "
+                             "use_cache=False, or each document a row of its own")
         tokens, lengths, padded = input_ids, None, attention_mask is not None and not mask.all()
         if padded:  # padding on the right is harmless, and caches know the lengths of their rows
-            tokens, lengths = _padded_right(input_ids, mask)
+            tokens, lengths = _padded_right(input_ids, mask), mask.sum(1).tolist()
             if past is not None and 0 in lengths:
                 raise ValueError(f"attention_mask leaves no token in row {lengths.index(0)}; a cache takes one or more")
+        if documents is not None:
+            packed = PackedDocuments(_padded_right(documents, mask) if padded else documents, tokens)
+            tokens = packed.apart(tokens)
         if past is None:
             states = self._read(tokens, **options)
         else:
@@ -244,6 +254,8 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             states = self._read(tokens, past.layers, lengths, **options)
             past.keep(input_ids, mask)
         hidden, between = states.last_hidden_state, states.hidden_states
+        if documents is not None:
+            hidden, between = packed.together(hidden), between and tuple(map(packed.together, between))
         if padded:
             places = (mask.cumsum(1) - 1).clamp(min=0)[..., None]
             hidden = hidden.take_along_dim(places, 1)
@@ -254,6 +266,8 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         if labels is not None:
             if padded:  # the first token of a row has nothing before it that could predict it
                 labels = labels.masked_fill(mask.cumsum(1) == mask.int(), -100)
+            if documents is not None:
+                labels = labels.masked_fill(position_ids == 0, -100)
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
         return CausalLMOutputWithPast(loss, logits, past, between)
 
@@ -275,17 +289,9 @@ def _mask(attention_mask: Tensor | None, ids: Tensor, seen: int) -> Tensor:
     return attention_mask[:, -length:].bool()
 
 
-def _padded_right(ids: Tensor, mask: Tensor) -> tuple[Tensor, list[int]]:
-    """Return the tokens of each row in order and then its padding, `[B, L]`, and how many tokens the rows have."""
-    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True)), mask.sum(1).tolist()
-
-
-def _require_one_document(position_ids: Tensor, mask: Tensor, begins: bool) -> None:
-    """Raise ValueError unless positions, `[B, L]` or `[1, L]`, count the tokens of rows that begin or go on here."""
-    offset = position_ids - mask.cumsum(1) + 1
-    if (offset != (0 if begins else offset.gather(1, mask.int().argmax(1, keepdim=True))))[mask].any():
-        raise ValueError("position_ids do not count the tokens of each row from 0; where they restart, a row holds "
-                         "several documents, which would mix: give each a row of its own, or give no position_ids")
+def _padded_right(ids: Tensor, mask: Tensor) -> Tensor:
+    """Return what stands at the tokens of each row, in order, and then what stands at its padding, `[B, L]`."""
+    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
 AutoConfig.register(PretrainedCaracalConfig.model_type, PretrainedCaracalConfig)
