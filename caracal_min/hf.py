@@ -29,6 +29,7 @@ try:
     from transformers.modeling_layers import GradientCheckpointingLayer
     from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast
     from transformers.modeling_utils import slice_logits_to_keep
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from transformers.utils import can_return_tuple
     from transformers.utils.output_capturing import capture_outputs
 except ModuleNotFoundError as error:
@@ -63,7 +64,7 @@ class PretrainedCaracalConfig(PreTrainedConfig):
     model_type = "caracal"
     attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}
     keys_to_ignore_at_inference = ["past_key_values", "cache"]
-    tie_word_embeddings = True
+    tie_word_embeddings: bool = True
 
     def __post_init__(self, **given: Any):
         given = {self.attribute_map.get(name, name): value for name, value in given.items()}
@@ -223,22 +224,21 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             loss in nats per token, logits `[B, kept, vocab_size]`, the cache, and hidden states where asked for.
 
         Raises:
-            ValueError: no ids; ids, a mask or positions of another shape; positions that count something else; several
-                documents in a row, or a row of padding alone, with a cache.
+            ValueError: no ids, or embeddings; ids, a mask or positions of another shape; positions that count something
+                else; another kind of cache; several documents in a row, or a row of padding alone, with a cache.
         """
         past = past_key_values if cache is None else cache
-        if input_ids is None:
-            raise ValueError("input_ids is None; give ids, [batch, length]: embeddings in their place are not taken")
+        if input_ids is None or options.get("inputs_embeds") is not None:
+            raise ValueError("give input_ids, [batch, length], alone: embeddings in their place are not taken")
+        if position_ids is None and not options.keys().isdisjoint(("cu_seq_lens_q", "seq_idx")):
+            raise ValueError("documents of a row are known by position_ids that begin at 0 with each; give these")
+        if not isinstance(past, CaracalCache | None):
+            raise ValueError(f"past_key_values is a {type(past).__name__}; give what a call of this model returned")
         self.require_tokens(input_ids, "input_ids")
-        if past is None and use_cache:
-            past = CaracalCache()
-        mask = _mask(attention_mask, input_ids, 0 if past is None else past.get_seq_length())
-        documents = None
-        if position_ids is not None:
-            documents = documents_of_positions(position_ids, mask, begins=past is None or not past.layers)
-        if documents is not None and past is not None:
-            raise ValueError("position_ids begin at 0 several times, and a cache holds one document for each row; give "
-                             "use_cache=False, or each document a row of its own")
+        past = CaracalCache() if past is None and use_cache else past
+        held = None if past is None else past.get_seq_length()
+        mask = _mask(attention_mask, input_ids, held or 0)
+        documents = None if position_ids is None else documents_of_positions(position_ids, mask, held)
         tokens, lengths, padded = input_ids, None, attention_mask is not None and not mask.all()
         if padded:  # padding on the right is harmless, and caches know the lengths of their rows
             tokens, lengths = _padded_right(input_ids, mask), mask.sum(1).tolist()
@@ -261,8 +261,7 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             hidden = hidden.take_along_dim(places, 1)
             between = between and tuple(h.take_along_dim(places, 1) for h in between)
         logits, loss = self.lm_head(slice_logits_to_keep(hidden, logits_to_keep)), None
-        if past is not None:
-            logits = logits.detach()
+        logits = logits if past is None else logits.detach()
         if labels is not None:
             if padded:  # the first token of a row has nothing before it that could predict it
                 labels = labels.masked_fill(mask.cumsum(1) == mask.int(), -100)
@@ -296,3 +295,5 @@ def _padded_right(ids: Tensor, mask: Tensor) -> Tensor:
 
 AutoConfig.register(PretrainedCaracalConfig.model_type, PretrainedCaracalConfig)
 AutoModelForCausalLM.register(PretrainedCaracalConfig, CaracalForCausalLM)
+# By this name `Trainer` knows that smoothed labels, too, are those of the next token.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[PretrainedCaracalConfig.model_type] = CaracalForCausalLM.__name__

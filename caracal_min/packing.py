@@ -26,30 +26,35 @@ def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
     return ends.cumsum(-1) - ends
 
 
-def documents_of_positions(positions: Tensor, mask: Tensor, begins: bool = True) -> Tensor | None:
+def documents_of_positions(positions: Tensor, mask: Tensor, held: int | None = None) -> Tensor | None:
     """Number the documents whose tokens some positions count, each from 0: int64 `[B, L]`.
 
     Args:
         positions: integers `[B, L]` or `[1, L]`; at padding they mean nothing.
         mask: True at tokens, False at padding, `[B, L]`.
-        begins: False: the tokens go on a row that has been begun, and positions say where.
+        held: tokens in the cache that these are added to, which takes one document for each row; None: there is none.
 
     Returns:
         the numbers, largest at padding; None where each row is one document.
 
     Raises:
-        ValueError: positions of another shape, or that count something else.
+        ValueError: positions of another shape, or that count something else, or several documents and a cache.
     """
     if positions.shape not in (mask.shape, (1, mask.shape[1])):
         raise ValueError(f"position_ids has shape {tuple(positions.shape)}; give {list(mask.shape)}")
     positions, place = positions.expand_as(mask), mask.cumsum(1) - 1
     first = mask & (positions == 0)
     start = (place * first).cummax(1).values
-    before = 0 if begins else positions.gather(1, mask.int().argmax(1, keepdim=True))
-    if (mask & (positions != before + place - start)).any() or (first.any() and not begins):
+    before = positions.gather(1, mask.int().argmax(1, keepdim=True)) if held else 0
+    if (mask & (positions != before + place - start)).any() or (held and first.any()):
         raise ValueError("position_ids do not count the tokens of each row; let them begin at 0 with each document and "
                          "go on after a cache, or give no position_ids")
-    return first.cumsum(1).masked_fill(~mask, mask.shape[1] + 1) if start.any() else None
+    if not start.any():
+        return None
+    if held is not None:
+        raise ValueError("position_ids begin at 0 several times, and a cache holds one document for each row; give "
+                         "use_cache=False, or each document a row of its own")
+    return first.cumsum(1).masked_fill(~mask, mask.shape[1] + 1)
 
 
 class PackedDocuments:

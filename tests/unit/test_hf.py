@@ -18,6 +18,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     DataCollatorForLanguageModeling,
+    DynamicCache,
     GenerationConfig,
     Trainer,
     TrainingArguments,
@@ -320,6 +321,16 @@ def test_a_cache_holds_one_document_for_each_row(model):
                                model(torch.cat([x, x[:, :1]], 1)).logits[:, -1:], rtol=1e-4, atol=1e-4)
 
 
+def test_smoothed_labels_are_those_of_the_next_token(model):
+    """The trainer shifts them for the classes that it knows by name; others would learn to copy."""
+    settings = TrainingArguments(label_smoothing_factor=0.1, use_cpu=True, report_to=[])
+    x = ids(2, 20)
+    found = Trainer(model, settings).compute_loss(model, {"input_ids": x, "labels": x.clone()})
+    lost = -model(x).logits[:, :-1].log_softmax(-1)
+    expected = 0.9 * lost.gather(-1, x[:, 1:, None]).mean() + 0.1 * lost.mean()
+    torch.testing.assert_close(found, expected)
+
+
 def test_the_trainer_packs_documents_with_the_collator_of_transformers(model):
     from transformers import DataCollatorWithFlattening
 
@@ -330,8 +341,11 @@ def test_the_trainer_packs_documents_with_the_collator_of_transformers(model):
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({}, "input_ids is None; give ids, [batch, length]: embeddings"),
-    ({"inputs_embeds": torch.zeros(1, 3, 32)}, "input_ids is None; give ids, [batch, length]: embeddings"),
+    ({}, "give input_ids, [batch, length], alone: embeddings"),
+    ({"inputs_embeds": torch.zeros(1, 3, 32)}, "give input_ids, [batch, length], alone: embeddings"),
+    ({"input_ids": ids(1, 3), "inputs_embeds": torch.zeros(1, 3, 32)}, "give input_ids, [batch, length], alone"),
+    ({"input_ids": ids(1, 3), "seq_idx": torch.zeros(1, 3)}, "documents of a row are known by position_ids that begin"),
+    ({"input_ids": ids(1, 3), "past_key_values": DynamicCache()}, "past_key_values is a DynamicCache; give what a"),
     ({"input_ids": torch.tensor([[1, 256]])}, "input_ids holds id 256; this model knows 0 to 255"),
     ({"input_ids": torch.tensor([1, 2])}, "input_ids has shape (2,)"),
     ({"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 4)}, "attention_mask has shape (2, 4); give [2, 5], 0"),
@@ -576,6 +590,21 @@ def test_adapters_train_are_saved_and_are_merged(folder, tmp_path, target, check
     torch.testing.assert_close(merged(x).logits, logits, rtol=1e-3, atol=1e-3)
     merged.save_pretrained(tmp_path / "merged")
     assert torch.equal(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], merged(x).logits)
+
+
+def test_tokens_that_are_adapted_are_so_in_the_head_too():
+    """PEFT ties them where the configuration says, in its dictionary, that the two are one."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["to_value"], trainable_token_indices=[3, 4])
+    adapted = peft.get_peft_model(build(), config).eval()
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight.add_(torch.randn_like(weight))
+    x = torch.tensor([[1, 3, 4, 3, 7]])
+    logits = adapted(x).logits
+    assert (logits - build()(x).logits)[..., 3:5].abs().max() > 0.1
+    torch.testing.assert_close(adapted.merge_and_unload()(x).logits, logits, rtol=1e-4, atol=1e-4)
 
 
 def test_a_part_of_the_model_may_lie_on_the_disk(folder, tmp_path):

@@ -117,7 +117,7 @@ def test_positions_count_the_tokens_of_documents():
     mask = torch.ones(2, 5, dtype=torch.bool)
     assert documents_of_positions(torch.tensor([[0, 1, 0, 0, 1]]), mask).tolist() == [[1, 1, 2, 3, 3]] * 2
     assert documents_of_positions(torch.arange(5)[None], mask) is None
-    assert documents_of_positions(torch.arange(7, 12)[None], mask, begins=False) is None
+    assert documents_of_positions(torch.arange(7, 12)[None], mask, held=7) is None
     mask[0, [0, 3]] = False
     found = documents_of_positions(torch.tensor([[9, 0, 0, 0, 1], [0, 1, 2, 0, 1]]), mask)
     assert found.tolist() == [[6, 1, 2, 6, 2], [1, 1, 1, 2, 2]]
@@ -125,7 +125,9 @@ def test_positions_count_the_tokens_of_documents():
         with pytest.raises(ValueError, match="^position_ids do not count the tokens of each row; let them begin"):
             documents_of_positions(torch.tensor(wrong), torch.ones(2, 5, dtype=torch.bool))
     with pytest.raises(ValueError, match="^position_ids do not count"):
-        documents_of_positions(torch.tensor([[5, 6, 0, 1, 2]]), mask, begins=False)
+        documents_of_positions(torch.tensor([[5, 6, 0, 1, 2]]), mask, held=5)
+    with pytest.raises(ValueError, match="^position_ids begin at 0 several times, and a cache holds one document"):
+        documents_of_positions(torch.tensor([[0, 1, 0, 0, 1]]), torch.ones(2, 5, dtype=torch.bool), held=0)
     with pytest.raises(ValueError, match=r"^position_ids has shape \(2, 4\); give \[2, 5\]"):
         documents_of_positions(torch.zeros(2, 4), mask)
 
