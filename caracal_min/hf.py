@@ -215,7 +215,7 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             past_key_values: cache to continue, which is changed; gradients do not flow through it.  From version 5.24
                 of transformers on it is called `cache`.
             labels: ids, `[B, L]`, as input_ids: each is predicted from those before it, so the first of a document is
-                left out; -100 is, too.
+                left out, and so is -100: give the first -100 where something else counts them, as `Trainer` does.
             use_cache: whether to begin a cache.
             logits_to_keep: how many positions, from the end, get logits, or which; 0: all.
             options: of the loss, as `num_items_in_batch`, which its sum is divided by; `output_hidden_states`.
