@@ -48,10 +48,10 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
         model.require_tokens(batch, "windows")
         rows = rows_at_once(len(model.embedding.weight))
         tokens, targets = batch[:, :-1], batch[:, 1:].flatten().split(rows)
-        documents = None if end_of_text is None else document_ids(tokens, end_of_text)
-        hidden = model.hidden_of(tokens, documents).flatten(0, 1).split(rows)
+        hidden = (model.hidden(tokens) if end_of_text is None
+                  else model.hidden_of(tokens, document_ids(tokens, end_of_text)))
         losses += [token_loss(model.unembed(h), t, reduction="none").float().cpu()
-                   for h, t in zip(hidden, targets, strict=True)]
+                   for h, t in zip(hidden.flatten(0, 1).split(rows), targets, strict=True)]
     model.train(was_training)
     return torch.cat(losses).view(len(windows), -1)
 
