@@ -36,6 +36,7 @@ Flat is the model; a folder is something done with it.  In the order of reading:
     precision       the device of a name, and which precision it computes in
     record          records of runs: what was run, where, on what, and what came out
     loss            cross-entropy over a large vocabulary, without holding the logits
+    packing         several documents in one window, each read alone
     language_model  how a model is called
     generation      exact decoding, one token at a time
     text            text in, text out: a model with its tokenizer

@@ -20,6 +20,7 @@ from .config import CaracalConfig
 from .extras import missing
 from .model import Caracal
 from .modules import Block
+from .packing import PackedDocuments, documents_of_positions
 from .weights import SUMS
 
 try:
@@ -28,6 +29,7 @@ try:
     from transformers.modeling_layers import GradientCheckpointingLayer
     from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithPast
     from transformers.modeling_utils import slice_logits_to_keep
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     from transformers.utils import can_return_tuple
     from transformers.utils.output_capturing import capture_outputs
 except ModuleNotFoundError as error:
@@ -62,7 +64,7 @@ class PretrainedCaracalConfig(PreTrainedConfig):
     model_type = "caracal"
     attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}
     keys_to_ignore_at_inference = ["past_key_values", "cache"]
-    tie_word_embeddings = True
+    tie_word_embeddings: bool = True
 
     def __post_init__(self, **given: Any):
         given = {self.attribute_map.get(name, name): value for name, value in given.items()}
@@ -113,7 +115,7 @@ class CaracalCache:
             return
         layers = model.new_caches(rows, needed + max(256, needed // 2), device=ids.device)
         if self.layers:
-            tokens, lengths = _padded_right(self.tokens, self.mask)
+            tokens, lengths = _padded_right(self.tokens, self.mask), self.mask.sum(1).tolist()
             with torch.no_grad():
                 model.hidden(tokens, layers, lengths)
         self.layers = layers
@@ -208,10 +210,12 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             input_ids: ids of the new tokens, `[B, L]`, integer.
             attention_mask: 0 at padding, 1 elsewhere, `[B, L]`, or `[B, N + L]` with the N tokens of a cache.  Padding
                 gets the logits of the last token before it.
-            position_ids: `[B, L]` or `[1, L]`; the model needs none, and takes those that count each row's tokens.
+            position_ids: `[B, L]` or `[1, L]`, which count each row's tokens, as they do if left out.  Where they
+                begin at 0 again, so does a document: each gives what it gives alone, as for `Caracal`.
             past_key_values: cache to continue, which is changed; gradients do not flow through it.  From version 5.24
                 of transformers on it is called `cache`.
-            labels: ids, `[B, L]`, as input_ids: each is predicted from those before it; -100 is left out.
+            labels: ids, `[B, L]`, as input_ids: each is predicted from those before it, so the first of a document is
+                left out, and so is -100: give the first -100 where something else counts them, as `Trainer` does.
             use_cache: whether to begin a cache.
             logits_to_keep: how many positions, from the end, get logits, or which; 0: all.
             options: of the loss, as `num_items_in_batch`, which its sum is divided by; `output_hidden_states`.
@@ -220,23 +224,29 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             loss in nats per token, logits `[B, kept, vocab_size]`, the cache, and hidden states where asked for.
 
         Raises:
-            ValueError: no ids; ids or a mask of another shape; several documents in a row; a row of padding alone, with
-                a cache.
+            ValueError: no ids, or embeddings; ids, a mask or positions of another shape; positions that count something
+                else; another kind of cache; several documents in a row, or a row of padding alone, with a cache.
         """
         past = past_key_values if cache is None else cache
-        if input_ids is None:
-            raise ValueError("input_ids is None; give ids, [batch, length]: embeddings in their place are not taken")
+        if input_ids is None or options.get("inputs_embeds") is not None:
+            raise ValueError("give input_ids, [batch, length], alone: embeddings in their place are not taken")
+        if position_ids is None and not options.keys().isdisjoint(("cu_seq_lens_q", "seq_idx")):
+            raise ValueError("documents of a row are known by position_ids that begin at 0 with each; give these")
+        if not isinstance(past, CaracalCache | None):
+            raise ValueError(f"past_key_values is a {type(past).__name__}; give what a call of this model returned")
         self.require_tokens(input_ids, "input_ids")
-        if past is None and use_cache:
-            past = CaracalCache()
-        mask = _mask(attention_mask, input_ids, 0 if past is None else past.get_seq_length())
-        if position_ids is not None:
-            _require_one_document(position_ids, mask, past is None or not past.layers)
+        past = CaracalCache() if past is None and use_cache else past
+        held = None if past is None else past.get_seq_length()
+        mask = _mask(attention_mask, input_ids, held or 0)
+        documents = None if position_ids is None else documents_of_positions(position_ids, mask, held)
         tokens, lengths, padded = input_ids, None, attention_mask is not None and not mask.all()
         if padded:  # padding on the right is harmless, and caches know the lengths of their rows
-            tokens, lengths = _padded_right(input_ids, mask)
+            tokens, lengths = _padded_right(input_ids, mask), mask.sum(1).tolist()
             if past is not None and 0 in lengths:
                 raise ValueError(f"attention_mask leaves no token in row {lengths.index(0)}; a cache takes one or more")
+        if documents is not None:
+            packed = PackedDocuments(_padded_right(documents, mask) if padded else documents, tokens)
+            tokens = packed.apart(tokens)
         if past is None:
             states = self._read(tokens, **options)
         else:
@@ -244,16 +254,19 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             states = self._read(tokens, past.layers, lengths, **options)
             past.keep(input_ids, mask)
         hidden, between = states.last_hidden_state, states.hidden_states
+        if documents is not None:
+            hidden, between = packed.together(hidden), between and tuple(map(packed.together, between))
         if padded:
             places = (mask.cumsum(1) - 1).clamp(min=0)[..., None]
             hidden = hidden.take_along_dim(places, 1)
             between = between and tuple(h.take_along_dim(places, 1) for h in between)
         logits, loss = self.lm_head(slice_logits_to_keep(hidden, logits_to_keep)), None
-        if past is not None:
-            logits = logits.detach()
+        logits = logits if past is None else logits.detach()
         if labels is not None:
             if padded:  # the first token of a row has nothing before it that could predict it
                 labels = labels.masked_fill(mask.cumsum(1) == mask.int(), -100)
+            if documents is not None:
+                labels = labels.masked_fill(position_ids == 0, -100)
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
         return CausalLMOutputWithPast(loss, logits, past, between)
 
@@ -275,18 +288,12 @@ def _mask(attention_mask: Tensor | None, ids: Tensor, seen: int) -> Tensor:
     return attention_mask[:, -length:].bool()
 
 
-def _padded_right(ids: Tensor, mask: Tensor) -> tuple[Tensor, list[int]]:
-    """Return the tokens of each row in order and then its padding, `[B, L]`, and how many tokens the rows have."""
-    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True)), mask.sum(1).tolist()
-
-
-def _require_one_document(position_ids: Tensor, mask: Tensor, begins: bool) -> None:
-    """Raise ValueError unless positions, `[B, L]` or `[1, L]`, count the tokens of rows that begin or go on here."""
-    offset = position_ids - mask.cumsum(1) + 1
-    if (offset != (0 if begins else offset.gather(1, mask.int().argmax(1, keepdim=True))))[mask].any():
-        raise ValueError("position_ids do not count the tokens of each row from 0; where they restart, a row holds "
-                         "several documents, which would mix: give each a row of its own, or give no position_ids")
+def _padded_right(ids: Tensor, mask: Tensor) -> Tensor:
+    """Return what stands at the tokens of each row, in order, and then what stands at its padding, `[B, L]`."""
+    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
 AutoConfig.register(PretrainedCaracalConfig.model_type, PretrainedCaracalConfig)
 AutoModelForCausalLM.register(PretrainedCaracalConfig, CaracalForCausalLM)
+# By this name `Trainer` knows that smoothed labels, too, are those of the next token.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[PretrainedCaracalConfig.model_type] = CaracalForCausalLM.__name__

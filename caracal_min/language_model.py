@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from .choices import Compiled, require_compiled
 from .data.tokenizers import Tokenizer
 from .loss import linear_cross_entropy, token_loss
+from .packing import PackedDocuments
 from .spectral import transformed
 
 __all__ = ["Kept", "LanguageModel"]
@@ -70,16 +71,23 @@ class LanguageModel(nn.Module):
         """Write the model into a folder, from which `zoo.load_model` reads it."""
         raise NotImplementedError
 
-    def logits(self, tokens: Tensor) -> Tensor:
-        """Return logits `[B, L, vocab_size]` for `[B, L]` ids."""
-        return self(tokens)[0]
+    def hidden_of(self, tokens: Tensor, documents: Tensor | None = None) -> Tensor:
+        """Return what `hidden` does, `[B, L, D]`; with documents, each of them read alone.  Arguments as `forward`."""
+        if documents is None:
+            return self.hidden(tokens)
+        packed = PackedDocuments(documents, tokens)
+        return packed.together(self.hidden(packed.apart(tokens)))
 
-    def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
+    def logits(self, tokens: Tensor, *, documents: Tensor | None = None) -> Tensor:
+        """Return logits `[B, L, vocab_size]` for `[B, L]` ids.  Arguments and errors as `forward`."""
+        return self(tokens, documents=documents)[0]
+
+    def loss(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
         """Return what `forward` returns as its loss, and never hold all logits: for training.
 
         Arguments and errors as `forward`.
         """
-        return self(tokens, targets, keep="none")[1]
+        return self(tokens, targets, keep="none", documents=documents)[1]
 
     def _loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         cross_entropy = _compiled(linear_cross_entropy) if self._compiled == "blocks" else linear_cross_entropy
@@ -105,7 +113,8 @@ class LanguageModel(nn.Module):
                     block.compile(dynamic=False)
         return self
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None, keep: Kept = "all") -> tuple:
+    def forward(self, tokens: Tensor, targets: Tensor | None = None, keep: Kept = "all", *,
+                documents: Tensor | None = None) -> tuple:
         """Predict the next token at every position.
 
         Args:
@@ -113,23 +122,29 @@ class LanguageModel(nn.Module):
             targets: ids to predict, `[B, L]`: those of tokens one place further on; -100 is left out of the mean.
             keep: which logits are returned: "all", those of the "last" token of each row, or, with targets, "none":
                 then they are never held all at once.
+            documents: integers `[B, L]`, one for each token, that do not fall along a row: a new number begins a new
+                document, and each document gives what it gives alone (`packing`).  It costs as much as so many rows
+                of the length of the longest.
 
         Returns:
             logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token (None without targets).
 
         Raises:
-            TypeError, ValueError: no tensor, a wrong shape, dtype or device, or an id out of range (the range is
-                checked on a CPU only).
+            TypeError, ValueError: no tensor, a wrong shape, dtype or device, an id out of range (the range is checked
+                on a CPU only), or documents that fall along a row.
         """
         if targets is None:
             self.require_tokens(tokens, "tokens")
-            hidden = self.hidden(tokens)
+            hidden = self.hidden_of(tokens, documents)
             return self.unembed(hidden if keep == "all" else hidden[:, -1:]), None
         self._require_pair(tokens, targets)
         if keep == "none":
             loss = LanguageModel._loss
+            if documents is not None:
+                packed = PackedDocuments(documents, tokens)
+                tokens, targets = packed.apart(tokens), packed.apart(targets, padding=-100)
             return None, (_compiled(loss) if self._compiled == "model" else loss)(self, tokens, targets)
-        logits = self.unembed(self.hidden(tokens))
+        logits = self.unembed(self.hidden_of(tokens, documents))
         return logits if keep == "all" else logits[:, -1:], token_loss(logits, targets)
 
     @property

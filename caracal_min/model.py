@@ -79,18 +79,20 @@ class Caracal(LanguageModel):
         return cls(_changed(find_preset(name), changes))
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None, keep: Kept = "all",
-                caches: list[Cache] | None = None, lengths: Sequence[int] | None = None) -> tuple:
+                caches: list[Cache] | None = None, lengths: Sequence[int] | None = None,
+                documents: Tensor | None = None) -> tuple:
         """Predict the next token at every position.  Arguments, results and errors as `LanguageModel.forward`, and:
 
         Args:
             caches: what the tokens before these left, from `new_caches`; they are continued, and all advance or none.
-                Targets are not taken then.
+                Targets and documents are not taken then.
             lengths: with caches, row i has only its first lengths[i] ids; logits beyond them mean nothing.
         """
         if caches is None:
-            return super().forward(tokens, targets, keep)
-        if targets is not None:
-            raise ValueError("targets with caches; give the whole text, without caches, for a loss")
+            return super().forward(tokens, targets, keep, documents=documents)
+        if targets is not None or documents is not None:
+            raise ValueError(f"{'targets' if documents is None else 'documents'} with caches; give the whole text, "
+                             "without caches")
         with advance_together(caches):
             hidden = self.hidden(tokens, caches, lengths)
             if keep == "last":
@@ -98,10 +100,10 @@ class Caracal(LanguageModel):
                     [row[n - 1:n] for row, n in zip(hidden, lengths, strict=True)])
             return self.unembed(hidden), None
 
-    def logits(self, tokens: Tensor, caches: list[Cache] | None = None,
-               lengths: Sequence[int] | None = None) -> Tensor:
+    def logits(self, tokens: Tensor, caches: list[Cache] | None = None, lengths: Sequence[int] | None = None,
+               documents: Tensor | None = None) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids.  Arguments as `forward`."""
-        return self(tokens, caches=caches, lengths=lengths)[0]
+        return self(tokens, caches=caches, lengths=lengths, documents=documents)[0]
 
     def hidden(self, tokens: Tensor, caches: list[Cache] | None = None,
                lengths: Sequence[int] | None = None) -> Tensor:

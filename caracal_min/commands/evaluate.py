@@ -38,6 +38,8 @@ class EvaluateConfig:
     them, for a text that was never trained on."""
     context: int = 512
     """Tokens per window; losses are measured at multiples of it up to 16, as far as the text reaches."""
+    reset_documents: bool = False
+    """Read each document of a window as if it stood alone, as train does with the same option."""
     tokens: int = 262_144
     """Most tokens to measure losses on."""
     ngrams: str | None = None
@@ -157,13 +159,15 @@ def _losses(model: "LanguageModel", config: EvaluateConfig) -> dict:
     tokenizer = model.require_tokenizer()
     tokens, text = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
     windows = sequential_windows(tokens, config.context)
-    losses = token_losses(model, windows, config.batch_size, "loss")
+    end_of_text = tokenizer.end_of_text if config.reset_documents else None
+    losses = token_losses(model, windows, config.batch_size, "loss", end_of_text)
     by_position = losses.mean(0, dtype=torch.float64)
     learned = getattr(model.config, "positional_encoding", None) == "learned"
     longest = min(len(tokens) - 1, model.config.max_positions if learned else len(tokens))
     fitting = [m for m in _MULTIPLES if m * config.context <= longest]
     by_length = loss_by_context_length(model, tokens, config.context, fitting,
-                                       batch_tokens=config.batch_size * config.context, progress=True)
+                                       batch_tokens=config.batch_size * config.context, progress=True,
+                                       end_of_text=end_of_text)
     loss, length = losses.mean(dtype=torch.float64).item(), bytes_of_targets(windows, tokenizer)
     measured = {"text": text, "loss": loss, "bits_per_byte": bits_per_byte(loss, losses.numel(), length),
                 "tokens": losses.numel(), "bytes": length, "loss_by_position": by_position.tolist(),

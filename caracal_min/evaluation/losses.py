@@ -13,13 +13,15 @@ from ..data.batches import sequential_windows
 from ..data.shards import ShardedTokens
 from ..language_model import LanguageModel
 from ..loss import rows_at_once, token_loss
+from ..packing import document_ids
 from ..progress import progress_bar
 
 __all__ = ["held_out_loss", "loss_by_context_length", "loss_by_position", "token_losses"]
 
 
 @torch.inference_mode()
-def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, progress: str = "") -> Tensor:
+def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, progress: str = "",
+                 end_of_text: int | None = None) -> Tensor:
     """Return the loss of every predicted token.
 
     Logits exist for `loss.rows_at_once` positions at a time, so memory does not grow with L times the vocabulary.
@@ -28,6 +30,7 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
         windows: ids, `[W, L + 1]`: L inputs and, shifted by one, L targets (`data.sequential_windows`).
         batch_size: windows per forward pass.
         progress: what a progress bar is called; empty: none is shown.
+        end_of_text: the id that ends a document, each of which is then read alone; None: a window is one text.
 
     Returns:
         float32 `[W, L]` on the CPU, nats.  Entry t is the loss after seeing t + 1 tokens of the window.
@@ -44,21 +47,24 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
         batch = batch.to(device)
         model.require_tokens(batch, "windows")
         rows = rows_at_once(len(model.embedding.weight))
-        hidden, targets = model.hidden(batch[:, :-1]).flatten(0, 1).split(rows), batch[:, 1:].flatten().split(rows)
+        tokens, targets = batch[:, :-1], batch[:, 1:].flatten().split(rows)
+        hidden = (model.hidden(tokens) if end_of_text is None
+                  else model.hidden_of(tokens, document_ids(tokens, end_of_text)))
         losses += [token_loss(model.unembed(h), t, reduction="none").float().cpu()
-                   for h, t in zip(hidden, targets, strict=True)]
+                   for h, t in zip(hidden.flatten(0, 1).split(rows), targets, strict=True)]
     model.train(was_training)
     return torch.cat(losses).view(len(windows), -1)
 
 
 def held_out_loss(model: LanguageModel, tokens: np.ndarray | ShardedTokens, context: int, limit: int | None = None,
-                  batch_size: int = 16) -> float:
+                  batch_size: int = 16, end_of_text: int | None = None) -> float:
     """Return the mean loss over consecutive windows of `tokens`, in nats per token.
 
     Args:
         tokens: ids, one dimension, as `Corpus.validation`.
         context: tokens per window.
         limit: most windows, spread evenly over the text; None takes all.
+        batch_size, end_of_text: as in `token_losses`.
 
     Example:
         >>> from caracal_min import Caracal
@@ -67,7 +73,8 @@ def held_out_loss(model: LanguageModel, tokens: np.ndarray | ShardedTokens, cont
         >>> 4 < loss < 7    # an untrained model knows nothing: ln 256 = 5.5 nats
         True
     """
-    return token_losses(model, sequential_windows(tokens, context, limit), batch_size).mean(dtype=torch.float64).item()
+    losses = token_losses(model, sequential_windows(tokens, context, limit), batch_size, end_of_text=end_of_text)
+    return losses.mean(dtype=torch.float64).item()
 
 
 def loss_by_position(model: LanguageModel, tokens: np.ndarray | ShardedTokens, context: int, limit: int | None = None,
@@ -82,7 +89,8 @@ def loss_by_position(model: LanguageModel, tokens: np.ndarray | ShardedTokens, c
 
 def loss_by_context_length(model: LanguageModel, tokens: np.ndarray | ShardedTokens, context: int,
                            multiples: Sequence[int] = (1, 2, 4, 8, 16), limit: int | None = None,
-                           batch_tokens: int = 8192, progress: bool = False) -> dict[int, float]:
+                           batch_tokens: int = 8192, progress: bool = False,
+                           end_of_text: int | None = None) -> dict[int, float]:
     """Return the mean loss over windows of several lengths, each length on the same predicted tokens.
 
     The text is cut into windows of the longest length, and those into windows of the shorter ones: only how much
@@ -95,6 +103,7 @@ def loss_by_context_length(model: LanguageModel, tokens: np.ndarray | ShardedTok
         limit: most windows of the longest length, spread evenly over the text; None takes all.
         batch_tokens: tokens per forward pass, at least one window.
         progress: show a bar for each length.
+        end_of_text: as in `token_losses`.
 
     Returns:
         Mean loss in nats per token by window length in tokens, shortest first.
@@ -109,6 +118,7 @@ def loss_by_context_length(model: LanguageModel, tokens: np.ndarray | ShardedTok
     means = {}
     for n in lengths:
         windows = longest.unfold(1, n + 1, n).reshape(-1, n + 1)
-        losses = token_losses(model, windows, max(1, batch_tokens // n), f"context {n}" if progress else "")
+        losses = token_losses(model, windows, max(1, batch_tokens // n), f"context {n}" if progress else "",
+                              end_of_text)
         means[n] = losses.mean(dtype=torch.float64).item()
     return means

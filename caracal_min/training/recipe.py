@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..choices import Precision, check_kind
-from ..data.tokenizers import require_tokenizer_name
+from ..data.tokenizers import Tokenizer, require_tokenizer_name
 from .settings import require_kinds, require_range, require_text, require_unicode
 
 __all__ = ["TrainConfig", "learning_rate", "model_changes"]
@@ -60,6 +60,9 @@ class TrainConfig:
     """Tokens to read from the source.  None: as many as the budget."""
     context: int = 512
     """Tokens per sequence."""
+    reset_documents: bool = False
+    """Read each document of a sequence as if it stood alone, when the loss is validated too; an end of text is the last
+    token of a document.  Off: a sequence is one text, as in the paper."""
     batch_size: int = 1024
     """Sequences per step, over all processes."""
     micro_batch_size: int = 32
@@ -161,6 +164,17 @@ class TrainConfig:
             times = f"micro_batch_size x processes = {together}" if processes > 1 else f"micro_batch_size={together}"
             raise ValueError(f"batch_size={self.batch_size} is not a multiple of {times}; change one of them")
         return self.batch_size // processes
+
+    def end_of_documents(self, tokenizer: Tokenizer) -> int | None:
+        """Return the id that ends a document where documents are reset, else None.
+
+        Raises:
+            ValueError: the tokenizer has no such id.
+        """
+        if self.reset_documents and getattr(tokenizer, "end_of_text", None) is None:
+            raise ValueError(f"reset_documents=True, and the tokenizer {tokenizer.name} has no end_of_text to find "
+                             "documents by; give it one, or reset_documents=False")
+        return tokenizer.end_of_text if self.reset_documents else None
 
     @property
     def steps(self) -> int:

@@ -27,6 +27,7 @@ from ..data.corpus import Corpus, load_corpus, require_readable
 from ..data.tokenizers import make_tokenizer
 from ..evaluation.losses import held_out_loss
 from ..language_model import LanguageModel
+from ..packing import micro_batches
 from ..precision import autocast, resolve_precision
 from ..record import write_record
 from .checkpoint import Checkpoint, not_finite
@@ -87,6 +88,7 @@ class Trainer:
             keep_freed_memory()
         share = config.share(self.group.world_size)
         self._tokenizer = make_tokenizer(config.tokenizer if corpus is None else corpus.tokenizer)
+        self._end_of_documents = config.end_of_documents(self._tokenizer)
         self._settings = settings_of(config, self.precision, self._tokenizer, self._stretches, model)
         if corpus is None:  # what would stop the run is found before anything slow
             require_readable(config.tokenizer, *filter(None, (config.data, config.validation)),
@@ -195,19 +197,17 @@ class Trainer:
             group["lr"] = rate
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
-        step, batch = self._ahead
-        inputs, targets = batch if step == self.step else self._load_batch(self.step)
-        micro_batches = len(inputs) // self.config.micro_batch_size
+        parts = self._ahead.pop(self.step, None) or self._load_batch(self.step)
         total = torch.zeros((), device=self.device)
-        for i, (x, y) in enumerate(zip(inputs.chunk(micro_batches), targets.chunk(micro_batches), strict=True)):
+        for i, ((x, y), times) in enumerate(parts):
             if self.group.world_size > 1:
-                self._loss.require_backward_grad_sync = i == micro_batches - 1
+                self._loss.require_backward_grad_sync = i == len(parts) - 1
             with autocast(self.device, self.precision):
-                loss = self._loss(x, y) / micro_batches
+                loss = self._loss(x, y) / times
             self.scaler.scale(loss).backward()
             total += loss.detach()
         if self.step + 1 < self.config.steps:  # while a GPU is still at the gradients
-            self._ahead = self.step + 1, self._load_batch(self.step + 1)
+            self._ahead[self.step + 1] = self._load_batch(self.step + 1)
         self.scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.model.parameters(), self.config.clip)
         loss, norm, scale = self.group.mean(total).item(), norm.item(), self.scaler.get_scale()
@@ -227,18 +227,19 @@ class Trainer:
             entry["mfu"] = entry["tokens_per_second"] * self._flops / (self._peak * self.group.world_size)
         return entry
 
-    def _load_batch(self, step: int) -> Tensor:
-        """Return inputs and targets of a step on the device, `[2, sequences, L]`; the copy to a GPU is not awaited."""
-        batch = torch.stack(self.batches[step])
-        if self.device.type == "cuda":
-            batch = batch.pin_memory()
-        return batch.to(self.device, non_blocking=True)
+    def _load_batch(self, step: int) -> list[tuple[Tensor, float]]:
+        """Return the `micro_batches` of a step on the device; the copy to a GPU is not awaited."""
+        parts = micro_batches(torch.stack(self.batches[step]), self.config.micro_batch_size, self._end_of_documents,
+                              few_shapes=self.config.compile != "no")
+        pinned = [(x.pin_memory() if self.device.type == "cuda" else x, times) for x, times in parts]
+        return [(x.to(self.device, non_blocking=True), times) for x, times in pinned]
 
     def _evaluate(self, entry: dict) -> None:
         """Add the held-out loss and a sample to the entry of a step that asks for them."""
         if self.finished or self.step % self.config.eval_every == 0:
             with autocast(self.device, self.precision):
-                loss = held_out_loss(self.model, self.corpus.validation, self.config.context, self.config.eval_windows)
+                loss = held_out_loss(self.model, self.corpus.validation, self.config.context, self.config.eval_windows,
+                                     end_of_text=self._end_of_documents)
             if not math.isfinite(loss):
                 raise DivergedError(self._diverged(f"validation loss {loss}", self.step))
             entry["validation_loss"] = loss
@@ -282,7 +283,7 @@ class Trainer:
                 "scaler": self.scaler.state_dict(), "parts": self._processes, "stretches": self._stretches}
 
     def _resume(self, checkpoint: Checkpoint | None) -> None:
-        self.step, self.seconds, self._processes, self._ahead, log = 0, 0.0, [], (-1, None), b""
+        self.step, self.seconds, self._processes, self._ahead, log = 0, 0.0, [], {}, b""
         if checkpoint is not None:
             log, facts = checkpoint.restore(self.model, self.optimizer, self.corpus.digest), checkpoint.facts
             self.step, self.seconds, self._processes = facts["step"], facts["seconds"], facts["parts"]

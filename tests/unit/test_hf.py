@@ -18,6 +18,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     DataCollatorForLanguageModeling,
+    DynamicCache,
     GenerationConfig,
     Trainer,
     TrainingArguments,
@@ -262,7 +263,7 @@ def test_the_loss_of_a_left_padded_batch_is_that_of_its_rows(model):
                                    sum(alone) / sum(len(row) - 1 for row in rows))
 
 
-def test_positions_that_count_the_tokens_are_taken_and_documents_in_one_row_refused(model):
+def test_positions_that_count_the_tokens_of_each_row_change_nothing(model):
     x = ids(2, 20)
     for position_ids in (torch.arange(20)[None], torch.arange(20).expand(2, -1)):
         assert torch.equal(model(x, position_ids=position_ids).logits, model(x).logits)
@@ -270,18 +271,85 @@ def test_positions_that_count_the_tokens_are_taken_and_documents_in_one_row_refu
     mask[0, :6] = 0
     model(x, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0))
     model(x, attention_mask=mask, position_ids=(mask.cumsum(1) - 1).masked_fill(mask == 0, 1))
-    for restarting in (torch.arange(20)[None] % 10, torch.arange(20).expand(2, -1) % torch.tensor([[20], [15]]),
-                       torch.arange(5, 25)[None]):
-        with pytest.raises(ValueError, match="^position_ids do not count the tokens of each row .* or give no posit"):
-            model(x, position_ids=restarting)
+    with pytest.raises(ValueError, match="^position_ids do not count the tokens of each row; .* or give no pos"):
+        model(x, position_ids=torch.arange(5, 25)[None])
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+def test_documents_whose_positions_begin_at_0_give_what_they_give_alone(changes):
+    model, x, parts = build(**changes).double(), ids(1, 43), [5, 17, 1, 20]
+    positions = torch.cat([torch.arange(n) for n in parts])[None]
+    packed = model(x, position_ids=positions, labels=x, output_hidden_states=True)
+    rows = x.split(parts, 1)
+    alone = [model(row, labels=row, output_hidden_states=True) for row in rows]
+    for name, found in (("logits", packed.logits), *((i, h) for i, h in enumerate(packed.hidden_states))):
+        expected = torch.cat([one.logits if name == "logits" else one.hidden_states[name] for one in alone], 1)
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+    counted = [(one.loss, n - 1) for one, n in zip(alone, parts, strict=True) if n > 1]
+    mean = sum(loss * n for loss, n in counted) / sum(n for _, n in counted)
+    torch.testing.assert_close(packed.loss, mean)  # transformers takes it in float32
+    expected, found = (torch.autograd.grad(loss, [*model.parameters()]) for loss in (mean, packed.loss))
+    for a, b in zip(expected, found, strict=True):
+        torch.testing.assert_close(b, a, rtol=1e-4, atol=1e-6)
+    assert (model(x).logits - packed.logits)[:, 5:].abs().max() > 1e-3
+
+
+def test_documents_beside_padding(model):
+    x, mask = ids(2, 20), torch.ones(2, 20, dtype=torch.long)
+    mask[0, [0, 1, 2, 9, 19]] = 0
+    positions = torch.stack([torch.arange(20), torch.arange(20) % 11])
+    positions[0, mask[0].bool()] = torch.arange(15) % 8
+    logits = model(x, attention_mask=mask, position_ids=positions, logits_to_keep=20).logits
+    tokens = x[0, mask[0].bool()]
+    for row, found in ((tokens[:8], logits[0, mask[0].bool()][:8]), (tokens[8:], logits[0, mask[0].bool()][8:]),
+                       (x[1, 11:], logits[1, 11:])):
+        torch.testing.assert_close(found, model(row[None]).logits[0], rtol=1e-4, atol=1e-4)
+    assert torch.equal(logits[0, 9], logits[0, 8]) and torch.equal(logits[0, 19], logits[0, 18])
+
+
+def test_a_cache_holds_one_document_for_each_row(model):
+    x, positions = ids(1, 12), torch.arange(12)[None] % 7
+    greedy = dict(max_new_tokens=4, do_sample=False, pad_token_id=0)
+    with pytest.raises(ValueError, match="^position_ids begin at 0 several times, and a cache holds one document for"):
+        model.generate(x, position_ids=positions, **greedy)
+    found = model.generate(x, position_ids=positions, use_cache=False, **greedy)[:, 12:]
+    assert torch.equal(found, model.generate(x[:, 7:], **greedy)[:, 5:])
+    cache = model(x, use_cache=True).past_key_values
+    with pytest.raises(ValueError, match="^position_ids do not count the tokens of each row; let them begin at 0 with"):
+        model(x[:, :1], past_key_values=cache, position_ids=torch.tensor([[0]]))
+    torch.testing.assert_close(model(x[:, :1], past_key_values=cache, position_ids=torch.tensor([[12]])).logits,
+                               model(torch.cat([x, x[:, :1]], 1)).logits[:, -1:], rtol=1e-4, atol=1e-4)
+
+
+def test_smoothed_labels_are_those_of_the_next_token(model):
+    """The trainer shifts them for the classes that it knows by name; others would learn to copy."""
+    settings = TrainingArguments(label_smoothing_factor=0.1, use_cpu=True, report_to=[])
+    x = ids(2, 20)
+    found = Trainer(model, settings).compute_loss(model, {"input_ids": x, "labels": x.clone()})
+    lost = -model(x).logits[:, :-1].log_softmax(-1)
+    expected = 0.9 * lost.gather(-1, x[:, 1:, None]).mean() + 0.1 * lost.mean()
+    torch.testing.assert_close(found, expected)
+
+
+def test_the_trainer_packs_documents_with_the_collator_of_transformers(model):
+    from transformers import DataCollatorWithFlattening
+
+    rows = [ids(n, seed=n) for n in (5, 30, 17)]
+    batch = DataCollatorWithFlattening()([{"input_ids": row.tolist()} for row in rows])
+    alone = [model(row[None], labels=row[None]).loss * (len(row) - 1) for row in rows]
+    torch.testing.assert_close(model(**batch).loss, sum(alone) / 49)
 
 
 @pytest.mark.parametrize(("given", "words"), [
-    ({}, "input_ids is None; give ids, [batch, length]: embeddings"),
-    ({"inputs_embeds": torch.zeros(1, 3, 32)}, "input_ids is None; give ids, [batch, length]: embeddings"),
+    ({}, "give input_ids, [batch, length], alone: embeddings"),
+    ({"inputs_embeds": torch.zeros(1, 3, 32)}, "give input_ids, [batch, length], alone: embeddings"),
+    ({"input_ids": ids(1, 3), "inputs_embeds": torch.zeros(1, 3, 32)}, "give input_ids, [batch, length], alone"),
+    ({"input_ids": ids(1, 3), "seq_idx": torch.zeros(1, 3)}, "documents of a row are known by position_ids that begin"),
+    ({"input_ids": ids(1, 3), "past_key_values": DynamicCache()}, "past_key_values is a DynamicCache; give what a"),
     ({"input_ids": torch.tensor([[1, 256]])}, "input_ids holds id 256; this model knows 0 to 255"),
     ({"input_ids": torch.tensor([1, 2])}, "input_ids has shape (2,)"),
     ({"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 4)}, "attention_mask has shape (2, 4); give [2, 5], 0"),
+    ({"input_ids": ids(2, 5), "position_ids": torch.ones(2, 4)}, "position_ids has shape (2, 4); give [2, 5]"),
     ({"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 1, 5, 5)}, "attention_mask has shape (2, 1, 5, 5); give"),
     ({"input_ids": ids(2, 5), "attention_mask": torch.tensor([[1] * 5, [0] * 5]), "use_cache": True},
      "attention_mask leaves no token in row 1; a cache takes one or more"),
@@ -522,6 +590,21 @@ def test_adapters_train_are_saved_and_are_merged(folder, tmp_path, target, check
     torch.testing.assert_close(merged(x).logits, logits, rtol=1e-3, atol=1e-3)
     merged.save_pretrained(tmp_path / "merged")
     assert torch.equal(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], merged(x).logits)
+
+
+def test_tokens_that_are_adapted_are_so_in_the_head_too():
+    """PEFT ties them where the configuration says, in its dictionary, that the two are one."""
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["to_value"], trainable_token_indices=[3, 4])
+    adapted = peft.get_peft_model(build(), config).eval()
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight.add_(torch.randn_like(weight))
+    x = torch.tensor([[1, 3, 4, 3, 7]])
+    logits = adapted(x).logits
+    assert (logits - build()(x).logits)[..., 3:5].abs().max() > 0.1
+    torch.testing.assert_close(adapted.merge_and_unload()(x).logits, logits, rtol=1e-4, atol=1e-4)
 
 
 def test_a_part_of_the_model_may_lie_on_the_disk(folder, tmp_path):

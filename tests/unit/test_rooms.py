@@ -19,8 +19,8 @@ HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transfo
 ORDER = ["version", "extras", "lazy", "files", "progress", "allocator", "config", "choices", "precision", "record",
          "data", "direct_kernel", "frames", "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
          "projections", "caches", "modules",
-         "loss", "language_model", "generation", "text", "weights", "locate", "model", "minimal", "quantized", "export",
-         "hf",
+         "loss", "packing", "language_model", "generation", "text", "weights", "locate", "model", "minimal",
+         "quantized", "export", "hf",
          "__init__", "zoo", "evaluation", "benchmark", "training", "commands", "__main__"]
 ORDER_OF_THE_BOOK = ["runs", "numbers", "experiments", "viz", "exercises", "rules", "commands", "__main__", "__init__"]
 PLUMBING = {"__init__", "__main__", "allocator", "extras", "files", "lazy", "progress", "version"}

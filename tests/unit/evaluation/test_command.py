@@ -16,7 +16,16 @@ from caracal_book.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
-from caracal_min.data import RULE, ByteTokenizer, documents, is_held_out, load_corpus, sequential_windows, tokenize
+from caracal_min.data import (
+    RULE,
+    ByteTokenizer,
+    documents,
+    is_held_out,
+    load_corpus,
+    sequential_windows,
+    tokenize,
+    tokens_of,
+)
 from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, losses, ngram_losses
 from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
 from caracal_min.files import file_sha256
@@ -68,6 +77,17 @@ def test_losses_are_those_of_the_library(nano, tmp_path, capsys):
     assert [(int(a), int(b)) for a, b, _ in binned] == [(1, 1), (2, 2), (3, 4), (5, 8), (9, 16)]
     for a, b, value in binned:
         assert float(value) == pytest.approx(np.mean(record["loss_by_position"][int(a) - 1:int(b)]), abs=6e-4)
+
+
+def test_documents_are_read_alone_where_that_is_asked(nano):
+    data = str(nano / "text.jsonl")
+    given = dict(model=str(nano), data=data, split="all", context=100, device="cpu", precision="float32")
+    found, mixed = run_evaluate(EvaluateConfig(**given, reset_documents=True)), run_evaluate(EvaluateConfig(**given))
+    model, tokens = Caracal.from_pretrained(nano, device="cpu"), tokens_of(data, "byte", progress=False)
+    assert found["loss"] == pytest.approx(held_out_loss(model, tokens, 100, end_of_text=0), abs=1e-6)
+    by_length = loss_by_context_length(model, tokens, 100, end_of_text=0)
+    assert found["loss_by_context_length"] == pytest.approx(by_length, abs=1e-6)
+    assert abs(found["loss"] - mixed["loss"]) > 1e-4
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "auto"])

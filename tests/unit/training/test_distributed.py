@@ -22,15 +22,22 @@ def command(out, shards, processes, *more):
             "--no-progress", "--device", "cpu", "--out", str(out), *more]
 
 
-@pytest.fixture(scope="module")
-def shards(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("corpus")
+def tokenized(folder, texts):
     source = folder / "texts.jsonl"
-    texts = [text for text, _ in zip(documents("embedded"), range(60), strict=False)]
     source.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
     subprocess.run([sys.executable, "-m", "caracal_min", "tokenize", "--source", source, "--out", folder / "shards",
                     "--tokenizer", "byte", "--shard-tokens", "50000", "--no-progress"], check=True)
     return folder / "shards"
+
+
+@pytest.fixture(scope="module")
+def texts():
+    return [text for text, _ in zip(documents("embedded"), range(60), strict=False)]
+
+
+@pytest.fixture(scope="module")
+def shards(tmp_path_factory, texts):
+    return tokenized(tmp_path_factory.mktemp("corpus"), texts)
 
 
 def run(*arguments):
@@ -72,6 +79,17 @@ def test_two_processes_stop_together_and_resume_on_the_same_curve(shards, tmp_pa
     assert (tmp_path / "cut" / "checkpoint.safetensors").exists() and not (tmp_path / "cut" / "model").exists()
     assert f"resuming {tmp_path / 'cut'} at step {stopped} of 20" in run(tmp_path / "cut", shards, 2)
     assert [e["loss"] for e in log(tmp_path / "cut")] == [e["loss"] for e in log(tmp_path / "whole")]
+
+
+def test_two_processes_with_unequal_numbers_of_documents_follow_the_curve_of_one(tmp_path, texts):
+    short = tokenized(tmp_path, [text[i:i + n] for text, n in zip(texts, range(9, 90), strict=False)
+                                 for i in range(0, 3000, n)])
+    for out, processes in ((tmp_path / "one", 1), (tmp_path / "two", 2)):
+        run(out, short, processes, "--reset-documents")
+    one, two = log(tmp_path / "one"), log(tmp_path / "two")
+    for name in ("loss", "validation_loss"):
+        found, expected = ([e[name] for e in entries if name in e] for entries in (two, one))
+        np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
 
 
 def test_a_batch_that_cannot_be_shared_gets_one_line(shards, tmp_path):

@@ -17,8 +17,10 @@ from safetensors.torch import load_file, save_file
 from small_run import config, corpus, kill_after, losses
 
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.data import Manifest, tokenize
+from caracal_min.data import Corpus, Manifest, tokenize
+from caracal_min.evaluation import held_out_loss
 from caracal_min.language_model import LanguageModel
+from caracal_min.packing import document_ids
 from caracal_min.training import DivergedError, TrainConfig, Trainer, learning_rate
 from caracal_min.training.checkpoint import Checkpoints
 from caracal_min.training.trained import load_trained
@@ -389,3 +391,48 @@ def test_each_batch_is_read_once_and_ahead_of_its_step():
     trainer.run(until=5)
     assert losses(trainer.run()) == losses(Trainer(config(), corpus()).run())
     assert asked == [(0, 0), *((i, i - 1) for i in range(1, 12))]
+
+
+def documents(tokenizer="byte"):
+    """A text whose documents end every few words, so that most windows hold several."""
+    whole = corpus()
+    train, validation = (np.where(ids.cumsum() % 13, ids, 0).astype(np.uint16)
+                         for ids in (whole.train, whole.validation))
+    return Corpus("test", tokenizer, train, validation)
+
+
+def test_documents_of_a_window_are_trained_on_and_validated_each_alone():
+    trainer = Trainer(config(steps=5, reset_documents=True), documents())
+    x, y = trainer.batches[0]
+    assert (x == 0).sum() > len(x)
+    with torch.no_grad():
+        expected, mixed = (trainer.model.loss(x, y, ids).item() for ids in (document_ids(x, 0), None))
+    log = trainer.run()
+    assert log[0]["loss"] == pytest.approx(expected, rel=1e-5) and abs(expected - mixed) > 1e-4
+    measured = (trainer.model, documents().validation, 32, 8)
+    assert log[-1]["validation_loss"] == held_out_loss(*measured, end_of_text=0) != held_out_loss(*measured)
+    assert log[-1]["tokens"] == 5 * 4 * 32
+
+
+def test_documents_that_are_reset_are_accumulated_and_resumed_on_the_same_curve(tmp_path):
+    whole = Trainer(config(tmp_path / "a", reset_documents=True), documents()).run()
+    kill_after(Trainer(config(tmp_path / "b", reset_documents=True), documents()), 7, checkpoints=[4])
+    resumed = Trainer(config(tmp_path / "b", reset_documents=True), documents())
+    assert resumed.step == 4 and losses(resumed.run()) == losses(whole)
+    single = Trainer(config(micro_batch_size=1, reset_documents=True), documents()).run()
+    np.testing.assert_allclose(losses(single)[:3], losses(whole)[:3], rtol=1e-5)
+    with pytest.raises(ValueError, match="holds a run with reset_documents=True, now False"):
+        Trainer(config(tmp_path / "a"), documents())
+    assert json.loads((tmp_path / "a" / "record.json").read_text())["config"]["reset_documents"] is True
+
+
+def test_documents_that_are_reset_meet_compiled_kernels():
+    plain, compiled = (Trainer(config(steps=3, reset_documents=True, compile=how), documents()).run()
+                       for how in ("no", "blocks"))
+    np.testing.assert_allclose(losses(plain), losses(compiled), rtol=1e-5)
+
+
+def test_documents_are_reset_by_a_tokenizer_that_ends_them():
+    endless = SimpleNamespace(name="endless", vocab_size=256)
+    with pytest.raises(ValueError, match="^reset_documents=True, and the tokenizer endless has no end_of_text to find"):
+        Trainer(config(reset_documents=True), documents(endless))

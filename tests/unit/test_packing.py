@@ -1,0 +1,167 @@
+"""Documents in one window: each equals itself alone, in logits, loss and gradients, whatever stands beside it."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.packing import PackedDocuments, document_ids, documents_of_positions, micro_batches
+
+SIZE = dict(vocab_size=64, d_model=32, n_layers=3, n_heads=2, window_size=5, init_std=0.2, embedding_std=0.5)
+VARIANTS = [{}, {"fourier_per_attention": None}, {"gate_length": 4}, {"fourier_per_attention": 1, "gate_length": 1},
+            {"positional_encoding": "learned", "max_positions": 21}, {"pre_conv": False, "gate": "single_stage"}]
+LENGTHS = [[1, 12, 3, 9, 15], [21, 19], [40]]  # of the documents of three windows
+
+
+def model(dtype=torch.float64, **changes):
+    torch.manual_seed(0)
+    return Caracal(CaracalConfig(**SIZE | changes)).to(dtype)
+
+
+def packed(windows=2, seed=1):
+    """Tokens, targets and documents `[windows, 40]`, and where each document stands."""
+    ids = torch.randint(64, (windows, 41), generator=torch.Generator().manual_seed(seed))
+    lengths = LENGTHS[:windows]
+    documents = torch.stack([torch.repeat_interleave(torch.tensor(row)) for row in lengths])
+    places = [(row, sum(ns[:i]), sum(ns[:i + 1])) for row, ns in enumerate(lengths) for i in range(len(ns))]
+    return ids[:, :-1], ids[:, 1:], documents, places
+
+
+def gradients(of, loss):
+    of.zero_grad()
+    loss.backward()
+    return {name: p.grad.clone() for name, p in of.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("changes", VARIANTS)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+def test_every_document_equals_itself_alone(changes, dtype, tolerance):
+    m, (x, y, documents, places) = model(dtype, **changes), packed()
+    logits, loss = m(x, y, documents=documents)
+    for row, a, b in places:
+        alone = m.logits(x[row:row + 1, a:b])[0]
+        torch.testing.assert_close(logits[row, a:b], alone, rtol=tolerance, atol=tolerance)
+    alone = sum(m.loss(x[row:row + 1, a:b], y[row:row + 1, a:b]) * (b - a) for row, a, b in places) / x.numel()
+    for found in (loss, m.loss(x, y, documents)):
+        torch.testing.assert_close(found, alone, rtol=tolerance, atol=tolerance)
+    expected = gradients(m, alone)
+    assert len(expected) == len([*m.parameters()])
+    for found in (m(x, y, documents=documents)[1], m.loss(x, y, documents)):
+        for name, g in gradients(m, found).items():
+            torch.testing.assert_close(g, expected[name], rtol=0, atol=tolerance * (1 + expected[name].abs().max()))
+
+
+@pytest.mark.parametrize("changes", VARIANTS[:3])
+def test_other_documents_do_not_move_a_document(changes):
+    m, (x, _, documents, places) = model(**changes), packed(3)
+    row, a, b = places[2]
+    other = (x + 1) % 64
+    other[row, a:b] = x[row, a:b]
+    before, after = (m.logits(ids, documents=documents)[row, a:b] for ids in (x, other))
+    torch.testing.assert_close(before, after, rtol=0, atol=1e-12)
+    assert (m.logits(x) - m.logits(other))[row, a:b].abs().max() > 0.1  # as they do in one text
+
+
+def test_one_document_a_row_is_the_window_itself():
+    m, (x, y, _, _) = model(), packed()
+    one = torch.tensor([[5], [-2]]).expand_as(x)
+    assert torch.equal(m.logits(x, documents=one), m.logits(x)) and torch.equal(m.loss(x, y, one), m.loss(x, y))
+    assert torch.equal(m(x, documents=one.int(), keep="last")[0], m(x, keep="last")[0])
+
+
+def test_targets_that_are_left_out_are_left_out():
+    m, (x, y, documents, _) = model(), packed()
+    y = y.masked_fill(torch.arange(40) % 3 == 0, -100)
+    logits = m.logits(x, documents=documents)
+    torch.testing.assert_close(m.loss(x, y, documents), F.cross_entropy(logits.flatten(0, 1), y.flatten()))
+
+
+@pytest.mark.parametrize(("documents", "error", "words"), [
+    ([[0] * 40] * 2, TypeError, "documents is a list; give a torch.Tensor"),
+    (torch.zeros(2, 39).long(), ValueError, "documents have shape (2, 39) and dtype torch.int64; give integers of "
+                                            "shape [2, 40], one for each token, that do not fall along a row"),
+    (torch.zeros(2, 40), ValueError, "dtype torch.float32; give integers of shape [2, 40]"),
+    (torch.arange(40).flip(0).expand(2, -1), ValueError, "documents fall along a row; give integers of shape [2, 40]"),
+    (F.pad(torch.ones(2, 20).long(), (0, 20)), ValueError, "documents fall along a row; give integers"),
+])
+def test_what_are_no_documents_gets_one_line(documents, error, words):
+    m, (x, y, _, _) = model(), packed()
+    for call in (lambda: m.logits(x, documents=documents), lambda: m.loss(x, y, documents)):
+        with pytest.raises(error) as caught:
+            call()
+        assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_caches_hold_one_document_for_each_row():
+    m, (x, _, documents, _) = model(), packed()
+    with pytest.raises(ValueError, match="^documents with caches; give the whole text, without caches$"):
+        m.logits(x, m.new_caches(2, 40), documents=documents)
+
+
+def test_autocast_and_compiled_kernels():
+    m, (x, y, documents, _) = model(torch.float32), packed()
+    expected = m.loss(x, y, documents).item()
+    with torch.autocast("cpu", torch.bfloat16):
+        assert m.loss(x, y, documents).item() == pytest.approx(expected, rel=0.02)
+    assert m.compile_for("model").loss(x, y, documents).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_each_row_begins_a_document_and_an_end_of_text_is_the_last_of_its_own():
+    tokens = torch.tensor([[3, 0, 0, 4, 5], [0, 1, 2, 3, 0], [1, 1, 1, 1, 1]])
+    ids = document_ids(tokens, end_of_text=0)
+    assert ids.tolist() == [[0, 0, 1, 2, 2], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]]
+    assert PackedDocuments(ids, tokens).lengths == [2, 1, 2, 1, 4, 5]
+
+
+def test_positions_count_the_tokens_of_documents():
+    mask = torch.ones(2, 5, dtype=torch.bool)
+    assert documents_of_positions(torch.tensor([[0, 1, 0, 0, 1]]), mask).tolist() == [[1, 1, 2, 3, 3]] * 2
+    assert documents_of_positions(torch.arange(5)[None], mask) is None
+    assert documents_of_positions(torch.arange(7, 12)[None], mask, held=7) is None
+    mask[0, [0, 3]] = False
+    found = documents_of_positions(torch.tensor([[9, 0, 0, 0, 1], [0, 1, 2, 0, 1]]), mask)
+    assert found.tolist() == [[6, 1, 2, 6, 2], [1, 1, 1, 2, 2]]
+    for wrong in ([[0, 1, 2, 4, 5]], [[1, 2, 3, 4, 5]], [[0, 1, 2, 1, 2]], [[0, 0.5, 1, 2, 3]]):
+        with pytest.raises(ValueError, match="^position_ids do not count the tokens of each row; let them begin"):
+            documents_of_positions(torch.tensor(wrong), torch.ones(2, 5, dtype=torch.bool))
+    with pytest.raises(ValueError, match="^position_ids do not count"):
+        documents_of_positions(torch.tensor([[5, 6, 0, 1, 2]]), mask, held=5)
+    with pytest.raises(ValueError, match="^position_ids begin at 0 several times, and a cache holds one document"):
+        documents_of_positions(torch.tensor([[0, 1, 0, 0, 1]]), torch.ones(2, 5, dtype=torch.bool), held=0)
+    with pytest.raises(ValueError, match=r"^position_ids has shape \(2, 4\); give \[2, 5\]"):
+        documents_of_positions(torch.zeros(2, 4), mask)
+
+
+@pytest.mark.parametrize("few_shapes", [False, True])
+def test_micro_batches_hold_every_token_once_and_their_losses_sum_to_the_mean(few_shapes):
+    m, draw = model(), torch.Generator().manual_seed(3)
+    ids = torch.randint(1, 64, (8, 42), generator=draw)
+    ids[torch.rand(8, 42, generator=draw) < 0.08] = 0
+    batch = torch.stack([ids[:, :-1], ids[:, 1:]])
+    documents = document_ids(batch[0], 0)
+    parts = micro_batches(batch, 2, 0, few_shapes)
+    assert all(x.numel() <= 2 * 41 + 3 and x.shape == y.shape for (x, y), _ in parts) and len(parts) > 4
+    if few_shapes:
+        assert {tuple(x.shape) for (x, _), _ in parts} == {(2, 41), (3, 21), (7, 11)}
+    else:
+        assert sum(x.numel() for (x, _), _ in parts) < 1.3 * ids[:, 1:].numel()
+    pairs = [torch.stack([x[y != -100], y[y != -100]], 1) for (x, y), _ in parts]
+    assert sorted(torch.cat(pairs).tolist()) == sorted(batch.flatten(1).t().tolist())
+    total = sum(m.loss(x, y) / times for (x, y), times in parts)
+    torch.testing.assert_close(total, m.loss(*batch, documents), rtol=1e-12, atol=0)
+
+
+def test_without_documents_micro_batches_are_the_rows():
+    batch = torch.arange(48).view(2, 6, 4)
+    parts = micro_batches(batch, 2)
+    assert torch.equal(torch.cat([part for part, _ in parts], 1), batch) and [times for _, times in parts] == [3.0] * 3
+
+
+def test_a_baseline_takes_documents_too():
+    pytest.importorskip("transformers")
+    from caracal_min.zoo import baseline
+
+    m, (x, _, documents, places) = baseline("llama", "nano", vocab_size=64).double(), packed()
+    logits = m.logits(x, documents=documents)
+    for row, a, b in places:
+        torch.testing.assert_close(logits[row, a:b], m.logits(x[row:row + 1, a:b])[0], rtol=1e-9, atol=1e-9)
