@@ -1,8 +1,8 @@
 """The losses of a trained model under every ablation of `surgery`, and beyond the length of its training.
 
 `surgery` makes a table: the whole model, and what each ablation changes, on the same tokens.  `loss_by_length` takes
-windows of several lengths, with the gate as it is or cut at the training length; `loss_by_octave` takes long windows, by
-how many tokens are seen, in the same two ways.
+windows of several lengths, with the gate as it is or cut at the training length; `loss_by_octave` takes long windows,
+by how many tokens are seen, in the same two ways.
 """
 
 from collections.abc import Callable, Sequence
