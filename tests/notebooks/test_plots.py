@@ -133,7 +133,7 @@ def test_letters_in_orange_are_faint_on_white_alone(draw):
 
 @THEMES
 def test_colours_for_lines_and_letters_stand_out(theme):
-    """Any series may be a line; ink, grey, blue, green and vermillion may be letters."""
+    """Any series may be a line; ink, grey, blue, green and vermilion may be letters."""
     paper, ratio = drawings.rgb(theme.paper), {}
     for name in ("content", "gate", "result", "wrapped", "ink", "muted"):
         ratio[name] = drawings.contrast(drawings.rgb(getattr(theme, name)), paper)

@@ -19,7 +19,7 @@ def poke(v: Tensor, g: Tensor, n: int | None = None, *, token: int | None = None
     """Show v, g and their circular convolution on n points, before and after one token of v is changed.
 
     The reader drags a bar of v or g, or moves it with the arrow keys, and slides n from L to 2L + 1.
-    Whatever reaches an output by wrapping around is drawn in vermillion.
+    Whatever reaches an output by wrapping around is drawn in vermilion.
 
     Args:
         v: content, `[L]`, any floating-point dtype, 3 <= L <= 16 to stay legible.
@@ -80,7 +80,7 @@ def _still(before: Tensor, after: Tensor, g: Tensor, n: int, token: int) -> str:
 
 
 def _row(k: int, title: str, colour: str, solid: Tensor, total: Tensor | None, token: int) -> list[str]:
-    """Draw one row of bars; what `total`, where given, adds to `solid` is drawn over it in vermillion."""
+    """Draw one row of bars; what `total`, where given, adds to `solid` is drawn over it in vermilion."""
     top = k * (_PANEL + _GAP) + 28
     pitch = (_WIDTH - 2 * _LEFT) / len(solid)
     reach = max(1.0, float(solid.abs().max()), float(total.abs().max()) if total is not None else 0.0)

@@ -19,7 +19,7 @@ class Palette:
     content: str  # v, blue
     gate: str  # g, orange
     result: str  # r, green
-    wrapped: str  # wrapped around, or from the future: the warning colour, vermillion
+    wrapped: str  # wrapped around, or from the future: the warning colour, vermilion
     others: tuple[str, str]  # for series that are none of the first four: sky blue, purple
     ink: str
     muted: str

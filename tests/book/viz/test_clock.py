@@ -33,12 +33,12 @@ def test_still_tells_the_facts_of_its_own_frame(n, unit, contaminated):
 
 def test_still_draws_every_product_once_at_its_length():
     text = still_of(viz.clock(V, G))
-    green, vermillion = (heights(text, colour) for colour in (viz.palette.result, viz.palette.wrapped))
-    assert (len(green), len(vermillion)) == (10, 6)
+    green, vermilion = (heights(text, colour) for colour in (viz.palette.result, viz.palette.wrapped))
+    assert (len(green), len(vermilion)) == (10, 6)
     outer = torch.outer(V, G)
     belongs = torch.arange(4)[:, None] + torch.arange(4) < 4
     scale = sum(green) / outer[belongs].sum().item()
-    assert sum(vermillion) == pytest.approx(scale * outer[~belongs].sum().item(), rel=1e-2)
+    assert sum(vermilion) == pytest.approx(scale * outer[~belongs].sum().item(), rel=1e-2)
 
 
 def test_what_wraps_around_stands_on_what_belongs_there():
