@@ -111,7 +111,7 @@ def tensors_of_package(model: Caracal, ids: list[int]) -> dict[str, np.ndarray]:
                 found[f"{name}.{part}"] = found[f"{name}.{part}"].mT
         del found[f"{name}.to_out"], found[f"blocks.{i}.mlp.to_out"]  # the same as the mixer's and the MLP's
     found |= {"logits": logits, "last": logits[0, -1]}
-    return {name: values.flatten().numpy() for name, values in found.items()}
+    return {name: values.detach().flatten().numpy() for name, values in found.items()}
 
 
 def _attention(stacked: torch.Tensor, layer: torch.nn.Module) -> torch.Tensor:

@@ -4,6 +4,7 @@ import re
 
 import pytest
 import torch
+from engine_pages import small_model
 from figure_pages import write_page
 
 from caracal_book import viz
@@ -22,6 +23,7 @@ def figures():
     return {
         "antidiagonals": viz.antidiagonals(torch.tensor([1, 2, 0]), torch.tensor([3, 1, 2])),
         "clock": viz.clock(V, V.flip(0), n=5),
+        "continuation": viz.continuation(small_model(n_layers=3), "The cat", name="nimble", words=4),
         "fourier_shapes": viz.fourier_shapes(MultiHeadFourier(4, 2), torch.randn(4, 4), WORDS),
         "live": viz.live(lambda n, word: word * n, "a word, repeated", n=range(1, 5), word=["a", "b"]),
         "meeting": viz.meeting("abcdeedcba", t=5),
@@ -82,11 +84,11 @@ def bench(name, browser, tmp_path):
 
 
 def touch_everything(page):
-    """Give every control the focus once and press keys on it, as far as it still is there."""
+    """Give every control the focus once and press keys on it, as far as it still is there; no weights are loaded."""
     controls = page.locator(".caracal-live :is(input, select, button, [tabindex='0'])")
     for k in range(controls.count()):
         control = controls.nth(k)
-        if not control.count() or control.evaluate("c => c.disabled || c.textContent === 'Start again'"):
+        if not control.count() or control.evaluate("c => c.disabled || /^(Start again|Load )/.test(c.textContent)"):
             continue
         control.focus()
         presses = control.evaluate("c => c.localName === 'button'")

@@ -159,9 +159,9 @@ def test_without_documents_micro_batches_are_the_rows():
 
 def test_a_baseline_takes_documents_too():
     pytest.importorskip("transformers")
-    from caracal_min.zoo import baseline
+    from caracal_min.zoo import make_model
 
-    m, (x, _, documents, places) = baseline("llama", "nano", vocab_size=64).double(), packed()
+    m, (x, _, documents, places) = make_model("llama", "nano", vocab_size=64).double(), packed()
     logits = m.logits(x, documents=documents)
     for row, a, b in places:
         torch.testing.assert_close(logits[row, a:b], m.logits(x[row:row + 1, a:b])[0], rtol=1e-9, atol=1e-9)

@@ -221,10 +221,10 @@ def test_it_stops_after_the_document_that_reaches_a_number_of_tokens(source, tmp
         assert contents(out) == before
 
 
-def test_progress_shows_the_time_left(source, tmp_path, monkeypatch):
+def test_progress_counts_tokens_and_shows_the_time_left_where_the_end_is_known(source, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stderr", shown := Terminal())
     tokenize(source, tmp_path / "a", "byte", SIZE)
-    assert "150/150" in shown.getvalue()
+    assert "19.2k tokens" in shown.getvalue()
     tokenize(source, tmp_path / "b", "byte", SIZE, limit_tokens=5000)
     assert "/5.00k" in shown.getvalue()
 

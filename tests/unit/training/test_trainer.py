@@ -129,14 +129,15 @@ def test_sigkill_and_resume_by_the_command_line(tmp_path):
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_stops_the_command_with_a_checkpoint_of_its_last_step(tmp_path, name):
-    process = subprocess.Popen(command(tmp_path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command(tmp_path, "--tokens", str(20 * 20480)), stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
     wait_for_step(tmp_path, 5, process)
     process.send_signal(getattr(signal, name))
     out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (0, "")
     done = len((tmp_path / "log.jsonl").read_text().splitlines())
-    assert f"step {done} of 40: stopped; the same command goes on from here" in out
-    assert Checkpoints(tmp_path).read().facts["step"] == done < 40
+    assert f"step {done} of 800: stopped; the same command goes on from here" in out
+    assert Checkpoints(tmp_path).read().facts["step"] == done < 800
 
 
 PROGRAM = """
