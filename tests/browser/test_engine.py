@@ -99,7 +99,7 @@ def test_every_tensor_of_every_layer_is_that_of_the_package(model, engine):
         expected = tensors_of_package(model, ids)
         layers = {name.split(".")[1] for name in expected if name.startswith("blocks")}
         assert len(layers) == model.config.n_layers and len(expected) > 10 * len(layers)
-        assert min(np.abs(values).max() for values in expected.values()) > 0.01
+        assert min(np.abs(values).max() for values in expected.values()) > 1e-3  # no tensor is nothing but zeros
         assert differences(tensors_of_page(page, ids), expected) == []
 
 
