@@ -1,4 +1,4 @@
-"""From FineWeb to numbers beside the paper's, small enough for a CPU: the whole path in one script.
+"""From FineWeb to the scores of the paper's tasks, small enough for a CPU: the whole path in one script.
 
     python tools/end_to_end.py --data ../shared/data --out runs/end_to_end --minutes 3
 
