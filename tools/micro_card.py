@@ -56,8 +56,8 @@ On {tokens:,} tokens ({bytes:,} bytes) of held-out FineWeb, in windows of {conte
 {tables}
 
 The tables are interpolated Kneser-Ney, counted in {counted:,} tokens of the training text, as many as micro has read;
-micro needs {below:.3f} bits a byte less than the best of them. Counted in all {whole_text:,} the best needs
-{whole_bits:.3f}.
+micro needs {below:.3f} bits a byte less than the best of them. Counted in {once:,} tokens of the same sources, no
+document twice, the best needs {once_bits:.3f}: {below_once:.3f} more than micro.
 {blind}
 Its matrices rounded to eight bits, one scale per row, cost {eight_bits:+.4f} bits a byte.
 
@@ -99,14 +99,14 @@ _RECIPE = {"optimizer": "optimizer of the matrices", "learning_rate": "largest l
            "batch_size": "windows a step", "seed": "seed"}
 
 
-def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict, counts_whole: dict,
+def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict, counts_once: dict,
          blind_test: dict | None = None) -> str:
     """Return the text of the card.
 
     Args:
         record: of the run, with what `ship_micro` has added.
         size: of the file of weights, in bytes.
-        evaluation, surgery, counts, counts_whole, blind_test: records of the model, as `ship_micro` has measured it.
+        evaluation, surgery, counts, counts_once, blind_test: records of the model, as `ship_micro` has measured it.
     """
     trained, found, cut = record["results"], evaluation["results"], surgery["results"]
     shape, mixture = trained["model"], trained["shipped"]["mixture"]["sources"]
@@ -118,6 +118,7 @@ def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict,
               "in the others; no positional encoding")
     lengths = cut["loss_by_length"]
     bits = counts["results"]["bits_per_byte"]
+    once_bits = min(counts_once["results"]["bits_per_byte"].values())
     rows = {row["operation"]: row for row in cut["rows"]}
     machine = record["machine"]
     recipe = {what: record["config"][name] for name, what in _RECIPE.items()}
@@ -148,8 +149,8 @@ def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict,
         counted=counts["results"]["counted"]["tokens"], below=min(bits.values()) - found["bits_per_byte"], blind=blind,
         eight_bits=rows["matrices of eight bits"]["change_in_bits_per_byte"],
         lengths=" | ".join(lengths["whole"]), rule="|".join("---" for _ in lengths["whole"]),
-        whole_text=counts_whole["results"]["counted"]["tokens"],
-        whole_bits=min(counts_whole["results"]["bits_per_byte"].values()),
+        once=counts_once["results"]["counted"]["tokens"], once_bits=once_bits,
+        below_once=once_bits - found["bits_per_byte"],
         whole=" | ".join(f"{loss:.3f}" for loss in lengths["whole"].values()),
         cut=" | ".join(f"{loss:.3f}" for loss in lengths["gate cut at the context"].values()),
         surgery_tokens=cut["tokens"],

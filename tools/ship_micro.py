@@ -1,13 +1,14 @@
 """Turn a finished run of micro into the model that comes with the package, measure it, and write its card.
 
-    python tools/ship_micro.py runs/micro --shards shards --mixture micro.json --held-out fineweb-validation.jsonl.xz
+    python tools/ship_micro.py runs/micro --shards shards --mixture micro.json --held-out fineweb-validation.jsonl.xz \
+        --once shards_once
 
 Three steps; the second leaves out what is there already, so a call that was stopped goes on.
 
 weights     caracal_min/pretrained/micro: the weights in bfloat16, configuration, tokenizer, and the record of the run
 measures    book/caracal_book/runs/micro_evaluation and micro_surgery: held-out loss, samples and ablations; and
-            micro_counts and micro_counts_whole: tables of tokens in a row, counted in as many tokens of its text as the
-            model has read, and in all of it
+            micro_counts and micro_counts_once: tables of tokens in a row, counted in as many tokens of its text as the
+            model has read, and in a text of the same sources in which no document stands twice
 card        README.md beside the weights, whose every number comes from these records; and from micro_blind_test, once
             `tools/blind_test.py` has written it: then run this again
 
@@ -98,28 +99,27 @@ def _between(model: Caracal, text: str) -> bool:
     return False
 
 
-def measures(record: dict, shards: Path, held_out: str, folder: Path) -> dict[str, Callable[[Path], dict]]:
+def measures(record: dict, shards: Path, once: Path, held_out: str, folder: Path) -> dict[str, Callable[[Path], dict]]:
     """Return what is measured of the model in `folder`, by name: functions that write a record to a path."""
     on = {"data": held_out, "split": "all", "context": record["config"]["context"]}
-    whole = record["data"]["train_tokens"]
-    read = min(record["results"]["tokens"], whole)
+    read = min(record["results"]["tokens"], record["data"]["train_tokens"])
 
-    def counted(tokens: int) -> Callable[[Path], dict]:
-        return lambda out: run_count(CountConfig(train=str(shards), train_tokens=tokens, **on, tokens=10**9, out=out,
+    def counted(text: Path, tokens: int) -> Callable[[Path], dict]:
+        return lambda out: run_count(CountConfig(train=str(text), train_tokens=tokens, **on, tokens=10**9, out=out,
                                                  tokenizer=str(folder / "tokenizer.json")))
 
     return {
         "evaluation": lambda out: run_evaluate(EvaluateConfig(NAME, **on, tokens=10**9, prompts=PROMPTS,
                                                               precision="float32", device="cpu", out=out)),
         "surgery": lambda out: run_surgery(SurgeryConfig(NAME, **on, windows=256, device="cpu", out=out)),
-        "counts": counted(read), "counts_whole": counted(whole),
+        "counts": counted(shards, read), "counts_once": counted(once, 10**9),
     }
 
 
-def measured(record: dict, shards: Path, held_out: str, folder: Path, root: Path) -> dict[str, dict]:
+def measured(record: dict, shards: Path, once: Path, held_out: str, folder: Path, root: Path) -> dict[str, dict]:
     """Measure what has not been measured of these weights, put the records into the book, and return them by name."""
     found, runs, weights = {}, root / "book" / "caracal_book" / "runs", file_sha256(folder / WEIGHTS)
-    for name, measure in measures(record, shards, held_out, folder).items():
+    for name, measure in measures(record, shards, once, held_out, folder).items():
         path = runs / f"{NAME}_{name}.json"
         if not path.is_file():
             with tempfile.TemporaryDirectory() as scratch:
@@ -132,12 +132,12 @@ def measured(record: dict, shards: Path, held_out: str, folder: Path, root: Path
     return found | ({"blind_test": read_record(blind, require_commit=False)} if blind.is_file() else {})
 
 
-def ship(run: Path, shards: Path, mixture: Path, held_out: str, root: Path = add_record.ROOT) -> Path:
+def ship(run: Path, shards: Path, mixture: Path, held_out: str, once: Path, root: Path = add_record.ROOT) -> Path:
     """Do the three steps, and return the folder of the model."""
     code()  # is read once: now, and not when the first measure ends
     folder = root / "caracal_min" / "pretrained" / NAME
     record = write_weights(run, shards, mixture, held_out, folder)
-    found = measured(record, shards, held_out, folder, root)
+    found = measured(record, shards, once, held_out, folder, root)
     with writing(folder / "README.md") as partial:
         partial.write_text(micro_card.card(record, (folder / WEIGHTS).stat().st_size, **found), encoding="utf-8")
     return folder
@@ -150,9 +150,10 @@ def main() -> None:
     parser.add_argument("--shards", type=Path, required=True, help="text that it was trained on, as tokenize wrote it")
     parser.add_argument("--mixture", type=Path, required=True, help="what tools/micro_text.py says of that text")
     parser.add_argument("--held-out", required=True, help="text that it was validated on")
+    parser.add_argument("--once", type=Path, required=True, help="text of the same sources, no document of it twice")
     options = parser.parse_args()
     try:
-        print(ship(options.run, options.shards, options.mixture, options.held_out))
+        print(ship(options.run, options.shards, options.mixture, options.held_out, options.once))
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
 

@@ -88,7 +88,8 @@ def test_the_text_is_mixed_of_what_is_not_held_out(mixture):
 def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_committed, monkeypatch):
     monkeypatch.setattr(ship_micro, "PROMPTS", ("The old", "A <river>"))
     monkeypatch.setattr(locate, "_SHIPPED", tmp_path / "caracal_min" / "pretrained")
-    given = (run / "base", run / "shards", mixture[0] / "mixed.json", str(mixture[0] / "held_out.jsonl.xz"), tmp_path)
+    given = (run / "base", run / "shards", mixture[0] / "mixed.json", str(mixture[0] / "held_out.jsonl.xz"),
+             run / "shards", tmp_path)
     folder = ship_micro.ship(*given)
     trained, runs = load_file(run / "base" / "model" / "model.safetensors"), tmp_path / "book" / "caracal_book" / "runs"
     assert all(torch.equal(weight, trained[name].bfloat16())
@@ -100,11 +101,11 @@ def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_co
     assert {*record["results"]} - {"shipped"} == {*whole} and record["config"]["data"] == "shards"
     assert rule_of_training("micro", folder, file_sha256(weights)) == RULE
     found = {name: read_record(runs / f"micro_{name}.json", require_commit=False)["results"]
-             for name in ("evaluation", "surgery", "counts", "counts_whole")}
+             for name in ("evaluation", "surgery", "counts", "counts_once")}
     assert {found[name]["model_sha256"] for name in ("evaluation", "surgery")} == {file_sha256(weights)}
     corpus = load_corpus(run / "shards", "byte", progress=False)
     assert found["counts"]["counted"]["tokens"] == record["results"]["tokens"] == 24 * 128
-    assert found["counts_whole"]["counted"]["tokens"] == len(corpus.train) > 24 * 128
+    assert found["counts_once"]["counted"]["tokens"] == len(corpus.train) > 24 * 128
     assert found["counts"]["bytes"] == found["evaluation"]["bytes"]
     card = (folder / "README.md").read_text()
     assert f"**{found['evaluation']['bits_per_byte']:.3f}**" in card

@@ -20,7 +20,7 @@ from caracal_min.record import read_record
 
 FOLDER = Path(caracal_min.__file__).parent / "pretrained" / "micro"
 WEIGHTS = FOLDER / "model.safetensors"
-KINDS = ("evaluation", "surgery", "counts", "counts_whole", "blind_test")
+KINDS = ("evaluation", "surgery", "counts", "counts_once", "blind_test")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def test_it_is_the_model_that_was_trained_and_measured(record, measured):
         "README.md", "SHA256SUMS", "config.json", "model.safetensors", "record.json", "tokenizer.json",
         "tokenizer_config.json"]
     assert file_sha256(WEIGHTS) == record["results"]["shipped"]["sha256"]
-    assert {"evaluation", "surgery", "counts", "counts_whole"} <= measured.keys()
+    assert {"evaluation", "surgery", "counts", "counts_once"} <= measured.keys()
     for kind, found in measured.items():
         assert found["results"].get("model_sha256", file_sha256(WEIGHTS)) == file_sha256(WEIGHTS), kind
     assert rule_of_training("micro", FOLDER, file_sha256(WEIGHTS)) == RULE
@@ -58,7 +58,8 @@ def test_it_knows_more_than_tables_counted_in_its_text_and_bears_eight_bits(reco
     counts, found = measured["counts"]["results"], measured["evaluation"]["results"]
     assert (counts["tokens"], counts["bytes"]) == (found["tokens"], found["bytes"])
     assert counts["counted"]["tokens"] == min(record["results"]["tokens"], record["data"]["train_tokens"])
-    assert found["bits_per_byte"] < min(counts["bits_per_byte"].values())
+    for name in ("counts", "counts_once"):
+        assert found["bits_per_byte"] + 0.12 < min(measured[name]["results"]["bits_per_byte"].values()), name
     (eight,) = (row for row in measured["surgery"]["results"]["rows"] if row["operation"] == "matrices of eight bits")
     assert eight["change_in_bits_per_byte"] <= 0.01
 
