@@ -50,7 +50,8 @@ class CaracalConfig:
     positional_encoding: Literal["learned"] | None = None
     """None, as in the paper, or a learned vector per position (its variant "with PE")."""
     max_positions: int = 2048
-    """Longest sequence that a learned positional encoding covers; without one, length is not bounded."""
+    """Longest sequence that it is trained on, from which other tools take how much text to give it at once.  A learned
+    positional encoding covers no more; without one, longer sequences are not refused."""
     init_std: float = 0.02
     """Standard deviation of the initial weights; output projections get init_std / sqrt(2 n_layers)."""
     embedding_std: float = 0.02

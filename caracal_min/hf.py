@@ -62,7 +62,8 @@ class PretrainedCaracalConfig(PreTrainedConfig):
     """
 
     model_type = "caracal"
-    attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads"}
+    attribute_map = {"hidden_size": "d_model", "num_hidden_layers": "n_layers", "num_attention_heads": "n_heads",
+                     "max_position_embeddings": "max_positions"}
     keys_to_ignore_at_inference = ["past_key_values", "cache"]
     tie_word_embeddings: bool = True
 

@@ -21,6 +21,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import add_record
@@ -77,6 +78,7 @@ def write_weights(run: Path, shards: Path, mixture: Path, held_out: str, folder:
                          or record["config"]["tokens"], progress=False, validation=held_out)
     if corpus.digest != record["data"]["sha256"]:
         raise ValueError(f"{shards} and {held_out} are not the text that {run} was trained and validated on")
+    model.config = replace(model.config, max_positions=record["config"]["context"])
     model.save_pretrained(folder)
     exact = Caracal.from_pretrained(folder, device="cpu", dtype=torch.float64)
     text, digest = next((text, logits_sha256(exact, text)) for text in PROMPTS if not _between(exact, text))

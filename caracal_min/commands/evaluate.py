@@ -58,7 +58,7 @@ class EvaluateConfig:
     batch_size: int = 16
     """Sequences per forward pass; on tasks, the logits of all their tokens are held at once."""
     max_length: int = 2048
-    """Most tokens of a task that the model sees at once."""
+    """Most tokens of a task that the model sees at once, and no more than it was trained on."""
     out: Path | None = None
     """Record to write, a JSON file that is not there yet."""
     device: str = "auto"

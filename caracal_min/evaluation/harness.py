@@ -47,7 +47,8 @@ def harness_model(model: LanguageModel, batch_size: int = 16, max_length: int = 
 
     Args:
         batch_size: sequences per forward pass; the logits of all their tokens are held at once.
-        max_length: most tokens that the model sees at once; longer texts lose their beginning.
+        max_length: most tokens that the model sees at once, and no more than it was trained on; longer texts lose
+            their beginning.
         device: "auto" (a GPU if there is one), "cpu", "cuda", ...
         precision: one of `precision.PRECISIONS`, of the forward pass; the softmax is taken in float32.
 
@@ -57,8 +58,8 @@ def harness_model(model: LanguageModel, batch_size: int = 16, max_length: int = 
     place = find_device(device)
     dtype = resolve_precision(precision, place)
     model = model.to(place).eval()
-    if getattr(model.config, "positional_encoding", None) == "learned":
-        max_length = min(max_length, model.config.max_positions)
+    name = "max_positions" if isinstance(model, Caracal) else "max_position_embeddings"
+    max_length = min(max_length, getattr(model.config, name, max_length))
     with TemporaryDirectory() as folder, _quiet():
         save_tokenizer(model.require_tokenizer(), folder)
         return HFLM(CaracalForCausalLM.from_caracal(model) if isinstance(model, Caracal) else model.model,

@@ -155,7 +155,8 @@ def _configuration(name: str, size: CaracalConfig, **changes: Any):
         logging.getLogger("transformers.integrations.hub_kernels").setLevel(logging.ERROR)
     return _transformers().AutoConfig.for_model(
         name, vocab_size=size.vocab_size, hidden_size=size.d_model, initializer_range=0.02, tie_word_embeddings=True,
-        use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None, **(_layers(name, size) | changes))
+        use_cache=False, bos_token_id=None, eos_token_id=None, pad_token_id=None,
+        max_position_embeddings=size.max_positions, **(_layers(name, size) | changes))
 
 
 def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
@@ -173,7 +174,8 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     stem, embedding = ("backbone", "embeddings") if mamba else ("model", "embed_tokens")
     require_sizes(folder, shapes, layers, {f"{stem}.{embedding}.weight": (vocab_size, width)})
     try:
-        size = CaracalConfig(vocab_size, width, layers // 2 if mamba else layers, heads)
+        size = CaracalConfig(vocab_size, width, layers // 2 if mamba else layers, heads,
+                             max_positions=stored.get("max_position_embeddings"))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     config = _configuration(name, size)

@@ -15,7 +15,7 @@ from .baselines import Baseline, baseline_of
 __all__ = ["ARCHITECTURES", "VARIANTS", "load_model", "make_model"]
 
 def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str = "default",
-               vocab_size: int | None = None, context: int = 0, **changes: Any) -> LanguageModel:
+               vocab_size: int | None = None, context: int | None = None, **changes: Any) -> LanguageModel:
     """Build a freshly initialised model.
 
     Args:
@@ -23,7 +23,8 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
         preset: nano, micro, tiny, small, medium or large.
         variant: a key of `VARIANTS`; "default" for a baseline.
         vocab_size: number of token ids; None takes the preset's.
-        context: tokens that a learned positional encoding must cover, at least.
+        context: tokens of the sequences that it will be trained on; None: `max_positions`, as configured.  A learned
+            positional encoding covers as many as the preset's, at least.
         changes: replace fields of the preset's configuration and of the variant's; of a baseline, its sizes.
 
     Raises:
@@ -39,8 +40,11 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
     """
     check_kind(architecture, preset, variant, changes)
     size = replace(find_preset(preset), **(VARIANTS[variant] | changes))
+    longest = size.max_positions if context is None else context
+    if size.positional_encoding == "learned":
+        longest = max(longest, size.max_positions)
     size = replace(size, vocab_size=size.vocab_size if vocab_size is None else vocab_size,
-                   max_positions=max(context, size.max_positions))
+                   max_positions=longest)
     return Caracal(size) if architecture == "caracal" else baseline_of(architecture, size)
 
 

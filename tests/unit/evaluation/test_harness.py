@@ -15,6 +15,8 @@ from caracal_min.zoo import BASELINES, make_model
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("accelerate")
+from lm_eval.models.huggingface import HFLM
+
 from caracal_min.evaluation import harness as module
 from caracal_min.evaluation.tasks import load_tasks
 from caracal_min.precision import resolve_precision
@@ -115,10 +117,12 @@ def test_a_model_without_tokenizer_is_refused():
         harness(Caracal.from_preset("nano"))
 
 
-def test_learned_positions_bound_the_length():
-    model = build("caracal", positional_encoding="learned", max_positions=10)
+def test_a_model_sees_no_more_than_it_was_trained_on(tmp_path):
+    model = make_model(preset="nano", context=10)
+    model.tokenizer = ByteTokenizer()
     short = harness(model)
-    assert short.max_length == 10
+    model.save_pretrained(tmp_path)
+    assert short.max_length == HFLM(str(tmp_path), device="cpu").max_length == 10
     (got, _), = short.loglikelihood(requests(("0123456789", "abc")), disable_tqdm=True)
     assert got == pytest.approx(by_hand(model, "23456789", "abc")[0], abs=2e-4)
 

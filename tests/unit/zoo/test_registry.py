@@ -9,7 +9,7 @@ import torch
 from caracal_min import Caracal
 from caracal_min.config import PRESETS
 from caracal_min.modules import SlidingWindowAttention
-from caracal_min.zoo import ARCHITECTURES, VARIANTS, load_model, make_model
+from caracal_min.zoo import ARCHITECTURES, BASELINES, VARIANTS, load_model, make_model
 from caracal_min.zoo.baselines import Baseline
 
 LAYERS = {"default": "FFAFFAFFAFFA", "no-swa": "F" * 12, "no-swa-no-pc": "F" * 12, "pe": "FFAFFAFFAFFA",
@@ -69,6 +69,16 @@ def test_a_save_that_fails_leaves_the_model_that_was_there(architecture, tmp_pat
     with pytest.raises(OSError, match=rf"^{tmp_path} could not be written \(.*No space left on device\); what was"):
         make_model(architecture, "nano", vocab_size=301).save_pretrained(tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("architecture", ["caracal", *BASELINES])
+def test_a_model_says_on_which_length_it_was_trained(architecture, tmp_path):
+    pytest.importorskip("caracal_min.hf")
+    from transformers import AutoConfig
+
+    make_model(architecture, "nano", context=96).save_pretrained(tmp_path)
+    assert AutoConfig.from_pretrained(tmp_path).max_position_embeddings == 96
+    assert load_model(tmp_path).num_parameters() == make_model(architecture, "nano").num_parameters()
 
 
 def test_learned_positions_cover_the_context():
