@@ -67,7 +67,7 @@ export function render({ model, el }) {
   let n;
 
   const host = begin(el, CSS,
-    "Let tokens arrive. A click on a pair goes to the moment at which it is counted.");
+    "Let tokens arrive. A click on a pair goes to the moment at which it is added.");
   const parts = make(make(el, "div", { class: "sch-room" }), "div", { class: "sch-parts" });
   const [steps, square, words, strips] = ["steps", "pairs", "words", "strips"]
     .map((name) => make(parts, "div", { class: `sch-${name}` }));
@@ -94,7 +94,7 @@ export function render({ model, el }) {
   const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
     .map((k) => make(told, "p", k === 2 ? { class: "sch-block" } : {}));
   legend(parts, [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
-    ["--c: var(--gate); --e: 3px solid var(--content)", "one product: n is a power of two"], ["--c: var(--muted); --o: 0.55", "counted earlier"],
+    ["--c: var(--gate); --e: 3px solid var(--content)", "one product: n is a power of two"], ["--c: var(--muted); --o: 0.55", "added earlier"],
     ["--e: 1.5px solid var(--muted)", "known, still waiting"], ["--e: 2.5px solid var(--result)", "the result read now"]],
     "sch-key");
 
@@ -122,7 +122,7 @@ export function render({ model, el }) {
     slider.value = n;
     [back.disabled, next.disabled] = [n === 1, n === length];
     const alone = n > last;
-    arrived.textContent = `Token ${t} arrives. By hand: ${t ? `v${below(t)}g₀ and v₀g${below(t)}` : "v₀g₀"}.`;
+    arrived.textContent = `Token ${t} arrives. One by one: ${t ? `v${below(t)}g₀ and v₀g${below(t)}` : "v₀g₀"}.`;
     binary.textContent = `n = ${n} is ${n.toString(2)} in binary: lowest bit `;
     for (const [name, value, end] of [["m", m, ", "], ["l", l, "."]]) {
       const equation = make(binary, "span");
@@ -146,7 +146,7 @@ export function render({ model, el }) {
     full.textContent = `r${below(t)} is read: ${share[t]} of ${n} pairs are in.`;
     slider.setAttribute("aria-valuetext", `${n} tokens, block of ${m}`);
     picture.setAttribute("aria-label", `${lit.length} pairs are added at this step, ${share.reduce((a, b) => a + b)} of `
-      + `${pairs.length} are counted.`);
+      + `${pairs.length} have been added.`);
     speak(el, `${n} of ${length} tokens: ${lit.length === 1 ? "1 pair is" : `${lit.length} pairs are`} added at this step.`);
     Object.assign(host.dataset, { n, m, l, first: alone ? -1 : n, last: alone ? -1 : last,
       lit: JSON.stringify(lit.map(({ j, i }) => [j, i])), share: JSON.stringify(share), costs: JSON.stringify(costs) });

@@ -65,7 +65,7 @@ def _alt(length: int, n: int) -> str:
     lit = sum(k == n for k in pairs_by_time(length).values())
     return (f"A triangle of squares, one for each pair of a content index and a gate index that add up to less than "
             f"{length}. After {n} tokens, {lit} pairs are added: {_block(n, length)}. The anti-diagonal of result "
-            f"{n - 1} is outlined, and all its pairs are counted. Buttons and a slider let tokens arrive; below, "
+            f"{n - 1} is outlined, and all its pairs have been added. Buttons and a slider let tokens arrive; below, "
             "how full each result is and what each step costs.")
 
 
