@@ -77,14 +77,14 @@ def screen_problems(page, height: int) -> list[str]:
 
 
 def code_problems(page) -> list[str]:
-    """At 1200 pixels a line of 88 columns does not wrap; there and on a phone no block of code or output scrolls."""
+    """On a desk a line of 88 columns does not wrap; there and on a phone no block of code or output scrolls."""
     problems = []
-    for size in (SMALL_DESK, PHONE):
+    for size in (SMALL_DESK, DESK, PHONE):
         page.set_viewport_size(size)
         blocks = page.evaluate(_CODE)
         problems += [f"{size['width']}: a block scrolls sideways" for *_, scrolls in blocks if scrolls]
-        if size is SMALL_DESK:
-            problems += [f"1200: {columns} columns run over by {over} pixels" for columns, over, _ in blocks
+        if size is not PHONE:
+            problems += [f"{size['width']}: {columns} columns run over by {over} pixels" for columns, over, _ in blocks
                          if over > 0 and columns <= 88]
     page.set_viewport_size(DESK)
     return problems if blocks else ["no code"]

@@ -177,8 +177,8 @@ def source_of(claim, notebooks):
 def test_a_claim_is_tested_or_says_that_it_is_not(claim, missing, there, wrong, notebooks, capsys):
     """The cells run by themselves: without what they need, with it, and with it and another result."""
     source = source_of(claim, notebooks)
-    names = dict(PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6}, loaded=lambda tokens: (torch.zeros(2),),
-                 tokens=None)
+    names = dict(PRESETS=PRESETS, table={}, stated={}, nodes={("", "DFT"): 6}, small=lambda ids: (torch.zeros(2),),
+                 ids=None)
     exec(source, names | missing)
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("not tested here: ")]
     exec(source, names | there)

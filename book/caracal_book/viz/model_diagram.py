@@ -113,7 +113,7 @@ def _fourier(config: CaracalConfig, top: float) -> tuple[list[str], float]:
     content, gate = left + half / 2, right + half / 2
     parts = []
     if config.pre_conv:
-        parts += [_named(left, y, width, "pre_conv", after=": three taps, causal"), _down(middle, y + _BOX, y + 42)]
+        parts += [_named(left, y, width, "pre_conv", after=": three tokens, causal"), _down(middle, y + _BOX, y + 42)]
         y += _BOX + _GAP
     parts += [_named(left, y, width, "norm"), *(_down(x, y + _BOX, y + _BOX + _GAP) for x in (content, gate))]
     y += _BOX + _GAP
@@ -151,7 +151,7 @@ def _alt(config: CaracalConfig, kinds: str) -> str:
     gate = "to_gate, SiLU and gate_mix" if config.gate == "two_stage" else "to_gate"
     alt = (f"Left, the model from top to bottom: tokens, {start}, {len(kinds)} blocks of the kinds {' '.join(kinds)}, "
            "norm, the embedding again, logits. Right, a block: a stream to which first a mixer, then an MLP adds what "
-           "it makes of a normed copy. Below it mixer F, the Fourier layer: "
+           "it makes of a normalised copy. Below it mixer F, the Fourier layer: "
            f"{'pre_conv, norm' if config.pre_conv else 'norm'}, then two ways, through to_value to the content v and "
            f"through {gate} to the gate g; their causal convolution r; to_out.")
     if config.attention_layers:

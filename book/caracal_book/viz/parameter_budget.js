@@ -8,7 +8,7 @@ const WIDTHS = { min: 64, max: 2048, step: 64 }, MOST_HEADS = 64, MOST_LAYERS = 
 const PARTS = [["embedding", "embedding", "ink", 1], ["value", "value projections", "content", 1],
   ["gate", "gate projections", "gate", 1], ["mix", "gate mix", "gate", 0.45],
   ["output", "output projections", "result", 1], ["attention", "attention", "ink", 0.55],
-  ["mlp", "SwiGLU", "ink", 0.24], ["rest", "norms, 3-tap filters", "ink", 0.75]];
+  ["mlp", "SwiGLU", "ink", 0.24], ["rest", "norms, short convolutions", "ink", 0.75]];
 const CSS = `
   .caracal-live .bud-room { container-type: inline-size; }
   .caracal-live .bud-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 2rem; align-items: start;

@@ -22,7 +22,7 @@ _PARTS = (("embedding", "embedding, also the output matrix", palette.ink, 1),
           ("output", "output projections", palette.result, 1),
           ("attention", "attention", palette.ink, 0.55),
           ("mlp", "SwiGLU", palette.ink, 0.24),
-          ("rest", "norms and 3-tap filters", palette.ink, 0.75))
+          ("rest", "norms and short convolutions", palette.ink, 0.75))
 _FOURIER = {"to_value": "value", "to_gate": "gate", "gate_mix": "mix", "to_out": "output"}  # submodules, parts
 _WIDTH, _BAR, _PITCH = 420, 34, 22  # of the still, in its own units
 
