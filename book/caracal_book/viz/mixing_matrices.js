@@ -63,7 +63,7 @@ export function render({ model, el }) {
     const svg = make(pair, "svg", { class: "mix-matrix", viewBox: `0 0 ${length} ${length}`, "aria-hidden": "true" });
     const cells = make(svg, "g", { class: "mix-cells" });
     const band = make(svg, "rect", { class: "mix-mark", x: 0, height: 1, style: "stroke: var(--result); stroke-width: 2" });
-    const spot = make(svg, "circle", { class: "mix-mark", r: 1.3, style: "stroke: var(--content); stroke-width: 2.5" });
+    const spot = make(svg, "circle", { class: "mix-mark", r: clamp(length / 30, 0.5, 1.3), style: "stroke: var(--content); stroke-width: 2.5" });
     svg.addEventListener("pointerdown", (event) => point(event, svg));
     svg.addEventListener("pointermove", (event) => { if (event.pointerType === "mouse" && event.buttons & 1) point(event, svg); });
     return { svg, cells, band, spot };
