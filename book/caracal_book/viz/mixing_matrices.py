@@ -74,7 +74,7 @@ def _still(model: dict[str, Any]) -> str:
     left = [(t, j, (w / 1000) ** 0.5)
             for t, line in enumerate(model["attention"][0]["rows"]) for j, w in enumerate(line)]
     right = [(t, j, g[t - j] / most) for t in range(length) for j in range(t + 1)]
-    width = 2 * _SIDE + _GAP + 24
+    width, edge = 2 * _SIDE + _GAP + 24, round(2 * length / _SIDE, 2)  # edge: a line of two units
     parts = []
     for k, (cells, colour, name) in enumerate((
             (left, palette.ink, f"attention, {model['attention'][0]['name']}"),
@@ -82,7 +82,7 @@ def _still(model: dict[str, Any]) -> str:
         x = 12 + k * (_SIDE + _GAP)
         parts += [svg.text(x, 22, name, weight=600),
                   svg.element("g", svg.rect(0, 0, length, length, fill=palette.shade), *_shaded(cells, colour),
-                              svg.rect(0, row, row + 1, 1, fill="none", stroke=palette.result, stroke_width=0.4),
+                              svg.rect(0, row, row + 1, 1, fill="none", stroke=palette.result, stroke_width=edge),
                               transform=f"translate({x} 32) scale({_SIDE / length:.4f})", shape_rendering="crispEdges")]
     y = _SIDE + 58
     weights = ([w / 1000 for w in model["attention"][0]["rows"][row]], [g[row - j] for j in range(row + 1)])
