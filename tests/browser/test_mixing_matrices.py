@@ -1,4 +1,6 @@
-"""The matrices of two mixers in a real browser: choosing frames, rows and columns, and what the letters carry."""
+"""The matrices of two mixers in a real browser: choosing frames, rows and columns, and what the tokens carry."""
+
+from itertools import pairwise
 
 import pytest
 import torch
@@ -29,8 +31,8 @@ def assert_agrees_with_the_package(shown):
 
 
 def heights(page, line):
-    """The heights of the bars over the letters, in pixels."""
-    return torch.tensor(page.locator(".mix-room").nth(line).locator(".mix-letter i").evaluate_all(
+    """The heights of the bars over the tokens, in pixels."""
+    return torch.tensor(page.locator(".mix-room").nth(line).locator(".mix-token i").evaluate_all(
         "nodes => nodes.map(n => parseFloat(n.style.getPropertyValue('--h')))"))
 
 
@@ -80,7 +82,7 @@ def test_picking_an_entry_in_a_matrix(page):
         assert (data(page)["row"], data(page)["column"]) == (5, 5)
 
 
-def test_letters_carry_the_weights_of_the_row(page):
+def test_tokens_carry_the_weights_of_the_row(page):
     for line, row in ((0, "attentionRow"), (1, "fourierRow")):
         drawn, weights = heights(page, line), torch.tensor(data(page)[row]).abs()
         assert len(drawn) == L and not drawn[19:].any()
@@ -106,14 +108,25 @@ def test_the_words_name_content_and_gate(page):
     page.get_by_label("row t").fill("10")
     page.get_by_label("column j").fill("3")
     words = page.locator("[aria-live]").inner_text()
-    assert "letter 3 “␣”" in words and "lag 10 − 3 = 7" in words and f"letter 7 “{TEXT[7]}”" in words
+    assert "token 3 “␣”" in words and "lag 10 − 3 = 7" in words and f"token 7 “{TEXT[7]}”" in words
     assert page.locator(".mix-gate").count() == 1 and page.locator(".mix-content").count() == 2
 
 
 def test_the_text_is_text(page):
-    assert page.locator(".mix-letter names").count() == 0
+    assert page.locator(".mix-token names").count() == 0
     assert page.locator(".mix-room").nth(0).inner_text().replace("\n", "").endswith(TEXT.replace(" ", "␣"))
     assert "tex2jax_ignore" in page.locator(".caracal-live").get_attribute("class")
+
+
+def test_words_stand_apart_and_inside_the_page(show):
+    words = "The cat sat on the mat and looked at the dog.".replace(" ", "| ").split("|")
+    n = len(words)
+    page = show(viz.mixing_matrices(words, {"a": torch.eye(n)}, {"c": torch.ones(n)}, row=10, column=7))
+    boxes = [node.bounding_box() for node in page.locator(".mix-room").nth(0).locator(".mix-token").all()]
+    for box, after in pairwise(boxes):
+        assert after["x"] >= box["x"] + box["width"] - 0.5 or after["y"] > box["y"]
+    assert max(box["x"] + box["width"] for box in boxes) <= 360 and page_width(page) <= 360
+    assert "written by token 3 “on”" in page.locator("[aria-live]").inner_text()
 
 
 def test_it_fits_a_phone_and_a_desk(page):

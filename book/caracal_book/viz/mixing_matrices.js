@@ -1,6 +1,6 @@
 // The mixing matrices of an attention layer and of a Fourier layer, side by side, for one text.
-// The reader picks a head, a channel, a row and a column; the text below is barred with the row's weights.
-// model: letters (one string a token), attention ([{name, rows: lower triangle in thousandths}]),
+// The reader picks a head, a channel, a row and a column; the tokens below are barred with the row's weights.
+// model: tokens (strings), attention ([{name, rows: lower triangle in thousandths}]),
 // fourier ([{name, g: weights by lag}]), head, channel (which of them are shown, by number), row, column.
 
 const CSS = `
@@ -15,10 +15,11 @@ const CSS = `
   .caracal-live .mix-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 0.2rem 1.4rem; margin-top: 0.6rem }
   .caracal-live .mix-name { margin: 0.5rem 0 0; font-weight: 600; }
   .caracal-live .mix-text { display: flex; flex-wrap: wrap; row-gap: 3px; font: 14px/1.2 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
-  .caracal-live .mix-letter { box-sizing: border-box; width: min(16px, max(13px, 99.5cqw / var(--letters))); text-align: center;
+  .caracal-live .mix-token { box-sizing: border-box; min-width: min(16px, max(13px, 99.5cqw / var(--tokens))); text-align: center;
     border: 1.5px solid transparent; border-radius: 3px; }
-  .caracal-live .mix-letter i { display: block; height: 20px; position: relative; border-bottom: 1px solid var(--rule); }
-  .caracal-live .mix-letter i::after { content: ""; position: absolute; left: 1px; right: 1px; bottom: 0; height: var(--h);
+  .caracal-live .mix-words .mix-token { padding: 0 2px; }
+  .caracal-live .mix-token i { display: block; height: 20px; position: relative; border-bottom: 1px solid var(--rule); }
+  .caracal-live .mix-token i::after { content: ""; position: absolute; left: 1px; right: 1px; bottom: 0; height: var(--h);
     box-sizing: border-box; background: var(--b); border: var(--e, none); }
   .caracal-live .mix-later { color: var(--muted); }
   .caracal-live .mix-room { container-type: inline-size; }
@@ -42,10 +43,10 @@ export function toeplitzRow(g, t) {
 }
 
 export function render({ model, el }) {
-  const letters = model.get("letters"), length = letters.length;
+  const tokens = model.get("tokens"), length = tokens.length;
   const attention = model.get("attention"), fourier = model.get("fourier");
-  const drawn = (k) => (letters[k] === " " ? "␣" : letters[k]);
-  const quoted = (k) => `letter ${k} “${drawn(k)}”`;
+  const drawn = (k) => tokens[k].trim() || "␣";
+  const quoted = (k) => `token ${k} “${drawn(k)}”`;
   const state = inStep(model, ["head", "channel", "row", "column"], show);
   let head, channel, row, column;
 
@@ -62,7 +63,7 @@ export function render({ model, el }) {
     const svg = make(pair, "svg", { class: "mix-matrix", viewBox: `0 0 ${length} ${length}`, "aria-hidden": "true" });
     const cells = make(svg, "g", { class: "mix-cells" });
     const band = make(svg, "rect", { class: "mix-mark", x: 0, height: 1, style: "stroke: var(--result); stroke-width: 2" });
-    const spot = make(svg, "circle", { class: "mix-mark", r: 1.3, style: "stroke: var(--content); stroke-width: 2.5" });
+    const spot = make(svg, "circle", { class: "mix-mark", r: clamp(length / 30, 0.5, 1.3), style: "stroke: var(--content); stroke-width: 2.5" });
     svg.addEventListener("pointerdown", (event) => point(event, svg));
     svg.addEventListener("pointermove", (event) => { if (event.pointerType === "mouse" && event.buttons & 1) point(event, svg); });
     return { svg, cells, band, spot };
@@ -76,13 +77,14 @@ export function render({ model, el }) {
   const { caption: rowName, slider: rows } = slide(sliders, {}, 0, length - 1);
   const { caption: columnName, slider: columns } = slide(sliders, {}, 0, length - 1);
   const lines = ["attention: weights of the row", "Fourier: weights of the row"].map((name) => {
-    const room = make(el, "div", { class: "mix-room", style: `--letters: ${length}` });
+    const room = make(el, "div", { class: "mix-room", style: `--tokens: ${length}` });
     make(room, "p", { class: "mix-name" }, name);
-    const line = make(room, "div", { class: "mix-text", "aria-hidden": "true" });
+    const words = tokens.some((token) => token.trim().length > 1) ? " mix-words" : "";
+    const line = make(room, "div", { class: `mix-text${words}`, "aria-hidden": "true" });
     return all(length, (k) => {
-      const letter = make(line, "span", { class: "mix-letter" }), bar = make(letter, "i");
-      letter.append(drawn(k));
-      return { letter, bar };
+      const token = make(line, "span", { class: "mix-token" }), bar = make(token, "i");
+      token.append(drawn(k));
+      return { token, bar };
     });
   });
   legend(el, [["--c: var(--ink)", "attention"], ["--c: var(--gate)", "Fourier, positive"],
@@ -125,9 +127,9 @@ export function render({ model, el }) {
     }
     [weights, mixed].forEach((numbers, kind) => {
       const most = Math.max(1e-9, peak(numbers));
-      lines[kind].forEach(({ letter, bar }, k) => {
+      lines[kind].forEach(({ token, bar }, k) => {
         const size = k <= row ? Math.abs(numbers[k]) / most : 0, hollow = kind && numbers[k] < 0;
-        letter.className = ["mix-letter", k > row && "mix-later", k === row && "mix-here", k === column && "mix-content",
+        token.className = ["mix-token", k > row && "mix-later", k === row && "mix-here", k === column && "mix-content",
           kind && k === gate && "mix-gate"].filter(Boolean).join(" ");
         bar.style.cssText = `--h: ${(20 * size).toFixed(1)}px; --b: var(--${hollow ? "paper" : kind ? "gate" : "ink"});` +
           (hollow && size > 0.05 ? "--e: 1.5px solid var(--gate)" : hollow ? "--b: var(--gate)" : "");

@@ -1,4 +1,4 @@
-"""The first figure of chapter 5: a kernel and its Toeplitz matrix, linked."""
+"""The second figure of chapter 5: a kernel and its Toeplitz matrix, linked."""
 
 import torch
 from torch import Tensor

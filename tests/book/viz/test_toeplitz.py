@@ -64,7 +64,7 @@ def test_bad_kernels_are_refused(arguments, options, message):
 
 def test_the_matrices_hold_the_weights_that_were_given():
     model = viz.mixing_matrices(TEXT, HEADS, CHANNELS).model
-    assert model["letters"] == list(TEXT) and model["row"] == L - 1
+    assert model["tokens"] == list(TEXT) and model["row"] == L - 1
     for frame, (name, A) in zip(model["attention"], HEADS.items(), strict=True):
         assert frame["name"] == name and [len(line) for line in frame["rows"]] == list(range(1, L + 1))
         for line, weights in zip(frame["rows"], A, strict=True):
@@ -85,15 +85,22 @@ def test_the_still_of_the_matrices_shades_every_entry_once():
     assert "head &lt;0&gt;" in text and text.count(": the weights of row 4<") == 2
 
 
-def test_the_still_of_the_matrices_has_a_bar_on_each_letter_of_the_row():
+def test_the_still_of_the_matrices_has_a_bar_on_each_token_of_the_row():
     text = still_of(viz.mixing_matrices(TEXT, HEADS, CHANNELS, row=4))
     below = text.partition("attention: the weights")[2]
     bars = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="[\d.]+" height="([\d.]+)" fill="(#\w+)"', below)
     assert [colour for _, colour in bars[:5]] == [viz.palette.ink] * 5
-    row = KERNEL[:5].flip(0)                                      # of the five letters 0 to 4
+    row = KERNEL[:5].flip(0)                                      # of the five tokens 0 to 4
     assert [colour == viz.palette.paper for _, colour in bars[5:]] == (row < 0).tolist()
     heights = torch.tensor([float(height) for height, _ in bars[5:]])
     assert torch.allclose(heights / heights.max(), (row / row.abs().max()).abs().to(heights.dtype), atol=0.01)
+
+
+def test_tokens_may_be_words():
+    figure = viz.mixing_matrices(["The", " cat", " sat", " "], {"a": torch.eye(4)}, {"c": torch.ones(4)})
+    text = still_of(figure)
+    assert figure.model["tokens"] == ["The", " cat", " sat", " "] and "4 tokens" in figure.alt
+    assert all(text.count(f">{word}<") == 2 for word in ("The", "cat", "sat", "␣"))
 
 
 def test_names_and_text_cannot_break_out_of_the_page():
@@ -102,12 +109,12 @@ def test_names_and_text_cannot_break_out_of_the_page():
 
 
 @pytest.mark.parametrize("given, message", [
-    ({"text": "a"}, "the text has 1 characters; give 2 to 64"),
-    ({"text": "a" * 65}, "give 2 to 64"),
+    ({"tokens": "a"}, "the text has 1 tokens; give 2 to 64"),
+    ({"tokens": "a" * 65}, "give 2 to 64"),
     ({"attention": {}}, "attention is empty"),
     ({"fourier": {}}, "fourier is empty"),
-    ({"attention": {"h": torch.eye(4)}}, r"attention 'h' has shape \(4, 4\); the text asks for \(9, 9\)"),
-    ({"fourier": {"c": torch.ones(4)}}, r"fourier 'c' has shape \(4,\); the text asks for \(9,\)"),
+    ({"attention": {"h": torch.eye(4)}}, r"attention 'h' has shape \(4, 4\); 9 tokens ask for \(9, 9\)"),
+    ({"fourier": {"c": torch.ones(4)}}, r"fourier 'c' has shape \(4,\); 9 tokens ask for \(9,\)"),
     ({"attention": {"h": torch.ones(L, L)}}, "weights above the diagonal"),
     ({"attention": {"h": -torch.eye(L)}}, "below zero"),
     ({"row": L}, r"entry \(9, 0\)"),
@@ -115,4 +122,4 @@ def test_names_and_text_cannot_break_out_of_the_page():
 ])
 def test_bad_matrices_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
-        viz.mixing_matrices(**{"text": TEXT, "attention": HEADS, "fourier": CHANNELS, **given})
+        viz.mixing_matrices(**{"tokens": TEXT, "attention": HEADS, "fourier": CHANNELS, **given})
