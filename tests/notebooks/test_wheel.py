@@ -31,8 +31,9 @@ COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERE
 PACKAGES = ("caracal_min", "book/caracal_book")
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 KEPT = {"my_nano", "my_twin"}  # what a chapter leaves to its reader
-# Runs of a minute each, cut to 20 steps.  What they learn by their end is asserted where the book is built.
-SHORTENED = {"09_teaching_it": ("tokens=384 * 4 * 256", "tokens=20 * 4 * 256")}
+# A run of some minutes, cut to 20 steps.  What it learns by its end is asserted where the book is built.
+SHORTENED = {"09_teaching_it": ('TrainConfig.for_preset("nano", optimizer="muon")',
+                               'TrainConfig.for_preset("nano", optimizer="muon", tokens=20 * 4 * 256)')}
 
 _WRITES = """
 import socket, sys
