@@ -30,7 +30,7 @@ COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERE
          "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 PACKAGES = ("caracal_min", "book/caracal_book")
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-KEPT = {"my_nano"}  # what a chapter leaves to its reader
+KEPT = {"my_nano", "my_twin"}  # what a chapter leaves to its reader
 # A run of some minutes, cut to 20 steps.  What it learns by its end is asserted where the book is built.
 SHORTENED = {"09_teaching_it": ('TrainConfig.for_preset("nano", optimizer="muon")',
                                'TrainConfig.for_preset("nano", optimizer="muon", tokens=20 * 4 * 256)')}

@@ -166,7 +166,7 @@ def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.nd
                          else "never stand together in the text")
                 raise AssertionError(f"{case}, which {often}: expected {expected[a, b, c]:.4f} for token {c}, given "
                                      f"{p[c]:.4f}; as many tokens as different ones came are added, drawn from the "
-                                     "chapter's model of pairs")
+                                     "chapter's bigram table")
     history = list(zip(held_out[:-2], held_out[1:-1], held_out[2:], strict=True))
     loss, floor = (-np.mean([math.log(model(a, b)[c]) for a, b, c in history])
                    for model in (predict, lambda a, b: source[a, b]))
