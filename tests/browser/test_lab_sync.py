@@ -38,6 +38,7 @@ def figures():
         "toeplitz_kernel": viz.toeplitz_kernel(V, V.flip(0), row=2, column=1),
         "training_run": viz.training_run(LOG, SAMPLES),
         "weighted_sum": viz.weighted_sum(WORDS, [0.5, 1.0, -0.5, 0.2]),
+        "why": viz.why(small_model(n_layers=3), "The cat and the", name="nimble"),
     }
 
 

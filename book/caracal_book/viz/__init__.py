@@ -19,7 +19,8 @@ from .time_budget import time_budget
 from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
+from .why import why
 
 __all__ = ["Figure", "Texts", "antidiagonals", "clock", "continuation", "fourier_shapes", "live", "meeting",
            "mixing_matrices", "model_diagram", "palette", "parameter_budget", "poke", "roots", "schedule", "sight",
-           "time_budget", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+           "time_budget", "toeplitz_kernel", "training_run", "use_style", "weighted_sum", "why"]

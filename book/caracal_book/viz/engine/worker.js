@@ -3,10 +3,12 @@
 // In:  { kind: "open", manifest }                        what `caracal_min.export.web_scripts` says of a model
 //      { kind: "part", index, data }                     the base64 of one of its parts
 //      { kind: "run", id, text | ids, count, sampling, shown }   read a text, then draw `count` ids that continue it
+//      { kind: "look", id, text | ids, shown }           why the `shown` likeliest ids are likely
 //      { kind: "stop" }
 // Out: { kind: "part", index }, { kind: "ready" }        when its numbers are in place, and when all are
 //      { kind: "read", id, ids, pieces, next, ms }       the text by ids, and the `shown` likeliest ids after it
 //      { kind: "token", id, drawn, piece, next, ms }     an id drawn, and what may follow it
+//      { kind: "trace", id, ids, pieces, heads, next }   what `look` returns
 //      { kind: "done", id, ended }, { kind: "failed", id | index, why }
 // A run is `ended` where the end of text was drawn, which is no part of it.  The newest run ends the one before
 // it, of which nothing more is heard.
@@ -35,12 +37,23 @@ function serve(post) {
   const next = ({ shown = 0, sampling = {} }) => likeliest(text.last, shown, sampling.temperature)
     .map(({ id, p }) => ({ id, p, piece: words.decode([id]) }));
 
+  function idsOf({ ids, text: given }) {
+    const found = ids ?? words.encode(given);
+    if (!found.length) throw new Error("there is no text to read");
+    return found;
+  }
+
+  // Answer with what a generator returns, unless a newer run came.
+  async function answer(kind, id, steps, ids) {
+    const found = await finish(steps, ++current);
+    if (found) post({ kind, id, ids, pieces: ids.map(words.reader()), ...found });
+  }
+
   async function run(request) {
     const { id, count = 0, sampling = {} } = request, mine = ++current;
-    let ids = request.ids ?? words.encode(request.text), began = performance.now();
+    let ids = idsOf(request), began = performance.now();
     const read = words.reader();
     const spent = () => { const from = began; began = performance.now(); return began - from; };
-    if (!ids.length) throw new Error("there is no text to read");
     if (await finish(model.read(text, ids), mine) === null) return;
     post({ kind: "read", id, ids, pieces: ids.map(read), next: next(request), ms: spent() });
     for (let k = 0; k < count; k++) {
@@ -72,6 +85,10 @@ function serve(post) {
       post({ kind: "ready" });
     },
     run,
+    look: async ({ id, shown, ...request }) => {
+      const ids = idsOf(request);
+      await answer("trace", id, look(model, words, ids, shown), ids);
+    },
     stop: () => { current += 1; },
   };
   return async (message) => {
