@@ -24,7 +24,7 @@ const CSS = `
   .caracal-live .con-says { min-height: 3em; margin: 0 0 0.5rem; }
   .caracal-live .con-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; margin-top: 0.4rem; }
   .caracal-live .con-buttons button:disabled { opacity: 0.45; cursor: default; }
-  .caracal-live .con-own label { display: block; }
+  .caracal-live :is(.con-own label, .con-time) { display: block; }
   .caracal-live .con-own input[type="text"], .caracal-live .con-own input[type="number"] { box-sizing: border-box; height: 36px; padding: 0 0.5em;
     font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
   .caracal-live .con-own input[type="text"] { display: block; width: 100%; margin: 0.2rem 0 0.5rem; }

@@ -6,6 +6,7 @@ sum over its units, and each unit's part one over tokens j: in a Fourier layer t
 v_j g_{t-j} times a scale; in an attention layer they are heads, and token j adds its weight times its content.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from caracal_min import Caracal
-from caracal_min.convolution import causal_conv_fft
+from caracal_min.convolution import circular_conv
 from caracal_min.data.byte_pairs import END_OF_TEXT
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
 from caracal_min.quantized import dequantize_rows, quantize_rows
 
-__all__ = ["LIKELIEST", "in_the_page", "percent", "pieces_of", "rounded_to", "shown", "trace"]
+__all__ = ["LIKELIEST", "compare", "in_the_page", "percent", "pieces_of", "rounded_to", "shown", "trace", "widest"]
 
 LIKELIEST = 5  # candidates that are shown
 _UNITS = 4  # of a layer: those whose parts are largest
@@ -66,28 +67,22 @@ def rounded_to(digits: int, data: Any) -> Any:
 
 
 @torch.no_grad()
-def trace(model: Caracal, ids: Sequence[int]) -> dict[str, Any]:
+def trace(model: Caracal, ids: Sequence[int], channels: Mapping[int, Sequence[int]] | None = None) -> dict[str, Any]:
     """Follow a text through a model to the token that it finds likeliest next, and to the four after that.
 
+    Args:
+        channels: of Fourier layers, by layer, whose gates are wanted.
+
     Returns:
-        ``pieces`` of the text; ``heads``, for each layer None or the matrices of its attention heads `[H, L, L]`;
-        ``next``, for each candidate its ``piece`` and probability ``p``, its ``logit`` less the mean, the ``parts`` of
-        that (the embedding's, then for each layer the mixer's and the feed-forward layer's), ``rest``, what the last
-        norm's bias adds, and ``layers``, for each of them ``terms``, the part of each token, and ``units``, the largest
-        ones: ``name``, ``scale``, ``content`` of each token, and of a channel its gates g_0 to g_t as ``gate``.
+        ``pieces`` of the text; ``gates``, of those channels, by layer; ``heads``, for each layer None or the matrices
+        of its attention heads `[H, L, L]`; ``next``, for each candidate its ``piece`` and probability ``p``, its
+        ``logit`` less the mean, the ``parts`` of that (the embedding's, then for each layer the mixer's and the
+        feed-forward layer's), ``rest``, what the last norm's bias adds, and ``layers``, for each of them ``terms``,
+        the part of each token, and ``units``, the largest ones: ``name``, ``scale``, ``content`` of each token, and of
+        a channel its gates g_0 to g_t as ``gate``.
     """
-    x = model.embedding(torch.tensor([ids]))
-    if model.positions is not None:
-        x = x + model.positions(torch.arange(len(ids)))
-    parts, layers = [x[0, -1]], []
-    for block in model.blocks:
-        inside, mixed = _mixed(block.mixer, block.mixer_norm(x))
-        x = x + mixed
-        fed = block.mlp(block.mlp_norm(x))
-        x = x + fed
-        parts += [mixed[0, -1], fed[0, -1]]
-        layers.append(inside)
-    last, norm, embedding = x[0, -1], model.norm, model.embedding.weight
+    layers, parts, final = _read(model, ids)
+    last, norm, embedding = final[-1], model.norm, model.embedding.weight
     logits = embedding @ norm(last)
     best = logits.softmax(-1).topk(LIKELIEST)
     scale = (last.var(correction=0) + norm.eps).rsqrt()
@@ -101,19 +96,85 @@ def trace(model: Caracal, ids: Sequence[int]) -> dict[str, Any]:
                       "layers": [_terms(block.mixer, a, *inside)
                                  for block, inside in zip(model.blocks, layers, strict=True)]})
     heads = [weights.tolist() if weights.ndim == 3 else None for _, weights in layers]
-    return {"pieces": pieces_of(model.tokenizer, ids), "heads": heads, "next": found}
+    gates = [layers[layer][1][list(wanted)].tolist() for layer, wanted in (channels or {}).items()]
+    return {"pieces": pieces_of(model.tokenizer, ids), "gates": gates, "heads": heads, "next": found}
 
 
-def _mixed(mixer: MultiHeadFourier | SlidingWindowAttention, x: Tensor) -> tuple[tuple[Tensor, Tensor], Tensor]:
+@torch.no_grad()
+def widest(model: Caracal, ids: Sequence[int], count: int) -> dict[int, list[int]]:
+    """Return the channels of each Fourier layer that add most from earlier tokens, by energy at the layer's output."""
+    found = {}
+    for layer, (block, (v, weights)) in enumerate(zip(model.blocks, _read(model, ids)[0], strict=True)):
+        if weights.ndim == 2:
+            energy = weights[:, 1:].square().sum(1) * v.square().sum(1) * block.mixer.to_out.weight.square().sum(0)
+            found[layer] = energy.topk(min(count, len(energy))).indices.tolist()
+    return found
+
+
+@torch.no_grad()
+def compare(model: Caracal, *takes: tuple[Sequence[int], Mapping[str, Any]]) -> dict[str, list]:
+    """Read two texts, each with an edit of the model, and say what differs.
+
+    An edit is a dictionary as `viz/engine/model.js` describes it, in which ``texts`` stand for the gates: ids of texts
+    whose mean gates count, 0 beyond their ends.
+
+    Returns:
+        ``same``: tokens that both texts begin with.
+        ``moved``: at each token, by how much the prediction of the next differs, as half the sum of abs(p - p').
+        ``bits``: of each text, what each token but the first cost.
+    """
+    logs = [_predictions(model, ids, edit) for ids, edit in takes]
+    both = min(map(len, logs))
+    differ = [a != b for a, b in zip(*(ids for ids, _ in takes), strict=False)]
+    return {"same": differ.index(True) if True in differ else both,
+            "moved": ((logs[0][:both].exp() - logs[1][:both].exp()).abs().sum(-1) / 2).tolist(),
+            "bits": [(-log[range(len(ids) - 1), ids[1:]] / math.log(2)).tolist()
+                     for log, (ids, _) in zip(logs, takes, strict=True)]}
+
+
+def _predictions(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any]) -> Tensor:
+    """Return the logarithms of the probabilities after each token, `[L, V]`."""
+    texts = edit.get("texts", ())
+    gates = [[weights for _, weights in _read(model, text)[0]] for text in texts]
+    mean = [sum(F.pad(g, (0, max(map(len, texts)) - g.shape[-1])) for g in layer) / len(texts) if layer[0].ndim == 2
+            else None for layer in zip(*gates, strict=True)]
+    return (model.norm(_read(model, ids, edit, mean)[2]) @ model.embedding.weight.T).log_softmax(-1)
+
+
+def _read(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any] | None = None,
+          gates: Sequence[Tensor | None] = ()) -> tuple[list[tuple[Tensor, Tensor]], list[Tensor], Tensor]:
+    """Return what is inside each mixer, the parts of the last position, and what the last norm gets `[L, D]`."""
+    x = model.embedding(torch.tensor([ids]))
+    if model.positions is not None:
+        x = x + model.positions(torch.arange(len(ids)))
+    inside, parts = [], [x[0, -1]]
+    for layer, block in enumerate(model.blocks):
+        given = gates[layer] if gates else None
+        found, mixed = _mixed(block.mixer, block.mixer_norm(x), edit or {}, given, f"blocks.{layer}.mixer")
+        x = x + mixed
+        fed = block.mlp(block.mlp_norm(x))
+        x = x + fed
+        inside.append(found)
+        parts += [mixed[0, -1], fed[0, -1]]
+    return inside, parts, x[0]
+
+
+def _mixed(mixer: MultiHeadFourier | SlidingWindowAttention, x: Tensor, edit: Mapping[str, Any], gates: Tensor | None,
+           name: str) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """Return the contents `[D, L]` and the gates `[D, L]`, or the weights `[H, L, L]`, and the output."""
+    length = x.shape[1]
     if isinstance(mixer, MultiHeadFourier):
         v, g = mixer.streams(x)
-        g = F.pad(g, (0, v.shape[-1] - g.shape[-1]))
-        return (v[0], g[0]), mixer.to_out(causal_conv_fft(v, g).mT)
+        g = (g if gates is None else gates[None])[..., :min(length, edit.get("lags", length))]
+        g = F.pad(g, (0, length - g.shape[-1]))
+        points = int(edit.get("points", 2) * length + 0.5)  # two for each token are the linear convolution
+        return (v[0], g[0]), mixer.to_out(circular_conv(v, g, points)[..., :length].mT)
+    window = 1 if name in edit.get("windows", ()) else mixer.window_size
     q, k, v = (s[0].unflatten(-1, (mixer.n_heads, -1)).transpose(0, 1) for s in mixer.to_qkv(x).chunk(3, -1))
-    lag = torch.arange(x.shape[1])[:, None] - torch.arange(x.shape[1])
-    scores = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill((lag < 0) | (lag >= mixer.window_size), -torch.inf)
-    return (v.transpose(1, 2).flatten(0, 1), scores.softmax(-1)), mixer(x)
+    lag = torch.arange(length)[:, None] - torch.arange(length)
+    unseen = (lag.abs() if edit.get("ahead") else lag.where(lag >= 0, window)) >= window
+    weights = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(unseen, -torch.inf).softmax(-1)
+    return (v.transpose(1, 2).flatten(0, 1), weights), mixer.to_out((weights @ v).transpose(0, 1).flatten(1)[None])
 
 
 def _terms(mixer: MultiHeadFourier | SlidingWindowAttention, a: Tensor, v: Tensor, weights: Tensor) -> dict[str, Any]:

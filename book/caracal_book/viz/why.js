@@ -16,10 +16,10 @@ const CSS = `${INSTRUMENT}
   .caracal-live .why-bar::before { content: ""; position: absolute; left: var(--x, 0); width: var(--w); height: 100%; min-width: 1px; box-sizing: border-box;
     background: var(--b, var(--ink)); border: 1.5px solid var(--e, var(--ink)); }
   .caracal-live .why-layers { display: grid; grid-template-columns: auto 1fr 1fr; gap: 3px 0.6rem; align-items: center; font-variant-numeric: tabular-nums; }
-  .caracal-live .why-layers :is(button, div) { display: grid; grid-template-columns: 1fr 2.9em; gap: 0.4em; align-items: center; min-height: 30px;
+  .caracal-live .why-layers :is(button, div) { display: grid; grid-template-columns: 1fr 3.2em; gap: 0.4em; align-items: center; min-height: 30px; white-space: nowrap;
     padding: 0 0.4em; text-align: right; }
   .caracal-live .why-layers div { padding: 0 calc(0.4em + 1px); }
-  .caracal-live .why-terms { max-height: 26em; overflow-y: auto; font-variant-numeric: tabular-nums; }
+  .caracal-live .why-terms { max-height: 26em; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
   .caracal-live .why-terms > div { display: grid; grid-template-columns: 2em 4.6em 3.4em 3.4em 1fr 3.2em; gap: 0.35em; align-items: center;
     min-height: 24px; padding: 0 0.3em; border: 1.5px solid transparent; border-radius: 3px; cursor: pointer; text-align: right; }
   .caracal-live .why-terms > .why-head { cursor: default; color: var(--muted); }
@@ -96,7 +96,7 @@ export function render({ model, el }) {
   };
 
   function draw() {
-    const { pieces, heads } = trace, { candidate, layer, unit, token } = chosen, best = trace.next[candidate];
+    const { pieces, heads } = trace, { candidate, layer, unit, lag } = chosen, best = trace.next[candidate];
     const attends = heads[layer], layerTerms = best.layers[layer], t = pieces.length - 1, token = t - lag;
     const one = layerTerms.units[Math.max(0, unit - 1)], kind = attends ? "head" : "channel", row = attends?.[one.name] ?? [];
     const weightOf = (j) => (attends ? row[t][j] : one.gate[t - j]);
@@ -154,7 +154,7 @@ export function render({ model, el }) {
     onward.textContent = `Go on with ${quoted(best.piece)}`;
     speak(el, `${live.live ? "" : "Recorded: "}${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; layer ${layer}, `
       + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`);
-    Object.assign(host.dataset, { mode: live.mode, ...chosen, trace: JSON.stringify({ pieces, heads, next: trace.next }), values: JSON.stringify(values) });
+    Object.assign(host.dataset, { mode: live.mode, ...chosen, trace: JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next }), values: JSON.stringify(values) });
   }
 
   // The matrix of one gate; of the same gate the same one, so that it is drawn once.

@@ -6,7 +6,7 @@
     model        ids to logits, with every intermediate result by name
     byte_pairs   text to ids and back
     sampling     probabilities, draws
-    look         why a token is likely: parts of its logit, down to one product
+    look         why a token is likely, down to one product; what an edit of the model changes
     weights      what `caracal_min.export.web_scripts` writes, back to numbers
     worker       all that behind messages
     loader       the page's side: loads scripts when the reader asks, talks to the worker

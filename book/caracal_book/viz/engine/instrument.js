@@ -2,6 +2,8 @@
 
 const WAIT = 150, LONGEST = 300;                    // milliseconds after a key; characters of a sentence
 const INSTRUMENT = `
+  .caracal-live label { display: block; }
+  .caracal-live .ins-pick label { display: inline-block; }
   .caracal-live .ins-own { display: block; margin-bottom: 0.6rem; }
   .caracal-live .ins-own input { display: block; box-sizing: border-box; width: 100%; height: 36px; margin-top: 0.2rem; padding: 0 0.5em;
     font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
@@ -18,6 +20,9 @@ const INSTRUMENT = `
   .caracal-live .ins-note { color: var(--muted); }
   .caracal-live .ins-pick { display: flex; flex-wrap: wrap; gap: 0.3rem; align-items: center; margin: 0 0 0.5rem; }
   .caracal-live .ins-pick button { min-width: 32px; min-height: 32px; padding: 0 0.5em; font-variant-numeric: tabular-nums; }
+  .caracal-live .ins-pick select { min-height: 32px; margin: 0 0.6em 0 0.4em; padding: 0 0.4em; font: inherit; font-weight: 400; color: var(--ink);
+    background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
+  .caracal-live .ins-pick select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
   .caracal-live [aria-pressed="true"] { border: 2px solid var(--ink); font-weight: 600; }
   .caracal-live .ins-matrix { cursor: pointer; touch-action: manipulation; }
   .caracal-live .ins-matrix text { font-size: 11px; }`;
@@ -54,10 +59,24 @@ function picker(parent, label, picked) {
   };
 }
 
+// The same as a list that opens, for a row with several of them.
+function chooser(row, label, picked) {
+  const select = make(make(row, "label", {}, label), "select");
+  select.addEventListener("change", () => picked(Number(select.value)));
+  return (names, at) => {
+    if (names.join() !== select.names) {
+      select.names = names.join();
+      select.replaceChildren();
+      names.forEach((name, value) => make(select, "option", { value }, name));
+    }
+    select.value = at;
+  };
+}
+
 // A matrix of a text: row t has a square for each token j, whose area is the size; hollow is negative.  A press on one
 // calls `pick(t, j)`.  The function that is returned draws rows, with one of them, and a column of it, in a frame.
-function matrixOf(parent, pick) {
-  const W = 340, LEFT = 62, board = make(parent, "svg", { class: "ins-matrix", viewBox: `0 0 ${W} 290`, "aria-hidden": "true" });
+function matrixOf(parent, pick, W = 340) {
+  const LEFT = 62, board = make(parent, "svg", { class: "ins-matrix", viewBox: `0 0 ${W} ${W - LEFT}`, "aria-hidden": "true" });
   const cells = make(board, "g"), frame = make(board, "rect", { fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 });
   const mark = make(board, "rect", { fill: "none", stroke: "var(--ink)", "stroke-width": 2.5 });
   let drawn = null, pitch = 1, lit = null;
@@ -71,7 +90,6 @@ function matrixOf(parent, pick) {
     if (rows !== drawn) {
       drawn = rows;
       const largest = peak(rows.flat()) || 1;
-      board.setAttribute("viewBox", `0 0 ${W} ${W - LEFT}`);
       cells.replaceChildren();
       rows.forEach((row, at) => row.slice(0, at + 1).forEach((value, column) => {
         const side = (pitch - 2) * Math.sqrt(Math.abs(value) / largest);

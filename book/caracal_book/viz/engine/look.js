@@ -1,8 +1,10 @@
-// Why a token is likely: the sums that `caracal_book.viz.trace` describes, of the `shown` likeliest tokens after a text.
+// What a model makes of a text, as `caracal_book.viz.trace` computes it: why tokens are likely, and what an edit changes.
 
 const UNITS = 4;             // channels or heads of a layer that are told
 
-function* look(model, words, ids, shown) {
+// The sums that make up the scores of the `shown` likeliest tokens after a text, and gates: `wanted` has pairs of a layer
+// and its channels.
+function* look(model, words, ids, shown, wanted = []) {
   const { width, config } = model, heard = new Map(), text = model.start();
   yield* model.read(text, ids, (name, values) => heard.set(name, values));
   const last = (name) => heard.get(name).subarray(-width), embedding = model.weight("embedding.weight");
@@ -24,7 +26,44 @@ function* look(model, words, ids, shown) {
     return { id, p, piece: words.decode([id]), logit: text.last[id] - level, parts: parts.map((part) => dot(a, part)),
       rest: dot(direction, beta), layers: layers.map((layer, i) => termsOf(model, `blocks.${i}.mixer`, a, layer)) };
   });
-  return { heads: layers.map(({ matrices }) => matrices ?? null), next };
+  const gates = wanted.map(([i, names]) => names.map((name) => gateOf(layers[i], name, width)));
+  return { gates, heads: layers.map(({ matrices }) => matrices ?? null), next };
+}
+
+// Two readings of texts, each { ids, edit }: what every token cost in bits, and by how much the predictions of one
+// differ from those of the other at each token, as half the sum of |p - p'|.
+function* compare(model, words, takes) {
+  const size = model.weight("embedding.weight").length / model.width, p = [];
+  for (const [k, { ids, edit }] of takes.entries()) {
+    const logits = yield* model.logits(yield* model.read(model.start(yield* edited(model, words, edit)), ids));
+    p[k] = ids.map((_, t) => softmax(logits.subarray(t * size, (t + 1) * size), 1));
+    yield;
+  }
+  const both = Math.min(...p.map((rows) => rows.length)), differs = takes[0].ids.findIndex((id, t) => t < both && id !== takes[1].ids[t]);
+  return { same: differs < 0 ? both : differs,
+    moved: Array.from({ length: both }, (_, t) => p[0][t].reduce((sum, x, id) => sum + Math.abs(x - p[1][t][id]) / 2, 0)),
+    bits: takes.map(({ ids }, k) => ids.slice(1).map((id, t) => -Math.log2(p[k][t][id]))) };
+}
+
+// An edit with the mean gates of its texts; those of a text are computed once, and beyond its end they are 0.
+function* edited(model, words, { texts, ...edit }) {
+  if (!texts) return edit;
+  const names = model.attends.flatMap((attends, i) => (attends ? [] : [`blocks.${i}.mixer`]));
+  const known = model.gatesOf ??= new Map(), sums = new Map(names.map((name) => [name, new Float32Array(0)]));
+  for (const text of texts) {
+    if (!known.has(text)) {
+      const heard = new Map();
+      yield* model.read(model.start(), words.encode(text), (name, values) => heard.set(name, values));
+      known.set(text, new Map(names.map((name) => [name, channels(model, name, heard).g])));
+    }
+    for (const [name, g] of known.get(text)) {
+      const before = sums.get(name), sum = new Float32Array(Math.max(before.length, g.length));
+      sum.set(before);
+      g.forEach((value, k) => { sum[k] += value / texts.length; });
+      sums.set(name, sum);
+    }
+  }
+  return { ...edit, gates: sums };
 }
 
 const mean = (x) => x.reduce((sum, value) => sum + value, 0) / x.length;
@@ -72,5 +111,7 @@ function termsOf(model, layer, a, { v, g, matrices, tokens }) {
   }
   units.sort((one, other) => Math.abs(other.whole) - Math.abs(one.whole));
   return { terms, units: units.slice(0, UNITS).map(({ name, scale, content }) => ({ name, scale, content,
-    ...(matrices ? {} : { gate: Array.from({ length: tokens }, (_, i) => g[i * width + name]) }) })) };
+    ...(matrices ? {} : { gate: gateOf({ g, tokens }, name, width) }) })) };
 }
+
+const gateOf = ({ g, tokens }, name, width) => Array.from({ length: tokens }, (_, i) => g[i * width + name]);
