@@ -5,7 +5,8 @@
 // results (recorded, by option of the first control and of the second), choices (what is chosen of each control).
 
 const CSS = `${INSTRUMENT}
-  .caracal-live .cha-rows { margin: 0.6rem 0; font-variant-numeric: tabular-nums; white-space: nowrap; }
+  .caracal-live .cha-rows { max-height: 26em; margin: 0.6rem 0; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
+  .caracal-live .cha-rows:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
   .caracal-live .cha-rows > div { display: grid; grid-template-columns: 2em 6em 1fr 6.5em; gap: 0.4em; align-items: center; min-height: 24px; text-align: right; }
   .caracal-live .cha-rows b { font-weight: 600; text-align: left; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
   .caracal-live .cha-bars { display: grid; gap: 1px; }
@@ -40,7 +41,7 @@ export function render({ model, el }) {
       caption.textContent = `${name}: ${options[at].label}`;
     };
   });
-  const rows = make(el, "div", { class: "cha-rows", "aria-live": "off" });
+  const rows = make(el, "div", { class: "cha-rows", "aria-live": "off", tabindex: 0, role: "group", "aria-label": "the text, token by token" });
   legend(el, moved ? [["--c: var(--result)", "prediction after the changed token"], ["--c: var(--wrapped)", "prediction that should not know of it"]]
     : [["--e: 1.5px solid var(--ink)", "before"], ["--c: var(--ink)", "after"]]);
   const says = make(el, "p", { class: "cha-says", "aria-live": "off" });

@@ -20,6 +20,7 @@ const CSS = `${INSTRUMENT}
     padding: 0 0.4em; text-align: right; }
   .caracal-live .why-layers div { padding: 0 calc(0.4em + 1px); }
   .caracal-live .why-terms { max-height: 26em; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
+  .caracal-live .why-terms:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
   .caracal-live .why-terms > div { display: grid; grid-template-columns: 2em 4.6em 3.4em 3.4em 1fr 3.2em; gap: 0.35em; align-items: center;
     min-height: 24px; padding: 0 0.3em; border: 1.5px solid transparent; border-radius: 3px; cursor: pointer; text-align: right; }
   .caracal-live .why-terms > .why-head { cursor: default; color: var(--muted); }
@@ -70,7 +71,7 @@ export function render({ model, el }) {
   });
   make(second, "p", { class: "caracal-help" }, "F: Fourier module, A: attention. Top row: the token itself, and what every text gets.");
   const units = picker(third, "part", (k) => show({ ...chosen, unit: k }));
-  const terms = make(third, "div", { class: "why-terms", "aria-live": "off" });
+  const terms = make(third, "div", { class: "why-terms", "aria-live": "off", tabindex: 0, role: "group", "aria-label": "parts by token" });
   const { caption, slider } = slide(third, {}, 0, 1);
   const matrix = matrixOf(fourth, (_, j) => show({ ...chosen, lag: trace.pieces.length - 1 - j }));
   const says = make(fourth, "p", { class: "why-says", "aria-live": "off" });
@@ -137,6 +138,7 @@ export function render({ model, el }) {
       make(line, "span", {}, signed(value));
       line.addEventListener("click", () => show({ ...chosen, lag: t - j }));
     });
+    terms.scrollTop = terms.children[token + 1].offsetTop - terms.offsetTop - terms.clientHeight / 2;
     slider.max = t;
     slider.value = lag;
     slider.setAttribute("aria-valuetext", `${lag}, token ${token}, ${bare(pieces[token])}`);
