@@ -1,8 +1,8 @@
-"""The landing page: the live cover, micro in the page, the verdicts as they are counted, and a card for each chapter.
+"""The landing page: the live cover, the verdicts as they are counted, and a card for each chapter.
 
 The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is typed twice: the cover is the figure
 that a chapter opens with, the verdicts are counted in the ledger, and titles, questions, times and pictures are the
-chapters' own.  `micro` shows a figure of `caracal_book.viz` with micro and a sentence.
+chapters' own.  `micro`, on any page, is a figure of `caracal_book.viz` with micro and a sentence.
 """
 
 import re
