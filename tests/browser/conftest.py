@@ -11,7 +11,7 @@ import pytest
 from figure_pages import PAGE, luminance, write_page
 from page_checks import DESK, THEMED
 
-from caracal_book.viz import Figure
+from caracal_book.viz import Figure, engine
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 MAC_BROWSER = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
@@ -97,6 +97,39 @@ def page(request, browser):
         context = browser.new_context(viewport={"width": 1440, "height": 900})
         yield context.new_page()
         context.close()
+
+
+@pytest.fixture(scope="module")
+def weights(request, tmp_path_factory):
+    """A folder with a page that has a module's FIGURE, and the weights of its MODEL beside it."""
+    folder = tmp_path_factory.mktemp("live")
+    engine.write(request.module.MODEL, folder / "weights")
+    write_page(folder, request.module.FIGURE.to_html())
+    return folder
+
+
+@pytest.fixture
+def visit(browser):
+    """A function that opens a page on a phone; afterwards nothing was asked of another host, and no error is left."""
+    contexts, heard = [], []
+
+    def start(folder, prepare="", errors=False):
+        contexts.append(browser.new_context(viewport={"width": 390, "height": 780}, reduced_motion="reduce"))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(60_000)
+        page.on("request", lambda request: heard.append(request.url))
+        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
+        if not errors:
+            page.on("console", lambda message: message.type == "error" and heard.append(f"error: {message.text}"))
+        page.add_init_script(prepare)
+        page.goto((folder / "figure.html").as_uri())
+        page.wait_for_selector(".caracal-figure[data-ready]")
+        return page
+
+    yield start
+    for context in contexts:
+        context.close()
+    assert [what for what in heard if not what.startswith(("file:", "data:", "blob:"))] == []
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """A page with the engine of `caracal_book.viz.engine` and a model in it, without a worker: what it computes."""
 
 import base64
+import re
 
 import numpy as np
 import torch
@@ -13,6 +14,8 @@ from caracal_min.quantized import dequantize_rows, quantize_rows
 SYLLABLES = ["th", "he", "in", "er", "an", "re", "on", "at", " t", " a", "the", " the", "and", " and", "ing", " in",
              "en", " s", "ti", "or", "es", "ion", "tion", "ed", " c", " w", "is", "it", "al", "ar", " o", " of",
              "st", "nd"]
+
+PAGE_ONLY = {"region", "landmark-one-main", "page-has-heading-one"}  # what axe asks of a page with more than a figure
 
 _TAKE = """async () => {
   if (caracalPart.parts) {
@@ -126,3 +129,13 @@ def _attention(stacked: torch.Tensor, layer: torch.nn.Module) -> torch.Tensor:
         for j in range(max(0, t - window + 1), t + 1):
             by_lag[t, :, t - j] = weights[t, :, j]
     return by_lag
+
+
+def go_live(page) -> None:
+    """Press the button that loads a figure's model, and wait until it is there."""
+    page.get_by_role("button", name=re.compile(r"Load \w+ \(")).click()
+    wait(page, "live")
+
+
+def wait(page, mode: str) -> None:
+    page.wait_for_function("mode => document.querySelector('.caracal-figure').dataset.mode === mode", arg=mode)

@@ -5,7 +5,7 @@ import re
 
 import pytest
 import torch
-from engine_pages import small_model
+from engine_pages import PAGE_ONLY, go_live, small_model, wait
 from figure_pages import contrast, data, page_width, write_page
 from test_access import violations
 
@@ -34,47 +34,9 @@ def agrees(page, ids: list[int], temperature: float = 0.8) -> bool:
         all(abs(a - b) < 2e-4 for (_, a), (_, b) in zip(found, expected, strict=True))
 
 
-@pytest.fixture(scope="module")
-def weights(tmp_path_factory):
-    """A folder with a page, and the weights beside it."""
-    folder = tmp_path_factory.mktemp("live")
-    write(MODEL, folder / "weights")
-    write_page(folder, FIGURE.to_html())
-    return folder
-
-
-@pytest.fixture
-def visit(browser):
-    """A function that opens a page on a phone; afterwards nothing was asked of another host, and no error is left."""
-    contexts, heard = [], []
-
-    def start(folder, prepare="", errors=False):
-        contexts.append(browser.new_context(viewport={"width": 390, "height": 780}, reduced_motion="reduce"))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(60_000)
-        page.on("request", lambda request: heard.append(request.url))
-        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-        if not errors:
-            page.on("console", lambda message: message.type == "error" and heard.append(f"error: {message.text}"))
-        page.add_init_script(prepare)
-        page.goto((folder / "figure.html").as_uri())
-        page.wait_for_selector(".caracal-figure[data-ready]")
-        return page
-
-    yield start
-    for context in contexts:
-        context.close()
-    assert [what for what in heard if not what.startswith(("file:", "data:", "blob:"))] == []
-
-
 def load(page):
-    page.get_by_role("button", name=re.compile("Load nimble")).click()
-    wait(page, "live")
+    go_live(page)
     page.wait_for_function("document.querySelector('.caracal-figure').dataset.ids !== '[]'")
-
-
-def wait(page, mode):
-    page.wait_for_function("mode => document.querySelector('.caracal-figure').dataset.mode === mode", arg=mode)
 
 
 def has_tokens(page, count):
@@ -135,9 +97,6 @@ def test_text_is_readable_in_every_theme(show_themed):
     colours = page.evaluate("""() => ['.con-says', '.con-next b', '.con-text span']
         .map(name => getComputedStyle(document.querySelector(name)).color)""")
     assert min(contrast(colour, paper) for colour in colours) > 7
-
-
-PAGE_ONLY = {"region", "landmark-one-main", "page-has-heading-one"}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -116,6 +116,20 @@ def test_the_landing_page_says_what_it_is_and_what_to_do(size, page, site):
     assert page.locator(".cover-figure .caracal-figure[data-ready]").evaluate(_TOP) < size["height"] - 200
 
 
+@pytest.mark.parametrize("kind", ["continuation", "why"])
+def test_micro_is_in_the_page_when_the_reader_asks(kind, page, site):
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+    Visit(page, f"{site}/book/in_the_page.html")
+    figure = page.locator(f".caracal-figure[id^='caracal-{kind}-'][data-ready]")
+    figure.scroll_into_view_if_needed()
+    page.wait_for_load_state("networkidle")
+    assert not [url for url in asked if "/_static/micro/" in url]
+    figure.get_by_role("button", name=re.compile("Load micro")).click()
+    page.wait_for_function(f"document.querySelector('[id^=caracal-{kind}-]').dataset.mode === 'live'", timeout=120_000)
+    assert {url.rpartition("/_static/")[0] for url in asked if "/micro/" in url} == {site}
+
+
 def test_the_landing_page_counts_the_ledger_and_shows_every_chapter(page, site):
     Visit(page, f"{site}/{CLAIMS}")
     verdicts = page.locator("table.claims-ledger tbody .verdict").all_inner_texts()

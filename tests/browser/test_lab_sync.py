@@ -22,10 +22,12 @@ def figures():
     kernel = torch.rand(6, 6).tril()
     return {
         "antidiagonals": viz.antidiagonals(torch.tensor([1, 2, 0]), torch.tensor([3, 1, 2])),
+        "change": viz.change_gates(small_model(n_layers=3), "The cat and", ["An ocean in it"], name="nimble"),
         "clock": viz.clock(V, V.flip(0), n=5),
         "continuation": viz.continuation(small_model(n_layers=3), "The cat", name="nimble", words=4),
         "fourier_shapes": viz.fourier_shapes(MultiHeadFourier(4, 2), torch.randn(4, 4), WORDS),
         "live": viz.live(lambda n, word: word * n, "a word, repeated", n=range(1, 5), word=["a", "b"]),
+        "matrices": viz.matrices(small_model(n_layers=3), "The cat and the", "An ocean", name="nimble"),
         "meeting": viz.meeting("abcdeedcba", t=5),
         "mixing_matrices": viz.mixing_matrices("sphinx", {"a": kernel.softmax(-1).tril(), "b": torch.eye(6)},
                                                {"c": torch.randn(6), "d": torch.ones(6)}, row=4, column=2),
@@ -38,6 +40,7 @@ def figures():
         "toeplitz_kernel": viz.toeplitz_kernel(V, V.flip(0), row=2, column=1),
         "training_run": viz.training_run(LOG, SAMPLES),
         "weighted_sum": viz.weighted_sum(WORDS, [0.5, 1.0, -0.5, 0.2]),
+        "why": viz.why(small_model(n_layers=3), "The cat and the", name="nimble"),
     }
 
 

@@ -2,7 +2,7 @@
 
 The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is typed twice: the cover is the figure
 that a chapter opens with, the verdicts are counted in the ledger, and titles, questions, times and pictures are the
-chapters' own.
+chapters' own.  `micro`, on any page, is a figure of `caracal_book.viz` with micro and a sentence.
 """
 
 import re
@@ -15,10 +15,13 @@ from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
+from caracal_book import viz
+from caracal_book.rules import closure
 from caracal_book.rules.cells import heading_of, minutes_of, question_of
 from caracal_book.rules.drawings import on_dark, without_ground
 from caracal_book.rules.figure_rules import OPENING
 from caracal_book.rules.ledger import VERDICTS, read_ledger
+from caracal_min import Caracal
 
 from .by_page import ByPage
 from .claims import slug
@@ -37,6 +40,7 @@ _COVER = re.compile(r'(?<=<div class="cover-figure">)([\w/]+)(?=</div>)')
 def setup(app):
     openings.connect(app)
     app.add_directive("cover", Cover)
+    app.add_directive("micro", Micro)
     app.add_directive("verdict-strip", VerdictStrip)
     app.add_directive("chapter-cards", ChapterCards)
     app.connect("doctree-read", keep_opening)
@@ -90,6 +94,20 @@ def fill_in_cover(app, pagename, templatename, context, doctree):
 
     if "body" in context:
         context["body"] = _COVER.sub(figure, context["body"])
+
+
+class Micro(SphinxDirective):
+    """A figure with micro, which the argument names in `caracal_book.viz`; the content is the sentence."""
+
+    required_arguments = 1
+    has_content = True
+
+    def run(self):
+        name = self.arguments[0]
+        for path in closure.of_file(Path(viz.__file__).with_name(f"{name}.py"), Path(viz.__file__).parents[3]):
+            self.env.note_dependency(str(path))
+        figure = getattr(viz, name)(Caracal.from_pretrained("micro", device="cpu"), " ".join(self.content))
+        return [nodes.raw("", figure.to_html(), format="html")]
 
 
 class VerdictStrip(SphinxDirective):

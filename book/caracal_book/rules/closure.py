@@ -8,8 +8,8 @@ The build executes a notebook again when one of them changes, and `make check` r
 An import leads to the module and to all that this one imports, also inside functions.  Of a package whose `__init__`
 hands names on, as `caracal_book.viz` does, only the modules of the names in use count: a chapter that shows the clock
 is not executed again for another figure.  A file that is no Python counts beside a module of its name, and where a
-string of the code that is reached is its name, with or without suffix: `"figure.css"`, `"learn_mirror"`,
-`f"learn_{task}"`, `"learn_" + task`.
+string of the code that is reached is its name, with or without suffix: `"figure.css"`, `"engine/loader"`,
+`"learn_mirror"`, `f"learn_{task}"`, `"learn_" + task`.
 """
 
 import ast
@@ -59,9 +59,9 @@ def _closure(start: _Code, root: Path) -> set[Path]:
                 todo.append(_of_path(path, root))
     named = re.compile("|".join(sorted(names)) or "$^")
     for folder in {path.parent for path in found}:
-        found |= {path for path in folder.iterdir() if path.suffix in _DATA
-                  and (named.fullmatch(path.name) or named.fullmatch(path.name.partition(".")[0])
-                       or path.with_suffix(".py") in found)}
+        found |= {path for path in (*folder.iterdir(), *folder.glob("*/*")) if path.suffix in _DATA
+                  and (named.fullmatch(name := path.relative_to(folder).as_posix())
+                       or named.fullmatch(name.partition(".")[0]) or path.with_suffix(".py") in found)}
     return found
 
 
@@ -81,7 +81,7 @@ def _strings(tree: ast.Module) -> Iterator[str]:
         if all(isinstance(part, ast.FormattedValue) or isinstance(getattr(part, "value", None), str) for part in parts):
             literal = [getattr(part, "value", None) if isinstance(part, ast.Constant) else None for part in parts]
             known = "".join(text for text in literal if text)
-            if re.fullmatch(r"[\w.-]+", known) and len(re.sub(r"\.\w+$", "", known)) >= 4:
+            if re.fullmatch(r"[\w./-]+", known) and len(re.sub(r"\.\w+$", "", known)) >= 4:
                 pattern = "".join(".+" if text is None else re.escape(text) for text in literal)
                 yield pattern + ".+" * known.endswith("_")
 

@@ -1,11 +1,13 @@
 """The book's figures: a style for those that stand still, `Figure` and its modules for those that move."""
 
 from .antidiagonals import antidiagonals
+from .change import change_gates, change_last_word, change_points, change_windows
 from .clock import clock
 from .continuation import continuation
 from .figure import Figure
 from .fourier_shapes import fourier_shapes
 from .live import Texts, live
+from .matrices import matrices
 from .meeting import meeting
 from .mixing_matrices import mixing_matrices
 from .model_diagram import model_diagram
@@ -19,7 +21,9 @@ from .time_budget import time_budget
 from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
 from .weighted_sum import weighted_sum
+from .why import why
 
-__all__ = ["Figure", "Texts", "antidiagonals", "clock", "continuation", "fourier_shapes", "live", "meeting",
-           "mixing_matrices", "model_diagram", "palette", "parameter_budget", "poke", "roots", "schedule", "sight",
-           "time_budget", "toeplitz_kernel", "training_run", "use_style", "weighted_sum"]
+__all__ = ["Figure", "Texts", "antidiagonals", "change_gates", "change_last_word", "change_points", "change_windows",
+           "clock", "continuation", "fourier_shapes", "live", "matrices", "meeting", "mixing_matrices",
+           "model_diagram", "palette", "parameter_budget", "poke", "roots", "schedule", "sight", "time_budget",
+           "toeplitz_kernel", "training_run", "use_style", "weighted_sum", "why"]

@@ -4,8 +4,7 @@
 // {piece, next: pairs of a token and its probability}), n (tokens written that are shown), temperature, folder, digest,
 // bytes (of the weights, from where the page's book begins).
 
-const LIKELIEST = 5, MOST = 40, WAIT = 150;         // candidates; tokens of one press; milliseconds after a key
-const LONGEST = 300;                                // characters of the reader's sentence
+const LIKELIEST = 5, MOST = 40;                     // candidates; tokens of one press
 const CSS = `
   .caracal-live .con-text { margin: 0 0 0.6rem; padding: 0.35rem 0.5rem; height: 7.4em; overflow-y: auto; border: 1px solid var(--rule);
     border-radius: 4px; line-height: 1.85; overflow-wrap: anywhere; }
@@ -25,7 +24,7 @@ const CSS = `
   .caracal-live .con-says { min-height: 3em; margin: 0 0 0.5rem; }
   .caracal-live .con-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; margin-top: 0.4rem; }
   .caracal-live .con-buttons button:disabled { opacity: 0.45; cursor: default; }
-  .caracal-live .con-own label { display: block; }
+  .caracal-live :is(.con-own label, .con-time) { display: block; }
   .caracal-live .con-own input[type="text"], .caracal-live .con-own input[type="number"] { box-sizing: border-box; height: 36px; padding: 0 0.5em;
     font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
   .caracal-live .con-own input[type="text"] { display: block; width: 100%; margin: 0.2rem 0 0.5rem; }
@@ -33,14 +32,6 @@ const CSS = `
   .caracal-live .con-draws { display: grid; grid-template-columns: 1fr auto; gap: 1rem; margin-bottom: 0.6rem; }
   .caracal-live .con-note { align-self: center; color: var(--muted); }
   @media (max-width: 480px) { .caracal-live .con-buttons button { padding: 0 0.6em; } .caracal-live .con-text { height: 5.6em; } }`;
-
-const percent = (p) => (p < 0.01 ? "< 1 %" : `${Math.round(100 * p)} %`);
-// A token as a word: + joins it to the word before, and signs stand for what cannot be seen.  `_word` does the same.
-export function word(piece) {
-  if (piece === "<|endoftext|>") return "(end)";
-  const seen = piece.replace(/\n/g, "↵").replace(/\t/g, "⇥");
-  return piece.startsWith(" ") ? seen.slice(1) || "␣" : `+${seen}`;
-}
 
 export function render({ model, el }) {
   const [name, steps, folder, digest] = ["name", "steps", "folder", "digest"].map((key) => model.get(key));

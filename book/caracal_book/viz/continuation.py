@@ -6,17 +6,15 @@ from typing import Any
 import torch
 
 from caracal_min import Caracal
-from caracal_min.data.byte_pairs import END_OF_TEXT
 from caracal_min.export import web_scripts
-from caracal_min.quantized import dequantize_rows, quantize_rows
 
 from . import svg
 from .figure import Figure
 from .style import palette
+from .trace import LIKELIEST, in_the_page, percent, pieces_of, shown
 
 __all__ = ["continuation"]
 
-_LIKELIEST = 5  # candidates that are shown
 _WIDTH, _LETTERS = 420, 56  # of the still, in its own units, and of one of its lines
 
 
@@ -40,52 +38,30 @@ def continuation(model: Caracal, text: str, name: str = "micro", words: int = 24
     """
     if not text or words < 1:
         raise ValueError(f"text={text!r}, words={words}; give a text, and at least one word to record")
-    rounded = Caracal(model.config).eval().requires_grad_(False)
-    rounded.load_state_dict(dequantize_rows(quantize_rows(model.state_dict())))
+    rounded = in_the_page(model)
     manifest, _ = web_scripts(model)
     tokenizer = model.require_tokenizer()
     own = tokenizer.encode(text)
     ids = rounded.generate([own], words, temperature=temperature, seed=seed, stop=tokenizer.end_of_text)[0].tolist()
     drawn = [i for i in ids[len(own):] if i != tokenizer.end_of_text]
     logits = rounded.logits(torch.tensor([[*own, *drawn]]))[0, len(own) - 1:].float()
-    likeliest = (logits / (temperature or 1.0)).softmax(-1).topk(_LIKELIEST)
+    likeliest = (logits / (temperature or 1.0)).softmax(-1).topk(LIKELIEST)
     steps = [{"piece": piece, "next": [{"piece": tokenizer.decode([i]), "p": round(p, 4)}
                                        for i, p in zip(*row, strict=True)]}
-             for piece, *row in zip(["", *_pieces(tokenizer, drawn)], likeliest.indices.tolist(),
+             for piece, *row in zip(["", *pieces_of(tokenizer, drawn)], likeliest.indices.tolist(),
                                     likeliest.values.tolist(), strict=True)]
-    data = {"name": name, "text": text, "pieces": _pieces(tokenizer, own), "steps": steps, "n": 0,
+    data = {"name": name, "text": text, "pieces": pieces_of(tokenizer, own), "steps": steps, "n": 0,
             "temperature": temperature, "folder": folder, "bytes": manifest["bytes"], "digest": manifest["digest"]}
-    return Figure("continuation", data, _still(data), _alt(data), state=("n",), parts=("engine/loader",))
-
-
-def _pieces(tokenizer: Any, ids: list[int]) -> list[str]:
-    """Return what each id adds to the text; a character that several ids share stands with the last of them."""
-    pieces, done = [], 0
-    for k in range(1, len(ids) + 1):
-        whole = tokenizer.decode(ids[:k]).removesuffix("\N{REPLACEMENT CHARACTER}")
-        pieces.append(whole[done:])
-        done = max(done, len(whole))
-    return pieces
+    return Figure("continuation", data, _still(data), _alt(data), state=("n",),
+                  parts=("engine/loader", "engine/instrument"))
 
 
 def _written(data: Mapping[str, Any]) -> str:
     return "".join(step["piece"] for step in data["steps"])
 
 
-def _word(piece: str) -> str:
-    """Write a token as the page does: + joins it to the word before."""
-    if piece == END_OF_TEXT:
-        return "(end)"
-    seen = piece.replace("\n", "↵").replace("\t", "⇥")
-    return (seen[1:] or "␣") if piece.startswith(" ") else f"+{seen}"
-
-
-def _percent(p: float) -> str:
-    return "< 1 %" if p < 0.01 else f"{int(100 * p + 0.5)} %"
-
-
 def _alt(data: Mapping[str, Any]) -> str:
-    words = ", ".join(f"“{_word(one['piece'])}” {_percent(one['p'])}" for one in data["steps"][0]["next"])
+    words = ", ".join(f"“{shown(one['piece'])}” {percent(one['p'])}" for one in data["steps"][0]["next"])
     return (f"The sentence “{data['text']}” and the five tokens that {data['name']} finds likeliest after it: {words}. "
             f"Recorded at temperature {data['temperature']:g}, it goes on: “{_written(data)}”. A button loads the "
             f"model's weights, {data['bytes'] / 1e6:.1f} MB, and then it goes on with a sentence of the reader's own.")
@@ -98,9 +74,9 @@ def _still(data: Mapping[str, Any]) -> str:
     parts = [svg.lines(12, 22, sentence), svg.text(12, y, "likeliest next tokens", fill=palette.muted)]
     for one in data["steps"][0]["next"]:
         y += 22
-        parts += [svg.text(12, y, _word(one["piece"]), weight=600),
+        parts += [svg.text(12, y, shown(one["piece"]), weight=600),
                   svg.rect(130, y - 10, max(1.0, 220 * one["p"]), 12, fill=palette.ink),
-                  svg.text(_WIDTH - 12, y, _percent(one["p"]), "end")]
+                  svg.text(_WIDTH - 12, y, percent(one["p"]), "end")]
     y += 28
     parts += [svg.text(12, y, f"recorded: {data['name']} goes on", fill=palette.muted),
               svg.element("g", svg.lines(12, y + 20, went_on), fill=palette.result)]

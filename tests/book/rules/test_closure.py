@@ -15,7 +15,8 @@ FILES = {
     "book/caracal_book/viz/__init__.py": "from .clock import clock\nfrom .poke import poke\nHERE = 1\n",
     "book/caracal_book/viz/clock.py": "from . import svg\nfrom .figure import Figure\ndef clock(): pass\n",
     "book/caracal_book/viz/clock.js": "", "book/caracal_book/viz/poke.js": "", "book/caracal_book/viz/other.js": "",
-    "book/caracal_book/viz/poke.py": "from .figure import Figure\ndef poke(): pass\n",
+    "book/caracal_book/viz/poke.py": "from .figure import Figure\ndef poke(): return Figure(parts=['engine/loader'])\n",
+    "book/caracal_book/viz/engine/loader.js": "", "book/caracal_book/viz/engine/model.js": "",
     "book/caracal_book/viz/figure.py": "def css():\n    return open('figure.css')\nclass Figure: pass\n",
     "book/caracal_book/viz/figure.css": "", "book/caracal_book/viz/svg.py": "",
     "book/caracal_book/runs/__init__.py": "def load(name): return open(f'{name}.json')\n",
@@ -48,6 +49,11 @@ def test_a_figure_brings_its_script_and_what_it_imports_and_no_other_figure(repo
     assert reached(repository, "from caracal_book.viz import clock") == figures
     assert reached(repository, "import caracal_book.viz as v\nv.clock(2)") == figures
     assert reached(repository, "from caracal_book.viz.clock import clock") == figures
+
+
+def test_a_figure_brings_the_parts_that_it_names(repository):
+    found = reached(repository, "from caracal_book import viz\nviz.poke(1)")
+    assert {name for name in found if name.endswith(".js")} == {"book/viz/poke.js", "book/viz/engine/loader.js"}
 
 
 def test_a_name_of_the_package_brings_the_modules_behind_it(repository):

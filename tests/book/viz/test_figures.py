@@ -202,7 +202,7 @@ def test_style_sets_the_palette_and_repeats_its_files():
 
 
 @pytest.mark.parametrize("given, message", [
-    ({"module": "pokes"}, "no figure module 'pokes'; there are: antidiagonals, clock, "),
+    ({"module": "pokes"}, "no figure module 'pokes'; there are: antidiagonals, change, clock, "),
     ({"module": "drawing"}, "no figure module 'drawing'; there are"),
     ({"alt": " "}, "say in words"),
     ({"still": "<p>no image</p>"}, "give SVG text"),

@@ -6,12 +6,14 @@
     model        ids to logits, with every intermediate result by name
     byte_pairs   text to ids and back
     sampling     probabilities, draws
+    look         why a token is likely, down to one product; what an edit of the model changes
     weights      what `caracal_min.export.web_scripts` writes, back to numbers
     worker       all that behind messages
     loader       the page's side: loads scripts when the reader asks, talks to the worker
+    instrument   what the figures with a model share: tokens, numbers, a matrix, the button that loads
 
-A page loads none of it but `loader`, which stands in a figure, before the reader presses a button.  `write` puts the
-rest beside the weights.
+A page loads none of it but `loader` and `instrument`, which stand in a figure, before the reader presses a button.
+`write` puts the rest beside the weights.
 """
 
 import json
@@ -28,7 +30,8 @@ __all__ = ["SCRIPT", "source", "write"]
 
 SCRIPT = "engine.js"
 """The name of the script that holds the program."""
-_MODULES = ("arithmetic", "fft", "relaxed", "model", "byte_pairs", "sampling", "weights", "worker")
+_MODULES = ("arithmetic", "fft", "relaxed", "model", "byte_pairs", "sampling", "look", "weights",
+            "worker")
 
 
 @cache

@@ -95,6 +95,18 @@ function shortConvolution(x, before, taps, width) {
   return y;
 }
 
+// The cyclic convolution of each channel, of `points` points for each token.
+function cyclicConvolution(v, g, width, points) {
+  const tokens = v.length / width, N = Math.round(points * tokens), r = new Float32Array(v.length);
+  for (let j = 0; j < tokens; j++) {
+    for (let i = 0; i < tokens; i++) {
+      const t = (j + i) % N;
+      if (t < tokens) for (let c = 0; c < width; c++) r[t * width + c] += v[j * width + c] * g[i * width + c];
+    }
+  }
+  return r;
+}
+
 const silu = (x) => x.map((value) => value / (1 + Math.exp(-value)));
 
 function add(x, y) {
@@ -111,24 +123,26 @@ function times(x, y) {
 
 // Softmax attention of the tokens from `start` on to themselves and the `window - 1` before; q has their rows, keys and
 // values those of the whole text.  Returns y, and the weights by token, head and lag; 0 where the text has no such lag.
-function attend(q, keys, values, start, heads, window) {
-  const { width, length } = keys, size = width / heads, y = new Float32Array(q.length), scores = new Float64Array(window);
+// With `ahead` they attend to as many tokens after themselves, too, whose weights are not returned.
+function attend(q, keys, values, start, heads, window, ahead = false) {
+  const { width, length } = keys, size = width / heads, y = new Float32Array(q.length), scores = new Float64Array(2 * window);
   const weights = new Float32Array((length - start) * heads * window);
   for (let t = start; t < length; t++) {
     const row = (t - start) * width, first = Math.max(0, t - window + 1);
+    const last = ahead ? Math.min(length - 1, t + window - 1) : t;
     for (let head = 0; head < width; head += size) {
       const lags = ((t - start) * heads + head / size) * window + t;
       let largest = -Infinity, total = 0;
-      for (let j = first; j <= t; j++) {
+      for (let j = first; j <= last; j++) {
         let score = 0;
         for (let c = head; c < head + size; c++) score += q[row + c] * keys.values[j * width + c];
         scores[j - first] = score / Math.sqrt(size);
         largest = Math.max(largest, scores[j - first]);
       }
-      for (let j = 0; j <= t - first; j++) total += scores[j] = Math.exp(scores[j] - largest);
-      for (let j = first; j <= t; j++) {
+      for (let j = 0; j <= last - first; j++) total += scores[j] = Math.exp(scores[j] - largest);
+      for (let j = first; j <= last; j++) {
         const share = scores[j - first] / total;
-        weights[lags - j] = share;
+        if (j <= t) weights[lags - j] = share;
         for (let c = head; c < head + size; c++) y[row + c] += share * values.values[j * width + c];
       }
     }

@@ -1,5 +1,12 @@
 // A Caracal: ids to logits.  Layers, tensors and intermediate results are named as in `caracal_min.model`; `note`, where
 // it is given, hears every one of them with its name.
+//
+// A text may be read with an `edit` that changes the model, for a look at what it uses; it is then read in one piece:
+//   points    the convolution is cyclic, of so many points for each token, 1 or more: below 2 the end wraps around
+//   ahead     attention sees as far ahead as back
+//   windows   attention layers that see the token itself only
+//   lags      gates from this lag on are 0
+//   gates     for each layer's name the gates of other texts, in the place of its own
 
 class Model {
   constructor(config, tensors) {
@@ -11,10 +18,10 @@ class Model {
   weight(name) { return this.tensors.get(name); }
 
   // What the layers keep of a text; `seen` are its ids.
-  start() {
+  start(edit = {}) {
     const { width } = this;
-    const layers = this.attends.map((attends) => (attends ? { keys: new Rows(width), values: new Rows(width) }
-      : { inputs: new Rows(width), convolution: new CausalConvolution(width) }));
+    const layers = this.attends.map((attends) => (attends ? { edit, keys: new Rows(width), values: new Rows(width) }
+      : { edit, inputs: new Rows(width), convolution: new CausalConvolution(width) }));
     return { seen: [], layers, last: null, whole: true };
   }
 
@@ -96,9 +103,9 @@ class Model {
       const weight = this.weight(`${name}.gate_mix.weight`), bias = this.weight(`${name}.gate_mix.bias`);
       g = hear(`${name}.gate_mix`, mixHeads(silu(g), weight, bias, width, config.n_heads));
     }
-    const all = new Float32Array(v.length);
-    all.set(g);
-    const r = hear(`${name}.mixed`, yield* kept.convolution.append(v, all));
+    const all = new Float32Array(v.length), { points, gates: others, lags = Infinity } = kept.edit;
+    all.set((others?.get(name) ?? g).subarray(0, Math.min(v.length, lags * width)));
+    const r = hear(`${name}.mixed`, points ? cyclicConvolution(v, all, width, points) : yield* kept.convolution.append(v, all));
     return hear(name, yield* this.linear(`${name}.to_out`, r));
   }
 
@@ -114,7 +121,8 @@ class Model {
     });
     kept.keys.append(k);
     kept.values.append(v);
-    const { y, weights } = attend(q, kept.keys, kept.values, start, config.n_heads, config.window_size);
+    const window = kept.edit.windows?.includes(name) ? 1 : config.window_size;
+    const { y, weights } = attend(q, kept.keys, kept.values, start, config.n_heads, window, kept.edit.ahead);
     hear(`${name}.weights`, weights);
     hear(`${name}.mixed`, y);
     return hear(name, yield* this.linear(`${name}.to_out`, y));

@@ -3,10 +3,15 @@
 // In:  { kind: "open", manifest }                        what `caracal_min.export.web_scripts` says of a model
 //      { kind: "part", index, data }                     the base64 of one of its parts
 //      { kind: "run", id, text | ids, count, sampling, shown }   read a text, then draw `count` ids that continue it
+//      { kind: "look", id, text | ids, shown, wanted }   why the `shown` likeliest ids are likely; gates of channels
+//      { kind: "compare", id, takes }                    two texts or ids, each with an edit of model.js; `texts` in an
+//                                                        edit, in the place of `gates`, are those whose mean gates count
 //      { kind: "stop" }
 // Out: { kind: "part", index }, { kind: "ready" }        when its numbers are in place, and when all are
 //      { kind: "read", id, ids, pieces, next, ms }       the text by ids, and the `shown` likeliest ids after it
 //      { kind: "token", id, drawn, piece, next, ms }     an id drawn, and what may follow it
+//      { kind: "trace", id, ids, pieces, gates, heads, next }   what `look` returns
+//      { kind: "comparison", id, ids, pieces, same, moved, bits }   of `compare`; ids and pieces are those of the second text
 //      { kind: "done", id, ended }, { kind: "failed", id | index, why }
 // A run is `ended` where the end of text was drawn, which is no part of it.  The newest run ends the one before
 // it, of which nothing more is heard.
@@ -35,12 +40,23 @@ function serve(post) {
   const next = ({ shown = 0, sampling = {} }) => likeliest(text.last, shown, sampling.temperature)
     .map(({ id, p }) => ({ id, p, piece: words.decode([id]) }));
 
+  function idsOf({ ids, text: given }) {
+    const found = ids ?? words.encode(given);
+    if (!found.length) throw new Error("there is no text to read");
+    return found;
+  }
+
+  // Answer with what a generator returns, unless a newer run came.
+  async function answer(kind, id, steps, ids) {
+    const found = await finish(steps, ++current);
+    if (found) post({ kind, id, ids, pieces: ids.map(words.reader()), ...found });
+  }
+
   async function run(request) {
     const { id, count = 0, sampling = {} } = request, mine = ++current;
-    let ids = request.ids ?? words.encode(request.text), began = performance.now();
+    let ids = idsOf(request), began = performance.now();
     const read = words.reader();
     const spent = () => { const from = began; began = performance.now(); return began - from; };
-    if (!ids.length) throw new Error("there is no text to read");
     if (await finish(model.read(text, ids), mine) === null) return;
     post({ kind: "read", id, ids, pieces: ids.map(read), next: next(request), ms: spent() });
     for (let k = 0; k < count; k++) {
@@ -72,6 +88,14 @@ function serve(post) {
       post({ kind: "ready" });
     },
     run,
+    look: async ({ id, shown, wanted, ...request }) => {
+      const ids = idsOf(request);
+      await answer("trace", id, look(model, words, ids, shown, wanted), ids);
+    },
+    compare: async ({ id, takes }) => {
+      const read = takes.map((take) => ({ ids: idsOf(take), edit: take.edit ?? {} }));
+      await answer("comparison", id, compare(model, words, read), read[1].ids);
+    },
     stop: () => { current += 1; },
   };
   return async (message) => {

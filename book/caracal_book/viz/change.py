@@ -1,0 +1,181 @@
+"""Figures of what a change of the text or of the model does to each prediction of a trained model."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, product
+from typing import Any
+
+from caracal_min import Caracal
+from caracal_min.export import web_scripts
+
+from . import svg
+from .figure import Figure
+from .style import palette
+from .trace import compare, in_the_page, pieces_of, rounded_to, shown
+
+__all__ = ["change_gates", "change_last_word", "change_points", "change_windows"]
+
+_WIDTH = 420  # of the still, in its own units
+_MOVES = 1e-3  # of a probability: less is rounding
+_LAGS = (1, 2, 4, 8, 16)
+
+
+def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str = "micro",
+                     folder: str = "_static/micro") -> Figure:
+    """Show which predictions of a model move when the last word of a text changes, with its causal mask and without.
+
+    Without the mask the convolution is cyclic, over as many points as there are tokens, and attention sees as far ahead
+    as back.  How far a prediction moves is half the sum over the vocabulary of abs(p - p').
+
+    Args:
+        model: with a tokenizer of the kind "gpt2:N"; a page has its weights in eight bits, and so has the recording.
+        text: the text, whose last word is the first choice.
+        words: others for its place, at least one.
+        name, folder: as `continuation`.
+
+    Raises:
+        ValueError: a text of fewer than two words, no other word, or no such tokenizer.
+    """
+    _require_words(text, words)
+    last = [text.split()[-1], *words]
+    controls = [{"name": "last word", "options": [{"label": word, "edit": {}, "last": word} for word in last]},
+                {"name": "mask", "options": [{"label": "on", "edit": {}},
+                                             {"label": "off", "edit": {"points": 1, "ahead": True}, "both": True}]}]
+    help = "Change the last word. How many of the predictions move? Then take the mask away."
+    return _figure(model, text, controls, help, "moved", name, folder)
+
+
+def change_gates(model: Caracal, text: str, others: Sequence[str], name: str = "micro",
+                 folder: str = "_static/micro") -> Figure:
+    """Show what each token of a text costs when the gates of a model are cut, exchanged or averaged.
+
+    Args:
+        model: as `change_last_word`.
+        text: the text, of at least two tokens.
+        others: texts, at least as long as what is to be read: the first one's gates are the exchange, and the mean is
+            over all.  Beyond the end of a text its gates are 0.
+        name, folder: as `continuation`.
+
+    Raises:
+        ValueError: no other text, or as `change_last_word`.
+    """
+    _require_words(text, others)
+    lags = [{"label": f"{lags}" if lags > 1 else "1: only a token's own", "edit": {"lags": lags}} for lags in _LAGS]
+    controls = [{"name": "lags that are kept", "options": [{"label": "all", "edit": {}}, *reversed(lags)]},
+                {"name": "gates", "options": [{"label": "its own", "edit": {}},
+                                              {"label": "another text's", "edit": {"texts": [others[0]]}},
+                                              {"label": f"mean of {len(others)} texts",
+                                               "edit": {"texts": list(others)}}]}]
+    help = "How many lags does this sentence need? Cut its gates, and then take those of other texts."
+    return _figure(model, text, controls, help, "bits", name, folder)
+
+
+def change_points(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
+    """Show what each token of a text costs when the FFT of a trained model has too few points, so that the end wraps.
+
+    Args:
+        model, text, name, folder: as `change_gates`.
+
+    Raises:
+        ValueError: as `change_gates`.
+    """
+    _require_words(text)
+    points = [("2 L", 2), ("1.75 L", 1.75), ("1.5 L", 1.5), ("1.25 L", 1.25), ("L", 1)]
+    controls = [{"name": "points of the FFT for L tokens",
+                 "options": [{"label": label, "edit": {"points": of} if of < 2 else {}} for label, of in points]}]
+    help = "Take the padding away. What happens to the loss, and which tokens suffer?"
+    return _figure(model, text, controls, help, "bits", name, folder)
+
+
+def change_windows(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
+    """Show what each token of a text costs when attention layers of a trained model see the token itself only.
+
+    Args:
+        model, text, name, folder: as `change_gates`; the model has one attention layer or more.
+
+    Raises:
+        ValueError: no attention layer, or as `change_gates`.
+    """
+    _require_words(text)
+    layers = sorted(model.config.attention_layers)
+    if not layers:
+        raise ValueError("this model has no attention layer; give one that has")
+    cut = [*([layer] for layer in layers), *([layers] if len(layers) > 1 else [])]
+    controls = [{"name": "windows off in", "options": [
+        {"label": "no layer", "edit": {}},
+        *({"label": f"layer {' and '.join(map(str, off))}", "edit": {"windows": [f"blocks.{i}.mixer" for i in off]}}
+          for off in cut)]}]
+    help = "Switch windows off, so that only Fourier modules mix tokens. Which tokens suffer?"
+    return _figure(model, text, controls, help, "bits", name, folder)
+
+
+def _require_words(text: str, others: Sequence[str] = ("",)) -> None:
+    if len(text.split()) < 2 or not others:
+        raise ValueError(f"text={text!r}, {len(others)} others; give at least two words, and another one or text")
+
+
+def _figure(model: Caracal, text: str, controls: list[dict], help: str, measure: str, name: str,
+            folder: str) -> Figure:
+    manifest, _ = web_scripts(model)
+    rounded, encode = in_the_page(model), model.require_tokenizer().encode
+
+    def take(text: str, options: Sequence[Mapping[str, Any]]) -> tuple[list[int], dict[str, Any]]:
+        edit = {key: value for option in options for key, value in option["edit"].items()}
+        return encode(text), edit | ({"texts": [encode(one) for one in edit["texts"]]} if "texts" in edit else {})
+
+    def result(*options: Mapping[str, Any]) -> dict[str, Any]:
+        last = next((option["last"] for option in options if "last" in option), None)
+        changed = text if last is None else re.sub(r"\S+\s*$", lambda _: last, text)
+        before = take(text, [option for option in options if option.get("both")])
+        after = take(changed, options)
+        return {"pieces": pieces_of(model.tokenizer, after[0])} | compare(rounded, before, after)
+
+    first, second = [control["options"] for control in controls] + [[{"edit": {}}]] * (2 - len(controls))
+    data = {"name": name, "text": text, "help": help, "measure": measure, "controls": controls,
+            "choices": [0] * len(controls),
+            "results": rounded_to(4, [[result(a, b) for b in second] for a in first]), "folder": folder,
+            "bytes": manifest["bytes"], "digest": manifest["digest"]}
+    return Figure("change", data, _still(data), _alt(data), state=("choices",),
+                  parts=("engine/loader", "engine/instrument"))
+
+
+def _said(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
+    """Say what a change does, as the page does."""
+    if data["measure"] == "moved":
+        return f"{sum(share > _MOVES for share in result['moved'])} of {len(result['moved'])} predictions moved"
+    before, after = (sum(bits) / len(bits) for bits in result["bits"])
+    return f"{after:.2f} bits a token; unchanged, {before:.2f}"
+
+
+def _results(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the choices in words, and the result of each."""
+    options = [[f"{control['name']} {option['label']}" for option in control["options"]]
+               for control in data["controls"]]
+    for names, result in zip(product(*options), chain(*data["results"]), strict=True):
+        yield ", ".join(names), result
+
+
+def _alt(data: Mapping[str, Any]) -> str:
+    said = ". ".join(f"{names[0].upper()}{names[1:]}: {_said(data, result)}" for names, result in _results(data))
+    return (f"{data['help']} The text is “{data['text']}”, read by {data['name']}, with a bar for each token. {said}. "
+            f"A button loads the model's weights, {data['bytes'] / 1e6:.1f} MB, for a sentence of the reader's own.")
+
+
+def _still(data: Mapping[str, Any]) -> str:
+    """Draw a table of the results, and the tokens with bars under the last change."""
+    parts, y = [svg.lines(12, 22, [data["text"]])], 46
+    for names, result in _results(data):
+        parts.append(svg.text(12, y, f"{names}:", fill=palette.muted))
+        parts.append(svg.text(_WIDTH - 12, y + 17, _said(data, result), "end"))
+        y += 36
+    result = data["results"][-1][0]
+    moved = data["measure"] == "moved"
+    values = result["moved"] if moved else [0.0, *result["bits"][1]]
+    reach = 1.0 if moved else max(values)
+    for t, (piece, value) in enumerate(zip(result["pieces"], values, strict=False)):
+        colour = palette.ink if not moved else palette.wrapped if t < result["same"] else palette.result
+        parts.append(svg.text(12, y + 4, shown(piece).removeprefix("+"), weight=600))
+        if value > _MOVES:
+            parts.append(svg.rect(120, y - 7, 280 * value / reach, 12, fill=colour))
+        y += 20
+    return svg.frame(_WIDTH, y, *parts)

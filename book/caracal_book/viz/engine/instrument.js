@@ -1,0 +1,177 @@
+// What the figures with a model share: tokens, shares, a matrix, the reader's own sentence and the button that loads.
+
+const WAIT = 150, LONGEST = 300;                    // milliseconds after a key; characters of a sentence
+const INSTRUMENT = `
+  .caracal-live label { display: block; }
+  .caracal-live .ins-pick label { display: inline-block; }
+  .caracal-live .ins-own { display: block; margin-bottom: 0.6rem; }
+  .caracal-live .ins-own input { display: block; box-sizing: border-box; width: 100%; height: 36px; margin-top: 0.2rem; padding: 0 0.5em;
+    font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
+  .caracal-live .ins-text { margin: 0 0 0.6rem; line-height: 2; overflow-wrap: anywhere; }
+  .caracal-live .ins-text span { display: inline-block; margin-right: 2px; padding: 0 2px; line-height: 1.3; white-space: pre;
+    border: 2px solid transparent; border-bottom-color: var(--rule); }
+  .caracal-live .ins-text .ins-apart { margin-left: 0.3em; }
+  .caracal-live .ins-text .ins-content { border-bottom: 3px solid var(--content); }
+  .caracal-live .ins-text .ins-gate { border-top: 3px solid var(--gate); }
+  .caracal-live .ins-text .ins-result { outline: 2px solid var(--result); border-radius: 2px; }
+  .caracal-live .ins-text .ins-future { border-color: var(--wrapped); border-style: dashed; }
+  .caracal-live .ins-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; margin-top: 0.6rem; }
+  .caracal-live .ins-buttons button:disabled { opacity: 0.45; cursor: default; }
+  .caracal-live .ins-note { color: var(--muted); }
+  .caracal-live .ins-pick { display: flex; flex-wrap: wrap; gap: 0.3rem; align-items: center; margin: 0 0 0.5rem; }
+  .caracal-live .ins-pick button { min-width: 32px; min-height: 32px; padding: 0 0.5em; font-variant-numeric: tabular-nums; }
+  .caracal-live .ins-pick select { min-height: 32px; margin: 0 0.6em 0 0.4em; padding: 0 0.4em; font: inherit; font-weight: 400; color: var(--ink);
+    background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
+  .caracal-live .ins-pick select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
+  .caracal-live [aria-pressed="true"] { border: 2px solid var(--ink); font-weight: 600; }
+  .caracal-live .ins-matrix { cursor: pointer; touch-action: manipulation; }
+  .caracal-live .ins-matrix text { font-size: 11px; }`;
+
+const percent = (p) => (p < 0.01 ? "< 1 %" : `${Math.round(100 * p)} %`);
+const signed = (x, digits = 2) => `${x > 0 && Number(x.toFixed(digits)) ? "+" : ""}${said(x, digits)}`;
+// A token as a word: + joins it to the word before, and signs stand for what cannot be seen.  `_word` does the same.
+export function word(piece) {
+  if (piece === "<|endoftext|>") return "(end)";
+  const seen = piece.replace(/\n/g, "↵").replace(/\t/g, "⇥");
+  return piece.startsWith(" ") ? seen.slice(1) || "␣" : `+${seen}`;
+}
+const bare = (piece) => word(piece).replace(/^\+/, "") || "·";
+const quoted = (piece) => `“${bare(piece)}”`;
+
+// A text by tokens; `marks` gives the classes of each.
+function chips(parent, pieces, marks = () => "") {
+  parent.replaceChildren();
+  pieces.forEach((piece, k) => make(parent, "span", { class: `${k && piece.startsWith(" ") ? "ins-apart" : ""} ${marks(k)}` }, bare(piece)));
+}
+
+// A row of buttons of which one is pressed.
+function picker(parent, label, picked) {
+  const row = make(parent, "div", { class: "ins-pick", role: "group", "aria-label": label });
+  make(row, "span", { "aria-hidden": "true" }, label);
+  return (names, at) => {
+    while (row.children.length - 1 > names.length) row.lastChild.remove();
+    names.forEach((name, k) => {
+      const button = row.children[k + 1] ?? make(row, "button", { type: "button" });
+      button.onclick = () => picked(k);
+      button.textContent = name;
+      button.setAttribute("aria-pressed", k === at);
+    });
+  };
+}
+
+// The same as a list that opens, for a row with several of them.
+function chooser(row, label, picked) {
+  const select = make(make(row, "label", {}, label), "select");
+  select.addEventListener("change", () => picked(Number(select.value)));
+  return (names, at) => {
+    if (names.join() !== select.names) {
+      select.names = names.join();
+      select.replaceChildren();
+      names.forEach((name, value) => make(select, "option", { value }, name));
+    }
+    select.value = at;
+  };
+}
+
+// A matrix of a text: row t has a square for each token j, whose area is the size; hollow is negative.  A press on one
+// calls `pick(t, j)`.  The function that is returned draws rows, with one of them, and a column of it, in a frame.
+function matrixOf(parent, pick, W = 340) {
+  const LEFT = 62, board = make(parent, "svg", { class: "ins-matrix", viewBox: `0 0 ${W} ${W - LEFT}`, "aria-hidden": "true" });
+  const cells = make(board, "g"), frame = make(board, "rect", { fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 });
+  const mark = make(board, "rect", { fill: "none", stroke: "var(--ink)", "stroke-width": 2.5 });
+  let drawn = null, pitch = 1, lit = null;
+  board.addEventListener("click", (event) => {
+    const box = board.getBoundingClientRect(), unit = W / box.width / pitch;
+    const [t, j] = [(event.clientY - box.top) * unit, (event.clientX - box.left) * unit - LEFT / pitch].map(Math.floor);
+    if (j >= 0 && j <= t && t < drawn.length) pick(t, j);
+  });
+  return (rows, names, colour, t, j) => {
+    pitch = (W - LEFT) / rows.length;
+    if (rows !== drawn) {
+      drawn = rows;
+      const largest = peak(rows.flat()) || 1;
+      cells.replaceChildren();
+      rows.forEach((row, at) => row.slice(0, at + 1).forEach((value, column) => {
+        const side = (pitch - 2) * Math.sqrt(Math.abs(value) / largest);
+        if (side < 0.4) return;
+        const inset = value < 0 ? Math.min(0.75, side / 3) : 0;
+        make(cells, "rect", { x: LEFT + pitch * (column + 0.5) - side / 2 + inset, y: pitch * (at + 0.5) - side / 2 + inset,
+          width: side - 2 * inset, height: side - 2 * inset, fill: value < 0 ? "none" : `var(--${colour})`, stroke: `var(--${colour})`,
+          "stroke-width": value < 0 ? 2 * inset : 0 });
+      }));
+      lit = rows.map((_, at) => make(cells, "text", { x: LEFT - 5, y: pitch * (at + 0.5) + 4, "text-anchor": "end" }, bare(names[at]).slice(0, 9)));
+    }
+    lit.forEach((label, at) => move(label, { visibility: at === t || pitch > 12 ? "visible" : "hidden", "font-weight": at === t ? 700 : 400 }));
+    move(frame, { x: LEFT, y: pitch * t, width: pitch * (t + 1), height: pitch });
+    move(mark, { x: LEFT + pitch * j, y: pitch * t, width: pitch, height: pitch });
+  };
+}
+
+// The reader's own sentence and the button that loads the model.  `question(sentence)` is what the engine is asked of a
+// sentence, `answer(message)` hears what it says of the newest question, `update()` draws the state anew.
+class Live {
+  constructor(model, { question, answer, update }) {
+    const [name, folder, digest] = ["name", "folder", "digest"].map((key) => model.get(key));
+    Object.assign(this, { name, question, answer, update, first: model.get("text"), mode: "recorded", trouble: "", run: 0, part: [0, 1] });
+    this.size = `${(model.get("bytes") / 1e6).toFixed(1)} MB`;
+    this.engine = new Engine({ folder, digest }, (message) => this.hear(message));
+  }
+
+  // Where the sentence is typed, and where the button stands, beside those of the figure.
+  box(parent, label = "Your sentence") {
+    this.own = make(parent, "label", { class: "ins-own" }, label);
+    this.sentence = make(this.own, "input", { type: "text", maxlength: LONGEST, spellcheck: "false", autocomplete: "off" });
+    this.sentence.value = this.first;
+    this.sentence.addEventListener("input", () => {
+      clearTimeout(this.wait);
+      this.wait = setTimeout(() => this.ask(), WAIT);
+    });
+  }
+  button(row) {
+    this.load = make(row, "button", { type: "button" });
+    this.note = make(row, "span", { class: "ins-note" }, "Runs on this computer, and sends nothing.");
+    this.load.addEventListener("click", () => this.loads());
+  }
+
+  get live() { return this.mode === "live"; }
+
+  async loads() {
+    [this.mode, this.trouble] = ["loading", ""];
+    this.update();
+    try {
+      await this.engine.load((at, of) => { this.part = [at, of]; this.update(); });
+    } catch (error) {
+      [this.mode, this.trouble] = ["failed", `${error.message[0].toUpperCase()}${error.message.slice(1)}. The recording still works.`];
+      this.update();
+    }
+  }
+
+  ask(more = {}) {
+    clearTimeout(this.wait);
+    if (!this.live) return;
+    if (!this.sentence.value) {
+      this.trouble = "Write at least one character.";
+      this.update();
+    } else this.engine.post({ id: ++this.run, ...this.question(this.sentence.value), ...more });
+  }
+
+  hear(message) {
+    if (message.kind === "ready") {
+      this.mode = "live";
+      this.ask();
+    } else if (message.id === this.run) {
+      this.trouble = message.kind === "failed" ? message.why : "";
+      if (message.kind !== "failed") this.answer(message);
+    }
+    this.update();
+  }
+
+  // What the state is, for a sentence of the figure; draws the button, too.
+  status(otherwise) {
+    this.own.hidden = !this.live;
+    this.load.hidden = this.note.hidden = this.live;
+    this.load.disabled = this.mode === "loading";
+    this.load.textContent = this.mode === "failed" ? "Try again" : `Load ${this.name} (${this.size})`;
+    return this.mode === "loading" ? `Loading part ${this.part[0]} of ${this.part[1]}.` : this.trouble || otherwise;
+  }
+}

@@ -1,0 +1,182 @@
+// Why a model finds a token likely: the parts of its score by layer, those of a layer by token and by channel or head,
+// and one product with its numbers.  First a recording; once the weights are loaded, the reader's own sentence.
+// model: name, text, folder, digest, bytes (as continuation.js), trace (of `caracal_book.viz.trace`), and what is chosen:
+// candidate, layer, unit (0: all of them), lag (of the token, from the last one).
+
+const CSS = `${INSTRUMENT}
+  .caracal-live .why-panels { display: grid; gap: 0.9rem 1.6rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); }
+  .caracal-live .why-panels section { min-width: 0; }
+  .caracal-live .why-title { margin: 0 0 0.4rem; font-weight: 600; }
+  .caracal-live .why-next { display: grid; gap: 4px; }
+  .caracal-live .why-next button { display: grid; grid-template-columns: 5.5em 1fr 3.2em; gap: 0.6em; align-items: center; min-height: 30px;
+    padding: 0 0.6em; text-align: left; font-variant-numeric: tabular-nums; }
+  .caracal-live .why-next b { font-weight: 600; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
+  .caracal-live .why-next u { text-decoration: none; text-align: right; }
+  .caracal-live .why-bar { display: block; position: relative; height: 12px; }
+  .caracal-live .why-bar::before { content: ""; position: absolute; left: var(--x, 0); width: var(--w); height: 100%; min-width: 1px; box-sizing: border-box;
+    background: var(--b, var(--ink)); border: 1.5px solid var(--e, var(--ink)); }
+  .caracal-live .why-layers { display: grid; grid-template-columns: auto 1fr 1fr; gap: 3px 0.6rem; align-items: center; font-variant-numeric: tabular-nums; }
+  .caracal-live .why-layers :is(button, div) { display: grid; grid-template-columns: 1fr 3.2em; gap: 0.4em; align-items: center; min-height: 30px; white-space: nowrap;
+    padding: 0 0.4em; text-align: right; }
+  .caracal-live .why-layers div { padding: 0 calc(0.4em + 1px); }
+  .caracal-live .why-terms { max-height: 26em; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
+  .caracal-live .why-terms:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
+  .caracal-live .why-terms > div { display: grid; grid-template-columns: 2em 4.6em 3.4em 3.4em 1fr 3.2em; gap: 0.35em; align-items: center;
+    min-height: 24px; padding: 0 0.3em; border: 1.5px solid transparent; border-radius: 3px; cursor: pointer; text-align: right; }
+  .caracal-live .why-terms > .why-head { cursor: default; color: var(--muted); }
+  .caracal-live .why-terms > .why-here { border-color: var(--ink); }
+  .caracal-live .why-terms b { font-weight: 600; text-align: left; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
+  .caracal-live .why-v { color: var(--content); }
+  .caracal-live .why-says { min-height: 6em; margin: 0.7rem 0 0; }
+  @media (max-width: 480px) { .caracal-live .why-terms > div { grid-template-columns: 1.5em 4em 2.9em 2.9em 1fr 2.9em; } }`;
+
+export function render({ model, el }) {
+  const state = inStep(model, ["candidate", "layer", "unit", "lag"], show);
+  let trace = model.get("trace"), chosen = null;
+  const host = begin(el, CSS, `Why “${bare(trace.next[0].piece)}”? Choose a layer, then a channel and a token that add to its score; or another candidate.`);
+  quote(el);
+  const live = new Live(model, {
+    question: (text) => ({ kind: "look", text, shown: trace.next.length }),
+    answer: (message) => { trace = message; show(best(0)); },
+    update: () => draw(),
+  });
+  live.box(el);
+  const text = make(el, "div", { class: "ins-text", role: "group", "aria-label": "the text, token by token" });
+  const panels = make(el, "div", { class: "why-panels" });
+  const panel = () => { const section = make(panels, "section"); return [section, make(section, "p", { class: "why-title" })]; };
+  const [first, firstHead] = panel(), [second, secondHead] = panel(), [third, thirdHead] = panel(), [fourth, fourthHead] = panel();
+  firstHead.textContent = "1. Likeliest next tokens";
+  const next = make(first, "div", { class: "why-next", role: "group", "aria-label": "likeliest next tokens" });
+  const candidates = all(trace.next.length, (k) => {
+    const button = make(next, "button", { type: "button" });
+    button.addEventListener("click", () => show({ ...chosen, candidate: k }));
+    return { button, word: make(button, "b"), bar: make(button, "i", { class: "why-bar", "aria-hidden": "true" }), share: make(button, "u") };
+  });
+  const buttons = make(first, "div", { class: "ins-buttons" });
+  const onward = make(buttons, "button", { type: "button" }), again = make(buttons, "button", { type: "button" }, "Start again");
+  live.button(buttons);
+  const layers = make(second, "div", { class: "why-layers" });
+  for (const title of ["layer", "mixer", "feed-forward"]) make(layers, "span", { class: "ins-note" }, title);
+  const sums = all(trace.next[0].parts.length, (k) => {
+    if (k === 0) make(layers, "span", {}, "");
+    else if (k % 2) make(layers, "span", {}, `${(k - 1) / 2} ${trace.heads[(k - 1) / 2] ? "A" : "F"}`);
+    const cell = make(layers, k % 2 ? "button" : "div", k % 2 ? { type: "button" } : {});
+    if (k % 2) cell.addEventListener("click", () => show({ ...chosen, layer: (k - 1) / 2, unit: 1 }));
+    const one = { cell, bar: make(cell, "i", { class: "why-bar", "aria-hidden": "true" }), value: make(cell, "span") };
+    if (k === 0) {
+      const cell = make(layers, "div"), bar = make(cell, "i", { class: "why-bar", "aria-hidden": "true" });
+      one.rest = { bar, value: make(cell, "span") };
+    }
+    return one;
+  });
+  make(second, "p", { class: "caracal-help" }, "F: Fourier module, A: attention. Top row: the token itself, and what every text gets.");
+  const units = picker(third, "part", (k) => show({ ...chosen, unit: k }));
+  const terms = make(third, "div", { class: "why-terms", "aria-live": "off", tabindex: 0, role: "group", "aria-label": "parts by token" });
+  const { caption, slider } = slide(third, {}, 0, 1);
+  const matrix = matrixOf(fourth, (_, j) => show({ ...chosen, lag: trace.pieces.length - 1 - j }));
+  const says = make(fourth, "p", { class: "why-says", "aria-live": "off" });
+
+  // What to look at first: the Fourier module that adds most to a candidate, and in it the largest channel.
+  function best(candidate) {
+    const { parts } = trace.next[candidate], modules = [...trace.heads.keys()].filter((i) => !trace.heads[i]);
+    return { candidate, unit: 1, lag: 0, layer: (modules.length ? modules : [0]).reduce((a, b) => (parts[2 * b + 1] > parts[2 * a + 1] ? b : a)) };
+  }
+
+  function show(given) {
+    const candidate = clamp(Math.round(given.candidate) || 0, 0, trace.next.length - 1), layer = clamp(Math.round(given.layer) || 0, 0, trace.heads.length - 1);
+    chosen = { candidate, layer, unit: clamp(Math.round(given.unit) || 0, 0, of(candidate, layer).units.length),
+      lag: clamp(Math.round(given.lag) || 0, 0, trace.pieces.length - 1) };
+    state.tell(chosen);
+    draw();
+  }
+
+  const of = (candidate, layer) => trace.next[candidate].layers[layer];
+  const bar = (node, value, reach, low = 0) => {
+    const zero = -low / (reach - low), share = value / (reach - low);
+    for (const [key, x] of [["x", `${100 * (zero + Math.min(0, share))}%`], ["w", `${100 * Math.abs(share)}%`], ["b", value < 0 ? "none" : "var(--ink)"]]) node.style.setProperty(`--${key}`, x);
+  };
+
+  function draw() {
+    const { pieces, heads } = trace, { candidate, layer, unit, lag } = chosen, best = trace.next[candidate];
+    const attends = heads[layer], layerTerms = best.layers[layer], t = pieces.length - 1, token = t - lag;
+    const one = layerTerms.units[Math.max(0, unit - 1)], kind = attends ? "head" : "channel", row = attends?.[one.name] ?? [];
+    const weightOf = (j) => (attends ? row[t][j] : one.gate[t - j]);
+    chips(text, pieces, (k) => [k === token && "ins-content", !attends && k === lag && "ins-gate", k === t && "ins-result"].filter(Boolean).join(" "));
+    candidates.forEach(({ button, word: label, bar: drawn, share }, k) => {
+      label.textContent = word(trace.next[k].piece);
+      share.textContent = percent(trace.next[k].p);
+      bar(drawn, trace.next[k].p, 1);
+      button.setAttribute("aria-pressed", k === candidate);
+    });
+    secondHead.textContent = `2. The score of ${quoted(best.piece)} is ${said(best.logit, 1)} above the average`;
+    const [reach, low] = [Math.max(...best.parts, best.rest), Math.min(0, ...best.parts, best.rest)];
+    sums.forEach(({ cell, bar: drawn, value, rest }, k) => {
+      bar(drawn, best.parts[k], reach, low);
+      value.textContent = signed(best.parts[k]);
+      if (k % 2) {
+        cell.setAttribute("aria-pressed", (k - 1) / 2 === layer);
+        cell.setAttribute("aria-label", `layer ${(k - 1) / 2}, ${heads[(k - 1) / 2] ? "attention" : "Fourier module"}: ${signed(best.parts[k])}`);
+      }
+      if (!rest) return;
+      bar(rest.bar, best.rest, reach, low);
+      rest.value.textContent = signed(best.rest);
+    });
+    thirdHead.textContent = `3. Layer ${layer}, ${attends ? "attention" : "Fourier module"}: ${signed(best.parts[2 * layer + 1])} is a sum over tokens`;
+    units(["all", ...layerTerms.units.map(({ name }) => `${kind} ${name}`)], unit);
+    const values = unit ? one.content.map((v, j) => one.scale * v * weightOf(j)) : layerTerms.terms;
+    const [most, least] = [Math.max(1e-12, ...values), Math.min(0, ...values)];
+    terms.replaceChildren();
+    const head = make(terms, "div", { class: "why-head" });
+    for (const label of ["j", "", unit ? "v" : "", unit ? (attends ? "weight" : "g") : "", "", "adds"]) make(head, "span", {}, label);
+    values.forEach((value, j) => {
+      const line = make(terms, "div", j === token ? { class: "why-here" } : {});
+      make(line, "span", { class: "ins-note" }, j);
+      make(line, "b", {}, bare(pieces[j]));
+      make(line, "span", { class: "why-v" }, unit ? said(one.content[j]) : "");
+      make(line, "span", {}, unit ? said(weightOf(j)) : "");
+      bar(make(line, "i", { class: "why-bar", "aria-hidden": "true" }), value, most, least);
+      make(line, "span", {}, signed(value));
+      line.addEventListener("click", () => show({ ...chosen, lag: t - j }));
+    });
+    terms.scrollTop = terms.children[token + 1].offsetTop - terms.offsetTop - terms.clientHeight / 2;
+    slider.max = t;
+    slider.value = lag;
+    slider.setAttribute("aria-valuetext", `${lag}, token ${token}, ${bare(pieces[token])}`);
+    caption.textContent = `${lag} tokens back: j = ${token}, ${quoted(pieces[token])}`;
+    fourthHead.textContent = attends ? `4. The weights of head ${one.name}` : `4. The weights of channel ${one.name}: every diagonal is one gate`;
+    const rows = attends ? row : matrices(one.gate);
+    matrix(rows, pieces, attends ? "other-1" : "gate", t, token);
+    const whole = values.reduce((a, b) => a + b, 0), product = unit && !attends
+      ? `${quoted(pieces[token])} (${token}) has the content ${said(one.content[token])}, ${quoted(pieces[lag])} (${lag}) the gate ${said(one.gate[lag])}. Their product ${said(one.content[token] * one.gate[lag])} times ${said(one.scale)} adds ${signed(values[token])}.`
+      : unit ? `Head ${one.name} gives ${quoted(pieces[token])} (${token}) the weight ${said(weightOf(token))}, times ${said(one.content[token])}: it adds ${signed(values[token])}.`
+        : `All ${kind}s together add ${signed(values[token])} from ${quoted(pieces[token])} (${token}).`;
+    const mixers = best.parts.reduce((sum, part, k) => sum + (k % 2 ? part : 0), 0);
+    says.textContent = live.status(`${product} ${unit ? `The ${kind} adds ${signed(whole)}, ` : ""}layer ${layer} adds ${signed(best.parts[2 * layer + 1])}, all mixers ${signed(mixers)} of ${said(best.logit, 1)}.`);
+    onward.hidden = !live.live;
+    onward.textContent = `Go on with ${quoted(best.piece)}`;
+    speak(el, `${live.live ? "" : "Recorded: "}${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; layer ${layer}, `
+      + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`);
+    Object.assign(host.dataset, { mode: live.mode, ...chosen, trace: JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next }), values: JSON.stringify(values) });
+  }
+
+  // The matrix of one gate; of the same gate the same one, so that it is drawn once.
+  const toeplitz = new WeakMap();
+  function matrices(gate) {
+    if (!toeplitz.has(gate)) toeplitz.set(gate, gate.map((_, t) => gate.slice(0, t + 1).reverse()));
+    return toeplitz.get(gate);
+  }
+
+  slider.addEventListener("input", () => show({ ...chosen, lag: Number(slider.value) }));
+  onward.addEventListener("click", () => {
+    live.sentence.value += trace.next[chosen.candidate].piece;
+    live.ask();
+  });
+  again.addEventListener("click", () => {
+    if (!live.live) return state.restart();
+    live.sentence.value = model.get("text");
+    live.ask();
+  });
+  state.restart();
+}
+
+export default { render };

@@ -1,0 +1,151 @@
+"""What a change of the text or of the model does to each prediction, in a real browser from a file."""
+
+import re
+
+import pytest
+from engine_pages import PAGE_ONLY, go_live, small_model
+from figure_pages import contrast, data, page_width, write_page
+from test_access import violations
+
+from caracal_book import viz
+from caracal_book.viz.trace import compare
+
+TEXT = "The cat and the thing"
+OTHERS = ["An ocean in the north, and in it", "It is another one of the rest"]
+MODEL = small_model(n_layers=3, embedding_std=0.3)  # no prediction of which is certain
+FIGURE = viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", folder="weights")
+WORDS = viz.change_last_word(MODEL, TEXT, ["end", "of"], name="nimble", folder="weights")
+encode = MODEL.tokenizer.encode
+
+
+def says(page) -> str:
+    return page.locator(".cha-says").inner_text()
+
+
+def option(page, name):
+    return page.get_by_role("button", name=name, exact=True)
+
+
+def answered(page, pieces: int, choices: str):
+    """Wait until a text of so many tokens, under some choices, is what is shown."""
+    page.wait_for_function("""([pieces, choices]) => {
+        const shown = document.querySelector('.caracal-figure').dataset;
+        return JSON.parse(shown.pieces).length === pieces && shown.choices === choices; }""", arg=[pieces, choices])
+    page.wait_for_timeout(400)
+    return data(page)
+
+
+def agree(found, expected, tolerance=2e-4):
+    assert found["moved"] == pytest.approx(expected["moved"], abs=tolerance)
+    for one, other in zip(found["bits"], expected["bits"], strict=True):
+        assert one == pytest.approx(other, abs=10 * tolerance)
+
+
+def test_without_scripts_the_still_is_shown(still):
+    said = still.get_attribute("alt")
+    assert said.startswith("How many lags does this sentence need?") and f"“{TEXT}”, read by nimble" in said
+
+
+def test_the_recording_is_the_package_s(page):
+    assert re.fullmatch(r"(\d+\.\d\d) bits a token; unchanged, \1\.", says(page))
+    page.get_by_role("slider").press("End")
+    option(page, "mean of 2 texts").press("Enter")
+    assert data(page)["choices"] == [5, 2]
+    expected = compare(MODEL, (encode(TEXT), {}), (encode(TEXT), {"lags": 1, "texts": [*map(encode, OTHERS)]}))
+    agree(data(page), expected, 1e-3)
+    before, after = (sum(bits) / len(bits) for bits in expected["bits"])
+    said = [float(number) for number in re.fullmatch(r"(\S+) bits a token; unchanged, (\S+)\.", says(page)).groups()]
+    assert abs(before - after) > 0.05 and said == pytest.approx([after, before], abs=0.011)
+    widths = page.locator(".cha-bars i").evaluate_all("nodes => nodes.map(node => node.getBoundingClientRect().width)")
+    values = [value for pair in zip(*expected["bits"], strict=True) for value in pair]
+    scale = max(widths) / max(values)
+    assert widths == pytest.approx([scale * value for value in values], abs=3.2)
+    page.get_by_role("button", name="Start again").click()
+    assert data(page)["choices"] == [0, 0]
+
+
+def test_only_the_last_prediction_moves_until_the_mask_is_off(show):
+    page = show(WORDS)
+    length = len(data(page)["pieces"])
+    assert says(page) == f"0 of {length} predictions moved." and page.locator(".cha-bars i").count() == 0
+    option(page, "end").press("Enter")
+    same = WORDS.model["results"][1][0]["same"]
+    moved = data(page)["moved"]
+    assert 3 < same and max(moved[:same]) < 1e-5
+    assert page.locator(".cha-bars i").count() == sum(share > 1e-3 for share in moved[same:])
+    option(page, "off").press("Enter")
+    assert data(page)["choices"] == [1, 1]
+    moved = [t for t, share in enumerate(data(page)["moved"]) if share > 1e-3]
+    assert moved[0] < same <= moved[-1] and says(page).startswith(f"{len(moved)} of {length} predictions moved")
+    colours = page.locator(".cha-bars i").evaluate_all("nodes => nodes.map(node => node.style.getPropertyValue('--b'))")
+    assert colours == ["var(--wrapped)" if t < same else "var(--result)" for t in moved]
+
+
+def test_it_fits_a_phone(page):
+    assert page_width(page) <= 360
+
+
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(FIGURE)
+    colours = page.evaluate("""() => ['.cha-says', '.cha-rows b', '.ins-note', '.ins-pick button']
+        .map(name => getComputedStyle(document.querySelector(name)).color)""")
+    assert min(contrast(colour, paper) for colour in colours) > 4.5
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_model_in_the_page_finds_what_the_package_finds(theme, weights, visit):
+    page = visit(weights)
+    page.emulate_media(color_scheme=theme)
+    found = violations(page)
+    go_live(page)
+    ids = encode(OTHERS[1])
+    page.get_by_label("Your sentence").fill(OTHERS[1])
+    answered(page, len(ids), "[0,0]")
+    for key, name, edit in (("[0,1]", "another text's", {"texts": [encode(OTHERS[0])]}),
+                            ("[0,2]", "mean of 2 texts", {"texts": [*map(encode, OTHERS)]})):
+        option(page, name).click()
+        agree(answered(page, len(ids), key), compare(MODEL, (ids, {}), (ids, edit)))
+    page.get_by_role("slider").press("End")
+    agree(answered(page, len(ids), "[5,2]"), compare(MODEL, (ids, {}), (ids, edit | {"lags": 1})))
+    assert [one for one in found + violations(page) if one[0] not in PAGE_ONLY] == []
+
+
+def test_in_the_page_the_mask_can_be_taken_away(visit, tmp_path):
+    viz.engine.write(MODEL, tmp_path / "weights")
+    write_page(tmp_path, WORDS.to_html())
+    page = visit(tmp_path)
+    go_live(page)
+    page.get_by_label("Your sentence").fill("It is on the sea")
+    option(page, "end").click()
+    option(page, "off").click()
+    before, after = encode("It is on the sea"), encode("It is on the end")
+    edit = {"points": 1, "ahead": True}
+    agree(answered(page, len(after), "[1,1]"), compare(MODEL, (before, edit), (after, edit)))
+
+
+@pytest.mark.parametrize("figure, name, edit", [
+    (viz.change_points(MODEL, TEXT, name="nimble", folder="weights"), "L", {"points": 1}),
+    (viz.change_windows(MODEL, TEXT, name="nimble", folder="weights"), "layer 2", {"windows": ["blocks.2.mixer"]})])
+def test_padding_and_windows_are_taken_away_as_the_package_does(figure, name, edit, visit, tmp_path):
+    viz.engine.write(MODEL, tmp_path / "weights")
+    write_page(tmp_path, figure.to_html())
+    page = visit(tmp_path)
+    ids, last = encode(TEXT), len(figure.model["controls"][0]["options"]) - 1
+    for agreement in (1e-3, 2e-4):
+        if name == "L":
+            page.get_by_role("slider").press("End")
+        else:
+            option(page, name).press("Enter")
+        expected = compare(MODEL, (ids, {}), (ids, edit))
+        agree(answered(page, len(ids), f"[{last}]"), expected, agreement)
+        assert max(abs(a - b) for a, b in zip(*expected["bits"], strict=True)) > 0.05
+        if agreement > 2e-4:
+            page.get_by_role("button", name="Start again").click()
+            go_live(page)
+
+
+@pytest.mark.parametrize("text, others", [("one", ["two"]), ("one two", [])])
+def test_what_cannot_change_is_refused(text, others):
+    for figure in (viz.change_gates, viz.change_last_word):
+        with pytest.raises(ValueError, match="give at least two words, and another"):
+            figure(MODEL, text, others)
