@@ -102,8 +102,8 @@ _GPT2_VOCABULARY = 50_257
 PRESETS: dict[str, CaracalConfig] = {
     # Bytes, and small enough to train on a laptop in minutes; the paper has no such size.
     "nano": CaracalConfig(256, 128, 6, 4, window_size=64),
-    # 2,047 ids of GPT-2 and its end of text (tokenizer "gpt2:2048"); trained in hours on two CPU cores.
-    "micro": CaracalConfig(2048, 256, 6, 4, window_size=64),
+    # 4,095 ids of GPT-2 and its end of text (tokenizer "gpt2:4096"); trained in hours on two CPU cores.
+    "micro": CaracalConfig(4096, 256, 6, 4, window_size=64, max_positions=256),
     # Table 1 of the paper, with the GPT-2 vocabulary.
     "tiny": CaracalConfig(_GPT2_VOCABULARY, 512, 12, 8),
     "small": CaracalConfig(_GPT2_VOCABULARY, 768, 12, 12),

@@ -144,8 +144,8 @@ class TrainConfig:
             recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, corpus_tokens=10_000_000, context=256,
                            precision="float32", batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
         elif preset == "micro":
-            recipe |= dict(tokenizer="gpt2:2048", tokens=36_000_000, context=256, batch_size=16, micro_batch_size=16,
-                           optimizer="muon", learning_rate=2e-3, warmup=0.04, final_fraction=0.0)
+            recipe |= dict(tokenizer="gpt2:4096", tokens=31_000_000, context=256, batch_size=16, micro_batch_size=16,
+                           optimizer="muon", learning_rate=3e-3, warmup=0.04, final_fraction=0.0)
         return replace(cls(), **(recipe | changes))
 
     @property

@@ -30,7 +30,7 @@ def scripts():
     pairs = itertools.islice(itertools.product(string.ascii_letters + string.digits, repeat=2), 4096 - 257)
     tokens = [bytes([byte]) for byte in CHARACTERS] + ["".join(pair).encode() for pair in pairs]
     torch.manual_seed(0)
-    model = Caracal.from_preset("micro", vocab_size=4096)
+    model = Caracal.from_preset("micro")
     model.tokenizer = BytePairs("pairs", tokens, merges_of(tokens))
     return web_scripts(model)[1]
 

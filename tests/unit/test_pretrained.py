@@ -13,6 +13,7 @@ import caracal_min
 from caracal_book import runs
 from caracal_min import Caracal
 from caracal_min.__main__ import main
+from caracal_min.config import PRESETS
 from caracal_min.data import RULE
 from caracal_min.evaluation.measured import rule_of_training
 from caracal_min.files import file_sha256
@@ -44,6 +45,7 @@ def test_it_is_the_model_that_was_trained_and_measured(record, measured):
     for kind, found in measured.items():
         assert found["results"].get("model_sha256", file_sha256(WEIGHTS)) == file_sha256(WEIGHTS), kind
     assert rule_of_training("micro", FOLDER, file_sha256(WEIGHTS)) == RULE
+    assert Caracal.from_pretrained("micro").config == PRESETS["micro"]
     assert Caracal.from_pretrained("micro").num_parameters() == record["results"]["parameters"]
     assert WEIGHTS.stat().st_size < 13e6
 
