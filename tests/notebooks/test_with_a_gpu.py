@@ -1,8 +1,8 @@
 """Chapter 12 as it runs where there is a GPU and a network: other lines than on the pages, so they are run here.
 
-Stand-ins take the places of what is not here: the notebook's own questions for a GPU are answered with that of a T4 or of
-an H100, while the package finds none and computes on the CPU; the hub's FineWeb is a local sample, read through the same
-stream; and the recipe is cut down after it was accepted in full.
+Stand-ins take the places of what is not here: the notebook's own questions for a GPU are answered with that of a T4 or
+of an H100, while the package finds none and computes on the CPU; the hub's FineWeb is a local sample, read through the
+same stream; and the recipe is cut down after it was accepted in full.
 """
 
 import os
