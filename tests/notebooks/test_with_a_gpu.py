@@ -76,7 +76,7 @@ def execute(notebooks, shared_data, tmp_path, monkeypatch):
         for cell in notebook.cells:
             if cell["id"] in OF_THE_RESULT:
                 cell.source = re.sub(r"^assert ", "_ = ", cell.source, flags=re.MULTILINE)
-            cell.source = cell.source.replace("steps=50", "steps=4")
+            cell.source = cell.source.replace("steps=30", "steps=4")
         notebook.cells.insert(first, nbformat.v4.new_code_cell(source))
         notebook.cells.append(nbformat.v4.new_code_cell(
             "(full,) = asked\nprint(HERE, full.preset, full.data, full.minutes, full.compile, RUN, KEPT, kind,\n"
