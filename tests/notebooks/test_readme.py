@@ -68,7 +68,7 @@ def test_every_module_that_a_caller_names_is_on_a_page_of_the_api(root):
     # Parts of a run, of a file or of a command, which no caller of the package names.
     internal = {"allocator", "direct_kernel", "extras", "files", "frames", "lazy", "online", "projections", "progress",
                 "weights", "data.chunks", "data.local_files", "evaluation.harness", "evaluation.measured",
-                "numbers.small_operators", "training.checkpoint", "training.distributed", "training.folder",
+                "fineweb", "numbers.small_operators", "training.checkpoint", "training.distributed", "training.folder",
                 "training.optimizer", "training.run_log", "training.run_record", "training.settings"}
     modules = {".".join(path.relative_to(package).with_suffix("").parts).removesuffix(".__init__")
                for package in (root / "caracal_min", root / "book" / "caracal_book")

@@ -30,10 +30,11 @@ COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERE
          "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 PACKAGES = ("caracal_min", "book/caracal_book")
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
-KEPT = {"my_nano", "my_twin"}  # what a chapter leaves to its reader
-# A run of some minutes, cut to 20 steps.  What it learns by its end is asserted where the book is built.
+KEPT = {"my_nano", "my_twin", "my_micro"}  # what chapters leave to their reader
+# Runs of some minutes, cut to a few steps.  What is learnt by their ends is asserted where the book is built.
 SHORTENED = {"09_teaching_it": ('TrainConfig.for_preset("nano", optimizer="muon")',
-                               'TrainConfig.for_preset("nano", optimizer="muon", tokens=20 * 4 * 256)')}
+                               'TrainConfig.for_preset("nano", optimizer="muon", tokens=20 * 4 * 256)'),
+             "12_train_tiny": ("tokens=192 * 4096", "tokens=4 * 4096")}
 
 _WRITES = """
 import socket, sys
