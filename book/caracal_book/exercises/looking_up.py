@@ -68,7 +68,7 @@ def _listed(runs: list[dict[str, float]]) -> str:
 def right_by_distance(answer: Callable[[int, set[int]], list[float]]) -> str:
     """Check `right_by_distance(pairs, distances)`: how often each question of recall is answered right.
 
-    The model compares the key that asks, at place 2 * pairs + q, with what stands at each of the distances before it,
+    The model compares the asking key, at position 2 * pairs + q, with what stands at each of the distances before it,
     and guesses among the values that it cannot rule out.  One number for each question, right within 1e-6.
     """
     cases = [(1, set()), (1, {2}), (1, {1}), (2, set()), (2, {2}), (2, {4}), (2, {2, 3}), (2, {2, 3, 4}),
@@ -99,8 +99,8 @@ def _by_all_orders(pairs: int, distances: set[int]) -> list[float]:
 def carriers(answer: Callable[[int, int, int], list[int]]) -> str:
     """Check `carriers(distance, window, K)`: how far before the question the tokens stand that can hand on a value.
 
-    Such a token is in the window, less than `window` places before the question, and has the value at most K places
-    before it or is the value's own.
+    Such a token is in the window, less than `window` positions before the question, and has the value at most K
+    positions before it or is the value's own.
     """
     cases = [(17, 12, 12), (23, 12, 12), (21, 12, 12), (24, 12, 12), (5, 12, 0), (5, 12, 3), (0, 12, 4), (3, 1, 3),
              (3, 1, 2), (9, 6, 4), (9, 6, 3), (2, 12, 30), (29, 6, 24), (11, 12, 1), (12, 12, 0)]
@@ -128,5 +128,5 @@ def _hint_on_carriers(found: list[int], distance: int, window: int, K: int) -> s
     mistakes = {"the question is itself the last token of the window": _carriers(distance, window + 1, K),
                 "g_K is kept, too": _carriers(distance, window, K - 1),
                 "ascending, so the nearest carrier first": right[::-1],
-                "places count from the question, not from the value": [distance - place for place in right]}
+                "distances count from the question, not from the value": [distance - place for place in right]}
     return next((f"; {hint}" for hint, wrong in mistakes.items() if found == wrong != right), "")

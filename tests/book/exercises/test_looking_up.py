@@ -165,7 +165,7 @@ REASONS = [
     (check.carriers, "a window and the question", "the question is itself the last token of the window"),
     (check.carriers, "without g_K",
      "carriers(17, 12, 12): expected [5, 6, 7, 8, 9, 10, 11], given [6, 7, 8, 9, 10, 11]; g_K is kept, too"),
-    (check.carriers, "from the value", "places count from the question, not from the value"),
+    (check.carriers, "from the value", "distances count from the question, not from the value"),
     (check.carriers, "the farthest first", "the nearest carrier first"),
     (check.carriers, "how many", "given a int"),
     (check.carriers, "nothing", "given a NoneType"),
