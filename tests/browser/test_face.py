@@ -116,11 +116,11 @@ def test_the_landing_page_says_what_it_is_and_what_to_do(size, page, site):
     assert page.locator(".cover-figure .caracal-figure[data-ready]").evaluate(_TOP) < size["height"] - 200
 
 
-@pytest.mark.parametrize("kind", ["continuation", "why"])
-def test_micro_is_in_the_page_when_the_reader_asks(kind, page, site):
+@pytest.mark.parametrize("kind, name", [("continuation", "index"), ("why", "book/in_the_page")])
+def test_micro_is_in_the_page_when_the_reader_asks(kind, name, page, site):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    Visit(page, f"{site}/book/in_the_page.html")
+    Visit(page, f"{site}/{name}.html")
     figure = page.locator(f".caracal-figure[id^='caracal-{kind}-'][data-ready]")
     figure.scroll_into_view_if_needed()
     page.wait_for_load_state("networkidle")

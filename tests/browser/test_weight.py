@@ -6,6 +6,7 @@ Counts, not times.  With formulas drawn by a script and icons from another, a ch
 
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
@@ -85,12 +86,24 @@ def test_buttons_have_icons_and_names(name, page, site):
         assert button.evaluate("node => (node.innerText || node.ariaLabel || node.title || '').trim()")
 
 
-def test_figures_of_one_kind_share_their_program(open_figure, tmp_path):
+def test_figures_share_their_programs(open_figure, tmp_path):
+    """Each part of a program stands once in a page, for figures of one kind and of others, without comments."""
     figures = [viz.sight(pattern, window=4, length=12) for pattern in ("WWWWWW", "FWFWFW")]
-    whole = "".join(figure.to_html() for figure in figures) + viz.schedule(16, 4).to_html()
+    figures += [viz.schedule(16, 4), viz.schedule(16, 8)]
+    whole = "".join(figure.to_html() for figure in figures)
     shared = share_figures(whole)
-    assert len(shared) < len(whole) - 15_000
-    assert shared.count("<style>") == 1 and shared.count('class="caracal-still"') == 3
+    once = {line for line in whole.splitlines() if line.startswith(("function ", "class "))}
+    assert len(once) > 15 and all(shared.count(f"{line}\n") == 1 < whole.count(line) for line in once)
+    assert shared.count("<style>") == 1 and shared.count('class="caracal-still"') == 4
+    assert re.search("^ *//", whole, re.MULTILINE) and not re.search("^ *//", shared, re.MULTILINE)
     page = open_figure(write_page(tmp_path, shared))
-    page.wait_for_function("document.querySelectorAll('.caracal-figure[data-ready]').length === 3")
+    page.wait_for_function("document.querySelectorAll('.caracal-figure[data-ready]').length === 4")
     assert [data(page, number).get("pattern") for number in (0, 1)] == ["WWWWWW", "FWFWFW"]
+    assert [data(page, number).get("n") for number in (2, 3)] == [4, 8]
+
+
+@pytest.mark.parametrize("name", ["drawing", *viz.engine.PARTS])
+def test_a_shared_part_declares_one_name_in_a_statement(name):
+    text = (Path(viz.__file__).parent / f"{name}.js").read_text(encoding="utf-8")
+    declared = re.findall(r"^(?:export )?(?:const|let|var) .*", text, re.MULTILINE)
+    assert [line for line in declared if not re.match(r"(export )?const \w+ = (?![^(\[{`]*, \w+ = )", line)] == []

@@ -19,8 +19,11 @@ _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _RASTER = re.compile(r"(?<=data:image/png;base64,)[\w+/=\s]+")
 _GROUNDS = ((re.compile(r'style="fill: #ffffff"/>'), 'style="fill: none"/>'),  # matplotlib's figure and axes
             (re.compile(r'(<rect width="\d+" height="\d+") fill="#FFFFFF"/>'), r'\1 fill="none"/>'))  # viz.svg's
-_FIGURE = re.compile(r"""(<div class="caracal-figure" id="caracal-(\w+)-[0-9a-f]+">\n)(<style>.*?</style>)"""
+_FIGURE = re.compile(r"""(<div class="caracal-figure" id="caracal-\w+-[0-9a-f]+">\n)(<style>.*?</style>)"""
                      r"""(.*?<script type="module">)(.*?)(\nfor \(const host of document.*?</script>)""", re.DOTALL)
+_PART = re.compile(r"^// part (\S+)\n", re.MULTILINE)
+_NAMES = re.compile(r"^(?:export )?(?:async )?(?:const|class|function\*?) (\w+)", re.MULTILINE)  # one in a statement
+_COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
 _STYLE, _LETTERS = re.compile(r'style="([^"]*)"'), re.compile(r'<g style="([^"]*)" transform')
 
 
@@ -121,22 +124,24 @@ def rgb(colour: str) -> np.ndarray:
 
 
 def share_figures(body: str) -> str:
-    """Return a page's HTML in which figures made by one module hold it once.
+    """Return a page's HTML in which what several figures are made of stands once.
 
-    A figure is whole in itself, for notebooks.  In a page the first of a kind keeps its program under its name, the
-    others take it from there, and the style stands in the first figure alone.
+    A figure is whole in itself, for notebooks.  In a page the first that needs a part of a program keeps its functions
+    under its name, the others take them from there; the style stands in the first figure alone; and comments go.
     """
     kept: set[str] = set()
 
-    def once(match: re.Match) -> str:
-        opening, module, style, still, program, rest = match.groups()
-        first = module not in kept
-        style = "" if kept else style
-        kept.add(module)
-        if first:
-            program += f"\n(globalThis.caracalFigures ??= {{}}).{module} = render;\n"
-        else:
-            program = f"\nconst render = globalThis.caracalFigures.{module};\n"
-        return opening + style + still + program + rest
+    def once(name: str, source: str, names: str) -> str:
+        if name in kept:
+            return f"const {{ {names} }} = caracalParts['{name}'];\n"
+        kept.add(name)
+        return f"{_COMMENT.sub('', source)}\n(globalThis.caracalParts ??= {{}})['{name}'] = {{ {names} }};\n"
 
-    return _FIGURE.sub(once, body)
+    def shared(match: re.Match) -> str:
+        opening, style, still, program, rest = match.groups()
+        style = "" if kept else style
+        *parts, module = zip(*[iter(_PART.split(program)[1:])] * 2, strict=True)
+        parts = [] if module[0] in kept else [once(*part, ", ".join(_NAMES.findall(part[1]))) for part in parts]
+        return opening + style + still + "\n" + "".join(parts) + once(*module, "render") + rest
+
+    return _FIGURE.sub(shared, body)

@@ -13,6 +13,7 @@ from .mixing_matrices import mixing_matrices
 from .model_diagram import model_diagram
 from .parameter_budget import parameter_budget
 from .poke import poke
+from .remember import remember
 from .roots import roots
 from .schedule import schedule
 from .sight import sight
@@ -25,5 +26,5 @@ from .why import why
 
 __all__ = ["Figure", "Texts", "antidiagonals", "change_gates", "change_last_word", "change_points", "change_windows",
            "clock", "continuation", "fourier_shapes", "live", "matrices", "meeting", "mixing_matrices",
-           "model_diagram", "palette", "parameter_budget", "poke", "roots", "schedule", "sight", "time_budget",
-           "toeplitz_kernel", "training_run", "use_style", "weighted_sum", "why"]
+           "model_diagram", "palette", "parameter_budget", "poke", "remember", "roots", "schedule", "sight",
+           "time_budget", "toeplitz_kernel", "training_run", "use_style", "weighted_sum", "why"]

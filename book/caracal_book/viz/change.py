@@ -9,6 +9,7 @@ from caracal_min import Caracal
 from caracal_min.export import web_scripts
 
 from . import svg
+from .engine import PARTS
 from .figure import Figure
 from .style import palette
 from .trace import compare, in_the_page, pieces_of, rounded_to, shown
@@ -136,7 +137,7 @@ def _figure(model: Caracal, text: str, controls: list[dict], help: str, measure:
             "results": rounded_to(4, [[result(a, b) for b in second] for a in first]), "folder": folder,
             "bytes": manifest["bytes"], "digest": manifest["digest"]}
     return Figure("change", data, _still(data), _alt(data), state=("choices",),
-                  parts=("engine/loader", "engine/instrument"))
+                  parts=PARTS)
 
 
 def _said(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ def continuation(model: Caracal, text: str, name: str = "micro", words: int = 24
     data = {"name": name, "text": text, "pieces": pieces_of(tokenizer, own), "steps": steps, "n": 0,
             "temperature": temperature, "folder": folder, "bytes": manifest["bytes"], "digest": manifest["digest"]}
     return Figure("continuation", data, _still(data), _alt(data), state=("n",),
-                  parts=("engine/loader", "engine/instrument"))
+                  parts=("engine/loader", "engine/words"))
 
 
 def _written(data: Mapping[str, Any]) -> str:

@@ -138,7 +138,10 @@ class Figure:
 
 
 def _module_source(module: str, parts: Sequence[str] = ()) -> str:
-    """Return drawing.js, the parts, and the module: one script, whether a page or anywidget runs it."""
+    """Return drawing.js, the parts, and the module: one script, whether a page or anywidget runs it.
+
+    A line before each of them says its name, for a page that shares them among its figures.
+    """
     folder = resources.files(__package__)
     files = {path.name.removesuffix(".js"): path for path in folder.iterdir() if path.name.endswith(".js")}
     names = sorted(set(files) - {_SHARED})
@@ -148,7 +151,7 @@ def _module_source(module: str, parts: Sequence[str] = ()) -> str:
     for name, source in sources.items():
         if "</script" in source.lower():
             raise ValueError(f"{name}.js holds '</script', which would end the script; write '<\\/script'")
-    return "\n".join(sources.values())
+    return "\n".join(f"// part {name}\n{source}" for name, source in sources.items())
 
 
 def _css() -> str:

@@ -7,6 +7,7 @@ from caracal_min import Caracal
 from caracal_min.export import web_scripts
 
 from . import svg
+from .engine import PARTS
 from .figure import Figure
 from .style import palette
 from .trace import in_the_page, rounded_to, trace, widest
@@ -50,7 +51,7 @@ def matrices(model: Caracal, text: str, other: str, name: str = "micro", folder:
             "bytes": manifest["bytes"], "digest": manifest["digest"]}
     return Figure("matrices", data, _still(data), _alt(data),
                   state=("layer", "channel", "attention", "head", "t", "lag"),
-                  parts=("engine/loader", "engine/instrument"))
+                  parts=PARTS)
 
 
 def _shown(data: Mapping[str, Any]) -> tuple[list[float], list[list[float]], int, int, int]:

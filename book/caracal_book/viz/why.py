@@ -7,6 +7,7 @@ from caracal_min import Caracal
 from caracal_min.export import web_scripts
 
 from . import svg
+from .engine import PARTS
 from .figure import Figure
 from .style import palette
 from .trace import in_the_page, percent, rounded_to, shown, trace
@@ -41,7 +42,7 @@ def why(model: Caracal, text: str, name: str = "micro", folder: str = "_static/m
             "layer": max(fourier, key=lambda i: best["parts"][2 * i + 1]), "folder": folder,
             "bytes": manifest["bytes"], "digest": manifest["digest"]}
     return Figure("why", data, _still(data), _alt(data), state=("candidate", "layer", "unit", "lag"),
-                  parts=("engine/loader", "engine/instrument"))
+                  parts=PARTS)
 
 
 def _rows(data: Mapping[str, Any]) -> list[tuple[str, float]]:

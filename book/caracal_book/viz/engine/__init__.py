@@ -10,10 +10,11 @@
     weights      what `caracal_min.export.web_scripts` writes, back to numbers
     worker       all that behind messages
     loader       the page's side: loads scripts when the reader asks, talks to the worker
-    instrument   what the figures with a model share: tokens, numbers, a matrix, the button that loads
+    words        how the figures with a model write tokens and shares
+    instrument   what else they share: tokens, a matrix, the button that loads
 
-A page loads none of it but `loader` and `instrument`, which stand in a figure, before the reader presses a button.
-`write` puts the rest beside the weights.
+A page loads none of it but `loader`, `words` and `instrument`, which stand in a figure, before the reader presses a
+button.  `write` puts the rest beside the weights.
 """
 
 import json
@@ -26,8 +27,10 @@ from caracal_min import Caracal
 from caracal_min.export import export_web
 from caracal_min.files import writing
 
-__all__ = ["SCRIPT", "source", "write"]
+__all__ = ["PARTS", "SCRIPT", "source", "write"]
 
+PARTS = ("engine/loader", "engine/words", "engine/instrument")
+"""What stands in a figure with a model, as `Figure` takes it."""
 SCRIPT = "engine.js"
 """The name of the script that holds the program."""
 _MODULES = ("arithmetic", "fft", "relaxed", "model", "byte_pairs", "sampling", "look", "weights",

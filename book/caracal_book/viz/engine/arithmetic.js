@@ -149,3 +149,12 @@ function attend(q, keys, values, start, heads, window, ahead = false) {
   }
   return { y, weights };
 }
+
+// How large each row is: the root of the mean of its squares.
+function rootMeanSquares(x, width) {
+  return Array.from({ length: x.length / width }, (_, t) => {
+    let sum = 0;
+    for (let c = t * width; c < (t + 1) * width; c++) sum += x[c] * x[c];
+    return Math.sqrt(sum / width);
+  });
+}

@@ -1,6 +1,6 @@
-// What the figures with a model share: tokens, shares, a matrix, the reader's own sentence and the button that loads.
+// What the figures with a model share, beside words.js: tokens, a matrix, the reader's own sentence and the button that
+// loads.
 
-const WAIT = 150, LONGEST = 300;                    // milliseconds after a key; characters of a sentence
 const INSTRUMENT = `
   .caracal-live label { display: block; }
   .caracal-live .ins-pick label { display: inline-block; }
@@ -26,17 +26,6 @@ const INSTRUMENT = `
   .caracal-live [aria-pressed="true"] { border: 2px solid var(--ink); font-weight: 600; }
   .caracal-live .ins-matrix { cursor: pointer; touch-action: manipulation; }
   .caracal-live .ins-matrix text { font-size: 11px; }`;
-
-const percent = (p) => (p < 0.01 ? "< 1 %" : `${Math.round(100 * p)} %`);
-const signed = (x, digits = 2) => `${x > 0 && Number(x.toFixed(digits)) ? "+" : ""}${said(x, digits)}`;
-// A token as a word: + joins it to the word before, and signs stand for what cannot be seen.  `_word` does the same.
-export function word(piece) {
-  if (piece === "<|endoftext|>") return "(end)";
-  const seen = piece.replace(/\n/g, "↵").replace(/\t/g, "⇥");
-  return piece.startsWith(" ") ? seen.slice(1) || "␣" : `+${seen}`;
-}
-const bare = (piece) => word(piece).replace(/^\+/, "") || "·";
-const quoted = (piece) => `“${bare(piece)}”`;
 
 // A text by tokens; `marks` gives the classes of each.
 function chips(parent, pieces, marks = () => "") {

@@ -2,14 +2,17 @@
 //
 // In:  { kind: "open", manifest }                        what `caracal_min.export.web_scripts` says of a model
 //      { kind: "part", index, data }                     the base64 of one of its parts
-//      { kind: "run", id, text | ids, count, sampling, shown }   read a text, then draw `count` ids that continue it
+//      { kind: "run", id, text | ids, count, sampling, shown, gates, ends }   read a text, then draw `count` ids that
+//                                                        continue it; `gates` cuts gates from there on (null: none), where
+//                                                        it is given; a text ends at its end unless `ends` is false
 //      { kind: "look", id, text | ids, shown, wanted }   why the `shown` likeliest ids are likely; gates of channels
 //      { kind: "compare", id, takes }                    two texts or ids, each with an edit of model.js; `texts` in an
 //                                                        edit, in the place of `gates`, are those whose mean gates count
 //      { kind: "stop" }
 // Out: { kind: "part", index }, { kind: "ready" }        when its numbers are in place, and when all are
-//      { kind: "read", id, ids, pieces, next, ms }       the text by ids, and the `shown` likeliest ids after it
-//      { kind: "token", id, drawn, piece, next, ms }     an id drawn, and what may follow it
+//      { kind: "read", id, ids, pieces, next, ms, sizes }   the text by ids, the `shown` likeliest ids after it, and how large
+//                                                        the results of the last Fourier layer are, by token
+//      { kind: "token", id, drawn, piece, next, ms, size }   an id drawn, and what may follow it
 //      { kind: "trace", id, ids, pieces, gates, heads, next }   what `look` returns
 //      { kind: "comparison", id, ids, pieces, same, moved, bits }   of `compare`; ids and pieces are those of the second text
 //      { kind: "done", id, ended }, { kind: "failed", id | index, why }
@@ -20,7 +23,7 @@ const SLICE = 10;            // milliseconds on the page's thread between two pa
 const SPREAD = 0x9E3779B9;   // a seed and a position decide a draw: in one run or in several, the text is the same
 
 function serve(post) {
-  let tensors = new Map(), manifest = null, missing = null, model = null, words = null, text = null, current = 0;
+  let tensors = new Map(), manifest = null, missing = null, model = null, words = null, text = null, sizes = [], current = 0;
   const channel = new MessageChannel(), waiting = [];
   channel.port1.onmessage = () => waiting.shift()();
   const pause = () => new Promise((go) => { waiting.push(go); channel.port2.postMessage(0); });
@@ -53,18 +56,26 @@ function serve(post) {
   }
 
   async function run(request) {
-    const { id, count = 0, sampling = {} } = request, mine = ++current;
+    const { id, count = 0, sampling = {}, gates = model.config.gate_length, ends = true } = request, mine = ++current;
     let ids = idsOf(request), began = performance.now();
+    if (gates !== model.config.gate_length) {
+      model = new Model({ ...manifest.config, gate_length: gates }, tensors);
+      [text, sizes] = [model.start(), []];
+    }
+    const results = `blocks.${model.attends.lastIndexOf(false)}.mixer.mixed`;
+    const note = (name, values) => {
+      if (name === results) sizes.splice(ids.length - values.length / model.width, Infinity, ...rootMeanSquares(values, model.width));
+    };
     const read = words.reader();
     const spent = () => { const from = began; began = performance.now(); return began - from; };
-    if (await finish(model.read(text, ids), mine) === null) return;
-    post({ kind: "read", id, ids, pieces: ids.map(read), next: next(request), ms: spent() });
+    if (await finish(model.read(text, ids, note), mine) === null) return;
+    post({ kind: "read", id, ids, pieces: ids.map(read), next: next(request), ms: spent(), sizes });
     for (let k = 0; k < count; k++) {
       const drawn = draw(text.last, sampling, seeded((sampling.seed ?? 0) + SPREAD * ids.length));
-      if (drawn === words.endOfText) return post({ kind: "done", id, ended: true });
+      if (ends && drawn === words.endOfText) return post({ kind: "done", id, ended: true });
       ids = [...ids, drawn];
-      if (await finish(model.read(text, ids), mine) === null) return;
-      post({ kind: "token", id, drawn, piece: read(drawn), next: next(request), ms: spent() });
+      if (await finish(model.read(text, ids, note), mine) === null) return;
+      post({ kind: "token", id, drawn, piece: read(drawn), next: next(request), ms: spent(), size: sizes.at(-1) });
       await pause();
       if (mine !== current) return;
     }

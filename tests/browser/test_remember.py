@@ -1,0 +1,130 @@
+"""A model that writes beyond its training length, with its gates whole and cut, in a real browser from a file."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+from engine_pages import PAGE_ONLY, go_live, small_model, wait
+from figure_pages import contrast, data, page_width
+from test_access import violations
+
+from caracal_book import viz
+from caracal_min import Caracal
+
+TEXT = "The cat and the thing"
+LENGTH, WORDS = 24, 90
+MODEL = small_model(n_layers=3)
+FIGURE = viz.remember(MODEL, TEXT, LENGTH, WORDS, name="nimble", folder="weights")
+OWN = MODEL.tokenizer.encode(TEXT)
+CUT = Caracal(replace(MODEL.config, gate_length=LENGTH)).eval().requires_grad_(False)
+CUT.load_state_dict(MODEL.state_dict())
+
+
+def sizes(model, ids):
+    """The root mean square of each result of the last Fourier layer, by a pass over the whole text."""
+    found = []
+    hook = model.blocks[1].mixer.to_out.register_forward_pre_hook(lambda _, given: found.append(given[0][0]))
+    model.logits(torch.tensor([ids]))
+    hook.remove()
+    return found[0].square().mean(-1).sqrt().tolist()
+
+
+def says(page) -> str:
+    return page.locator(".rem-says").inner_text()
+
+
+def has(page, tokens, gate):
+    page.wait_for_function("""([tokens, gate]) => { const shown = document.querySelector('.caracal-figure').dataset;
+        return shown.mode === 'live' && shown.gate === `${gate}` && JSON.parse(shown.ids).length === tokens; }""",
+                           arg=[tokens, gate])
+    return data(page)
+
+
+def test_without_scripts_the_still_is_shown(still):
+    said = still.get_attribute("alt")
+    assert said.startswith(f"nimble goes on with “{TEXT}” until there are {len(OWN) + WORDS} tokens, once with ")
+
+
+def test_the_recordings_are_the_package_s(page):
+    for gate, model in enumerate((MODEL, CUT)):
+        page.get_by_role("button", name=re.compile("cut after" if gate else "as trained")).press("Enter")
+        ids = model.generate([OWN], WORDS, temperature=0.8, seed=1)[0].tolist()
+        texts = ["".join(FIGURE.model["runs"][gate]["pieces"]), MODEL.tokenizer.decode(ids)]
+        assert len({text.rstrip("\N{REPLACEMENT CHARACTER}") for text in texts}) == 1
+        assert data(page)["sizes"] == pytest.approx(sizes(model, ids), rel=6e-3)
+    whole, cut = (run["sizes"] for run in FIGURE.model["runs"])
+    assert whole[:LENGTH] == pytest.approx(cut[:LENGTH], rel=6e-3) and whole[-1] > 1.05 * cut[-1]
+
+
+def test_the_keyboard_goes_beyond_the_training_length_and_the_state_is_said(page):
+    """What must be remembered grows with the text, and no more beyond the length at which the gates are cut."""
+    assert f"{len(OWN)} tokens, within the training length, gates as trained" in says(page)
+    kept = []
+    for gate in ("as trained", f"cut after {LENGTH}"):
+        page.get_by_role("button", name=gate).press("Enter")
+        for tokens in (64, 96):
+            page.get_by_role("slider").fill(str(tokens))
+            kept.append(data(page)["bytes"])
+            assert f"Now a block of {tokens & -tokens} tokens is added to results {tokens} to " in says(page)
+    each = 4 * MODEL.config.d_model
+    others = 2 * 2 * each + 23 * 2 * each  # inputs of two short convolutions, keys and values of a window of 24
+    assert kept == [2 * 2 * each * tokens + others for tokens in (64, 96, LENGTH, LENGTH)]
+    page.wait_for_timeout(1200)
+    spoken = page.get_by_role("status").inner_text()
+    assert spoken.startswith("Recorded: 96 tokens, 4.0 training lengths, gates cut: ") and "mebibytes" in spoken
+    page.get_by_role("button", name="Start again").press("Enter")
+    assert (data(page)["n"], data(page)["gate"]) == (len(OWN), 0)
+
+
+def test_blocks_cost_most_where_a_power_of_two_ends(page):
+    costs = data(page)["costs"]
+    assert max(costs[:95]) == costs[63] > 2 * max(costs[40:63])
+    assert costs[:32] == [n + (3 * 64 * 6 if n == 32 else 0) for n in range(1, 33)]
+
+
+def test_it_fits_a_phone(page):
+    assert page_width(page) <= 360
+
+
+def test_text_is_readable_in_every_theme(show_themed):
+    page, paper = show_themed(FIGURE)
+    colours = page.evaluate("""() => ['.rem-says', '.rem-head', '.ins-note', '.ins-text span']
+        .map(name => getComputedStyle(document.querySelector(name)).color)""")
+    assert min(contrast(colour, paper) for colour in colours) > 4.5
+
+
+def test_on_paper_the_still_stands(page):
+    page.emulate_media(media="print")
+    assert page.locator(".caracal-still").is_visible() and not page.locator(".caracal-live").is_visible()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_model_in_the_page_writes_as_the_package_does_with_its_gates_whole_and_cut(theme, weights, visit):
+    page = visit(weights)
+    page.emulate_media(color_scheme=theme)
+    found = violations(page)
+    go_live(page)
+    for gate, model in enumerate((MODEL, CUT)):
+        page.get_by_role("button", name=re.compile("cut after" if gate else "as trained")).click()
+        ids = has(page, len(OWN), gate)["ids"]
+        assert ids == OWN and data(page)["sizes"] == pytest.approx(sizes(model, OWN), rel=1e-3)
+        page.get_by_role("button", name="Write").click()
+        page.wait_for_function(
+            "JSON.parse(document.querySelector('.caracal-figure').dataset.ids).length > 80")
+        page.get_by_role("button", name="Stop").click()
+        wait(page, "live")
+        shown = data(page)
+        assert len(shown["ids"]) < 1024 and shown["sizes"] == pytest.approx(sizes(model, shown["ids"]), rel=1e-3)
+        page.get_by_role("button", name="Next token").click()
+        assert has(page, len(shown["ids"]) + 1, gate)["ids"][:-1] == shown["ids"]
+    assert [one for one in found + violations(page) if one[0] not in PAGE_ONLY] == []
+    page.get_by_role("button", name="as trained").click()
+    page.get_by_label("Your beginning").fill("An ocean")
+    assert has(page, len(ocean := MODEL.tokenizer.encode("An ocean")), 0)["ids"] == ocean
+
+
+@pytest.mark.parametrize("change", [{"text": ""}, {"length": 0}, {"words": 0}, {"model": CUT}])
+def test_bad_arguments_are_refused(change):
+    with pytest.raises(ValueError, match="give a text, a length and words of 1 or more, and a model with a Fourier"):
+        viz.remember(**{"model": MODEL, "text": TEXT, "length": LENGTH} | change)
