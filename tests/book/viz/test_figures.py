@@ -148,7 +148,7 @@ def test_widget_carries_the_same_module_and_data():
 def test_a_page_and_a_widget_run_the_same_script_with_what_figures_share_once():
     pytest.importorskip("anywidget")
     figure = viz.poke(V, G)
-    script = DRAWING + "\n" + SOURCES["poke"]
+    script = f"// part drawing\n{DRAWING}\n// part poke\n{SOURCES['poke']}"
     assert str(figure.widget()._esm) == script
     assert Elements(figure.to_html()).scripts[0].startswith(f"\n{script}\n")
 
