@@ -33,6 +33,7 @@ def figures():
                                                {"c": torch.randn(6), "d": torch.ones(6)}, row=4, column=2),
         "parameter_budget": viz.parameter_budget(),
         "poke": viz.poke(V, V.flip(0)),
+        "remember": viz.remember(small_model(n_layers=3), "The cat and", 8, 12, name="nimble"),
         "roots": viz.roots(8, [1.0, 2.0, 0.5]),
         "schedule": viz.schedule(16, 5),
         "sight": viz.sight(),

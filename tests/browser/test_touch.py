@@ -113,7 +113,9 @@ def test_what_is_dragged_across_is_swiped_past(name, node, touch):
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_and_its_controls_stand_on_one_screen(name, touch):
     page, _ = touch(FIGURES[name])
+    panels = page.locator(".why-panels > section").all() or [page.locator(".caracal-live")]  # each has its controls
     for button in page.locator(".caracal-live").get_by_role("button").all()[:8]:        # the steps of a figure, too
-        assert page.locator(".caracal-live").bounding_box()["height"] <= PHONE["viewport"]["height"]
-        button.click()
+        assert max(panel.bounding_box()["height"] for panel in panels) <= PHONE["viewport"]["height"]
+        if not button.text_content().startswith("Load "):         # weights, which are not there
+            button.click()
     assert page_width(page) <= PHONE["viewport"]["width"]

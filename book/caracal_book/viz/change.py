@@ -164,11 +164,14 @@ def _alt(data: Mapping[str, Any]) -> str:
 
 def _still(data: Mapping[str, Any]) -> str:
     """Draw a table of the results, and the tokens with bars under the last change."""
-    parts, y = [svg.lines(12, 22, [data["text"]])], 46
+    text = svg.wrapped(data["text"])
+    parts, y = [svg.lines(12, 22, text)], 27 + 19 * len(text)
     for names, result in _results(data):
-        parts.append(svg.text(12, y, f"{names}:", fill=palette.muted))
-        parts.append(svg.text(_WIDTH - 12, y + 17, _said(data, result), "end"))
-        y += 36
+        words = svg.wrapped(f"{names}:")
+        parts.append(svg.element("g", svg.lines(12, y, words), fill=palette.muted))
+        y += 19 * len(words)
+        parts.append(svg.text(_WIDTH - 12, y - 2, _said(data, result), "end"))
+        y += 17
     result = data["results"][-1][0]
     moved = data["measure"] == "moved"
     values = result["moved"] if moved else [0.0, *result["bits"][1]]

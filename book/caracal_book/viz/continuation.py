@@ -15,7 +15,7 @@ from .trace import LIKELIEST, in_the_page, percent, pieces_of, shown
 
 __all__ = ["continuation"]
 
-_WIDTH, _LETTERS = 420, 56  # of the still, in its own units, and of one of its lines
+_WIDTH = 420  # of the still, in its own units
 
 
 def continuation(model: Caracal, text: str, name: str = "micro", words: int = 24, temperature: float = 0.8,
@@ -69,7 +69,7 @@ def _alt(data: Mapping[str, Any]) -> str:
 
 def _still(data: Mapping[str, Any]) -> str:
     """Draw the sentence, the likeliest tokens after it as bars, and how it went on."""
-    sentence, went_on = _wrapped(data["text"]), _wrapped(_written(data).strip())
+    sentence, went_on = svg.wrapped(data["text"]), svg.wrapped(_written(data).strip())
     y = 24 + 19 * len(sentence)
     parts = [svg.lines(12, 22, sentence), svg.text(12, y, "likeliest next tokens", fill=palette.muted)]
     for one in data["steps"][0]["next"]:
@@ -81,16 +81,3 @@ def _still(data: Mapping[str, Any]) -> str:
     parts += [svg.text(12, y, f"recorded: {data['name']} goes on", fill=palette.muted),
               svg.element("g", svg.lines(12, y + 20, went_on), fill=palette.result)]
     return svg.frame(_WIDTH, y + 20 + 19 * len(went_on), *parts)
-
-
-def _wrapped(text: str) -> list[str]:
-    """Break a text into lines of the still, at spaces where there are some."""
-    lines = [""]
-    for one in text.replace("\n", " ↵ ").split(" "):
-        while len(one) > _LETTERS:
-            lines.append(one[:_LETTERS])
-            one = one[_LETTERS:]
-        if len(lines[-1]) + len(one) + 1 > _LETTERS:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {one}".strip()
-    return [line for line in lines if line] or [""]

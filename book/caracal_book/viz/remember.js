@@ -15,7 +15,7 @@ const CSS = `${INSTRUMENT}
   .caracal-live .rem-head { margin: 0.4rem 0 0.1rem; font-weight: 600; }
   .caracal-live .rem-strip { cursor: pointer; touch-action: pan-y; }
   .caracal-live .rem-says { min-height: 4.4em; font-variant-numeric: tabular-nums; margin: 0.4rem 0 0; font-weight: 600; }
-  @media (max-width: 480px) { .caracal-live .rem-text { height: 10em; } }`;
+  @media (max-width: 480px) { .caracal-live .rem-text { height: 9.3em; } }`;
 
 const lowest = (n) => n & -n;
 

@@ -112,6 +112,7 @@ def _still(data: Mapping[str, Any]) -> str:
         parts.append(svg.element("text", svg.entry(f"{words}; the text ends", fill=colour), x=12, y=y))
         end = _end(data, gate).replace("\n", " ")[-2 * _LETTERS:]
         y += 19
-        parts.append(svg.lines(12, y, [end[k:k + _LETTERS] for k in range(0, len(end), _LETTERS)]))
-        y += 19 * ((len(end) - 1) // _LETTERS)
+        words = svg.wrapped(end)
+        parts.append(svg.lines(12, y, words))
+        y += 19 * (len(words) - 1)
     return svg.frame(_WIDTH, y + 14, *parts)

@@ -42,6 +42,19 @@ def text(x: float, y: float, words: object, anchor: str | None = None, weight: i
     return element("text", escape(str(words)), x=x, y=y, text_anchor=anchor, font_weight=weight, **look)
 
 
+def wrapped(text: str, letters: int = 56) -> list[str]:
+    """Break a text into lines of at most so many letters, at spaces where there are some."""
+    lines = [""]
+    for one in text.replace("\n", " ↵ ").split(" "):
+        while len(one) > letters:
+            lines.append(one[:letters])
+            one = one[letters:]
+        if len(lines[-1]) + len(one) + 1 > letters:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {one}".strip()
+    return [line for line in lines if line] or [""]
+
+
 def lines(x: float, y: float, sentences: Iterable[str], pitch: float = 19) -> str:
     """Write sentences one below the other."""
     return "".join(text(x, y + pitch * k, sentence) for k, sentence in enumerate(sentences))
