@@ -47,7 +47,7 @@ def test_a_batch_of_texts_is_its_texts_one_by_one(name, gpt2):
 def test_gpt2s_numbers_are_those_of_its_encoding_and_of_the_papers_sizes(gpt2):
     encoding = make_tokenizer("gpt2")._encoding
     assert (GPT2Tokenizer.vocab_size, GPT2Tokenizer.end_of_text) == (encoding.n_vocab, encoding.eot_token)
-    assert {p.vocab_size for p in PRESETS.values()} == {GPT2Tokenizer.vocab_size, ByteTokenizer.vocab_size, 2048}
+    assert {p.vocab_size for p in PRESETS.values()} == {GPT2Tokenizer.vocab_size, ByteTokenizer.vocab_size, 4096}
 
 
 def slow_bpe(text, ranks, pattern):
