@@ -92,20 +92,20 @@ _MOST_LETTERS = 100_000
 
 @checker
 def a_trap(answer: Callable[[int], str]) -> str:
-    """Check `a_trap(size)`: a wrong text of mirror in which every piece of that size stands backwards, too.
+    """Check `a_trap(size)`: a wrong text of mirror in which every fragment of that size also stands reversed.
 
-    Any such text of letters from a to z is right: the second word is the first backwards, but for two unequal letters,
-    an even distance apart, that have changed places.  It has a piece of that size at least, and at most 100,000
+    Any such text of letters from a to z is right: the second word is the first one reversed, with two unequal
+    letters swapped that stand an even distance apart.  It has at least one fragment of that size, and at most 100,000
     letters.
     """
     sizes = range(1, 11)
     for size in sizes:
         _expect_trap(f"a_trap({size})", answer(size), size)
-    return f"pieces of {sizes[0]} to {sizes[-1]} letters"
+    return f"fragments of {sizes[0]} to {sizes[-1]} letters"
 
 
 def _expect_trap(case: str, text: Any, size: int) -> None:
-    """Raise AssertionError, naming the case, unless a text is of mirror, wrong, and has all pieces backwards."""
+    """Raise AssertionError, naming the case, unless a text is of mirror, wrong, and has all fragments reversed."""
     if not isinstance(text, str):
         raise AssertionError(f"{case}: expected a string, given a {type(text).__name__}")
     half = len(text) // 2
@@ -115,32 +115,33 @@ def _expect_trap(case: str, text: Any, size: int) -> None:
     if others:
         raise AssertionError(f"{case}: expected letters from a to z, given {_short(text)} with {others[0]!r}")
     if len(text) < size:
-        raise AssertionError(f"{case}: expected a text with a piece of that size, given {_short(text)}")
+        raise AssertionError(f"{case}: expected a text with a fragment of that size, given {_short(text)}")
     if len(text) % 2:
         raise AssertionError(f"{case}: expected an even number of letters, given {len(text)}: {_short(text)}")
     second, backwards = text[half:], text[:half][::-1]
     if second == backwards:
         raise AssertionError(f"{case}: expected a text that is no palindrome, given {_short(text)}")
 
-    words = f"given {_short(second)}, and backwards the first is {_short(backwards)}"
-    swap = f"{case}: expected the second word to be the first backwards but for two letters that have changed places"
-    wrong = [place for place in range(half) if second[place] != backwards[place]]
+    words = f"given {_short(second)}, and the first one reversed is {_short(backwards)}"
+    swap = f"{case}: expected the second word to be the first one reversed with two letters swapped"
+    wrong = [k for k in range(half) if second[k] != backwards[k]]
     if len(wrong) != 2:
-        raise AssertionError(f"{swap}, {words}: {len(wrong)} {'places differ' if wrong[1:] else 'place differs'}")
+        raise AssertionError(f"{swap}, {words}: {len(wrong)} {'positions differ' if wrong[1:] else 'position differs'}")
     i, j = wrong
     if (second[i], second[j]) != (backwards[j], backwards[i]):
-        raise AssertionError(f"{swap}, {words}: places {i} and {j} differ, and not by a swap")
+        raise AssertionError(f"{swap}, {words}: positions {i} and {j} differ, and not by a swap")
     if (j - i) % 2:
-        raise AssertionError(f"{case}: expected a swap over an even distance, {words}: places {i} and {j} are swapped")
+        raise AssertionError(f"{case}: expected a swap over an even distance, {words}: positions {i} and {j} are "
+                             "swapped")
 
-    pieces: dict[str, int] = {}
-    for place in range(len(text) - size + 1):
-        pieces.setdefault(text[place:place + size], place)
-    for piece, place in pieces.items():
-        if piece[::-1] not in pieces:
-            raise AssertionError(f"{case}: expected every piece of {size} letters to stand somewhere backwards, given "
-                                 f"{_short(text)}, where {_short(piece)} stands at place {place} and "
-                                 f"{_short(piece[::-1])} nowhere")
+    fragments: dict[str, int] = {}
+    for start in range(len(text) - size + 1):
+        fragments.setdefault(text[start:start + size], start)
+    for fragment, start in fragments.items():
+        if fragment[::-1] not in fragments:
+            raise AssertionError(f"{case}: expected every fragment of {size} letters to stand somewhere reversed, "
+                                 f"given {_short(text)}, where {_short(fragment)} stands at position {start} and "
+                                 f"{_short(fragment[::-1])} nowhere")
 
 
 def _short(text: str) -> str:
@@ -178,7 +179,7 @@ def content_and_gate(answer: Callable[[Tensor, int, int, int], tuple[Tensor, Ten
 
     ids are int64, `(L,)`: letters, the mark, the word, and dots.  v and g are `(C, L)` each, of any real dtype.  Their
     causal convolutions, added up over the channels, are compared at every t, within 1e-3, with the number of pairs of
-    places in the word that add up to t and hold different tokens; two letters are two such pairs.
+    positions in the word that add up to t and hold different tokens; two letters are two such pairs.
     """
     cases = _marked_texts()
     for what, ids, vocab_size, mark, dot in cases:
@@ -209,13 +210,13 @@ def _marked_texts() -> list[tuple[str, Tensor, int, int, int]]:
 
 
 def _word(tokens: list[int], mark: int, dot: int) -> range:
-    """Return the places of the word."""
+    """Return the positions of the word."""
     first = tokens.index(mark) + 1
     return range(first, tokens.index(dot, first) if dot in tokens[first:] else len(tokens))
 
 
 def _unequal_pairs(tokens: list[int], contents: Sequence[int], gates: Sequence[int]) -> list[int]:
-    """Return for every t the pairs of a place in contents and one in gates that add up to t and hold other tokens."""
+    """Return, for every t, the pairs of a position in contents and one in gates with sum t and unequal tokens."""
     counts = [0] * len(tokens)
     for j in contents:
         for i in gates:
@@ -243,8 +244,8 @@ def _both(case: str, given: Any, length: int) -> list[Tensor]:
         if x.dim() != 2 or x.shape[1] != length:
             raise AssertionError(f"{case}: {name} expected with the shape (C, {length}), given {tuple(x.shape)}")
         if not x.double().isfinite().all():
-            place = x.double().isfinite().logical_not().nonzero()[0].tolist()
-            raise AssertionError(f"{case}: {name} expected finite, given {float(x[tuple(place)])} at {place}")
+            entry = x.double().isfinite().logical_not().nonzero()[0].tolist()
+            raise AssertionError(f"{case}: {name} expected finite, given {float(x[tuple(entry)])} at {entry}")
         both[name] = x.double()
     if both["v"].shape != both["g"].shape:
         raise AssertionError(f"{case}: expected as many channels in v as in g, given {len(both['v'])} and "
@@ -254,8 +255,8 @@ def _both(case: str, given: Any, length: int) -> list[Tensor]:
 
 def _hint_on_pairs(found: list[float], tokens: list[int], word: range) -> str:
     """Return what the answer seems to have counted."""
-    def of(places: Sequence[int]) -> list[int]:
-        return _unequal_pairs(tokens, places, places)
+    def of(positions: Sequence[int]) -> list[int]:
+        return _unequal_pairs(tokens, positions, positions)
 
     text, right = range(len(tokens)), of(word)
     pairs = [sum(t - j in word for j in word) for t in text]
@@ -269,7 +270,7 @@ def _hint_on_pairs(found: list[float], tokens: list[int], word: range) -> str:
         "the mark is no letter of the word": of(range(word.start - 1, word.stop)),
         "the dots are not in the word": of(range(word.start, len(tokens))),
         "the letters in front are not in the word": of([*range(word.start - 1), *word]),
-        "places count from the beginning of the text, not of the word": _unequal_pairs(
+        "positions count from the beginning of the text, not of the word": _unequal_pairs(
             moved, range(len(word)), range(len(word))),
     }
     for said, other in mistakes.items():

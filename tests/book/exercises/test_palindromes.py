@@ -129,7 +129,7 @@ def texts_of_mirror(half):
                 yield "".join(letters) + "".join(second)
 
 
-def has_all_pieces_back(text, size):
+def has_all_fragments_back(text, size):
     return all(text[i:i + size][::-1] in text for i in range(len(text) - size + 1))
 
 
@@ -137,13 +137,13 @@ def shortest_by_search(size):
     half = 3
     while True:
         for text in texts_of_mirror(half):
-            if len(text) >= size and has_all_pieces_back(text, size):
+            if len(text) >= size and has_all_fragments_back(text, size):
                 return text
         half += 1
 
 
-def with_every_piece(size):
-    """All pieces of two letters stand in the first word (de Bruijn, the largest next letter first)."""
+def with_every_fragment(size):
+    """All fragments of two letters stand in the first word (de Bruijn, the largest next letter first)."""
     word, seen = "p" * size, {"p" * size}
     while True:
         new = next((word + letter for letter in "qp" if (word + letter)[-size:] not in seen), None)
@@ -159,7 +159,7 @@ def with_every_piece(size):
 
 
 def one_trap_for_all(size):
-    return one_word_twice(4)  # its pieces of 10 letters stand backwards, too
+    return one_word_twice(4)  # its fragments of 10 letters also stand reversed
 
 
 def moved_by(distance):
@@ -186,14 +186,14 @@ def trap_for_smaller(size):
     return one_word_twice(1) if size < 5 else "aaaabaaaab" if size < 7 else "aaaabaaaabaa"
 
 
-def places_of_word(ids, mark, dot):
-    """One for each place in the word, zero elsewhere, by a loop."""
-    inside, places = False, []
+def positions_of_word(ids, mark, dot):
+    """One for each position in the word, zero elsewhere, by a loop."""
+    inside, positions = False, []
     for token in ids.tolist():
         inside = inside and token != dot
-        places.append(inside)
+        positions.append(inside)
         inside = inside or token == mark
-    return torch.tensor(places)
+    return torch.tensor(positions)
 
 
 def by_cumulative_sums(ids, vocab_size, mark, dot):
@@ -227,7 +227,7 @@ def by_numpy(ids, vocab_size, mark, dot):
 
 def all_less_the_equal(ids, vocab_size, mark, dot):
     """All pairs of the word in one channel more, and the equal ones taken away."""
-    word = places_of_word(ids, mark, dot).double()
+    word = positions_of_word(ids, mark, dot).double()
     x = F.one_hot(ids, vocab_size).T * word
     return torch.cat([word[None], x]), torch.cat([word[None], -x])
 
@@ -243,7 +243,7 @@ def moved_to(dtype):
     return lambda *text: tuple(x.to(dtype) for x in by_cumulative_sums(*text))
 
 
-def word_with(content=places_of_word, gate=places_of_word, turn=lambda v, g: (v, g)):
+def word_with(content=positions_of_word, gate=positions_of_word, turn=lambda v, g: (v, g)):
     """The right answer with something else than asked."""
     def content_and_gate(ids, vocab_size, mark, dot):
         x = F.one_hot(ids, vocab_size).T.double()
@@ -257,7 +257,7 @@ def everywhere(ids, mark, dot):
 
 
 def with_the_mark(ids, mark, dot):
-    return places_of_word(ids, mark, dot) | (ids == mark)
+    return positions_of_word(ids, mark, dot) | (ids == mark)
 
 
 def with_the_dots(ids, mark, dot):
@@ -269,18 +269,18 @@ def with_the_letters_in_front(ids, mark, dot):
 
 
 def without_the_last_letter(ids, mark, dot):
-    word = places_of_word(ids, mark, dot)
+    word = positions_of_word(ids, mark, dot)
     return word & torch.cat([word[1:], torch.tensor([False])])
 
 
 def needs_a_dot(ids, mark, dot):
-    word = places_of_word(ids, mark, dot)
+    word = positions_of_word(ids, mark, dot)
     return word & (ids == dot).any()
 
 
 def symbols_in_order(ids, mark, dot):
     """Takes the mark and the dot for the largest ids."""
-    return places_of_word(ids, ids.max() - 1, ids.max())
+    return positions_of_word(ids, ids.max() - 1, ids.max())
 
 
 def moved_to_the_beginning(ids, vocab_size, mark, dot):
@@ -289,7 +289,7 @@ def moved_to_the_beginning(ids, vocab_size, mark, dot):
 
 
 def with_ids_as_numbers(ids, vocab_size, mark, dot):
-    word = places_of_word(ids, mark, dot)
+    word = positions_of_word(ids, mark, dot)
     return (ids * word)[None], (ids * word)[None]
 
 
@@ -314,7 +314,7 @@ RIGHT = {
     check.mirrored_pairs: [mirrored_by_fft, mirrored_by_direct_sums, mirrored_by_lists],
     check.products_left: [left_by_comparing, left_by_products, left_by_numpy, left_by_impulses, left_with()],
     check.a_trap: [one_word_twice, one_letter_moved, two_letters_before_a_palindrome, shortest_by_search,
-                   with_every_piece, one_trap_for_all, moved_by(2), moved_by(6)],
+                   with_every_fragment, one_trap_for_all, moved_by(2), moved_by(6)],
     check.content_and_gate: [by_cumulative_sums, by_loops, by_numpy, all_less_the_equal, rotated, word_with(),
                              moved_to(torch.bool), moved_to(torch.bfloat16)],
 }
@@ -364,9 +364,9 @@ WRONG = {
         "random letters": random_text,
         "a letter too short at the end": lambda size: one_letter_moved(max(1, size - 1)),
         "a letter too short at both ends": lambda size: two_letters_before_a_palindrome(max(1, size - 1)),
-        "for smaller pieces": trap_for_smaller,
+        "for smaller fragments": trap_for_smaller,
         "six letters for all": lambda size: "aabaab",
-        "shorter than a piece": lambda size: one_word_twice(1) if size < 5 else "",
+        "shorter than a fragment": lambda size: one_word_twice(1) if size < 5 else "",
         "capital letters": lambda size: one_word_twice(size).upper(),
         "with a question mark": lambda size: one_word_twice(size) + "?",
         "zeros and ones": lambda size: one_word_twice(size).replace("a", "0"),
@@ -430,17 +430,17 @@ REASONS = [
     (check.a_trap, "a palindrome", "a_trap(1): expected a text that is no palindrome, given 'aa'"),
     (check.a_trap, "an odd number of letters",
      "a_trap(1): expected an even number of letters, given 7: 'aabaaba'"),
-    (check.a_trap, "one wrong letter", "a_trap(1): expected the second word to be the first backwards but for two "
-     "letters that have changed places, given 'aaa', and backwards the first is 'aba': 1 place differs"),
-    (check.a_trap, "two swaps", "given 'abcabc', and backwards the first is 'cbacba': 4 places differ"),
-    (check.a_trap, "two letters replaced", "places 0 and 2 differ, and not by a swap"),
+    (check.a_trap, "one wrong letter", "a_trap(1): expected the second word to be the first one reversed with two "
+     "letters swapped, given 'aaa', and the first one reversed is 'aba': 1 position differs"),
+    (check.a_trap, "two swaps", "given 'abcabc', and the first one reversed is 'cbacba': 4 positions differ"),
+    (check.a_trap, "two letters replaced", "positions 0 and 2 differ, and not by a swap"),
     (check.a_trap, "an odd distance", "expected a swap over an even distance, given"),
-    (check.a_trap, "random letters", "stands at place "),
-    (check.a_trap, "for smaller pieces", "a_trap(9): expected every piece of 9 letters to stand somewhere backwards, "
-     "given 'aaaabaaaabaa', where 'aaabaaaab' stands at place 1 and 'baaaabaaa' nowhere"),
-    (check.a_trap, "six letters for all", "a_trap(5): expected every piece of 5 letters to stand somewhere backwards, "
-     "given 'aabaab', where 'abaab' stands at place 1 and 'baaba' nowhere"),
-    (check.a_trap, "shorter than a piece", "expected a text with a piece of that size, given ''"),
+    (check.a_trap, "random letters", "stands at position "),
+    (check.a_trap, "for smaller fragments", "a_trap(9): expected every fragment of 9 letters to stand somewhere "
+     "reversed, given 'aaaabaaaabaa', where 'aaabaaaab' stands at position 1 and 'baaaabaaa' nowhere"),
+    (check.a_trap, "six letters for all", "a_trap(5): expected every fragment of 5 letters to stand somewhere "
+     "reversed, given 'aabaab', where 'abaab' stands at position 1 and 'baaba' nowhere"),
+    (check.a_trap, "shorter than a fragment", "expected a text with a fragment of that size, given ''"),
     (check.a_trap, "capital letters", "expected letters from a to z, given 'AABAAB' with 'A'"),
     (check.a_trap, "with a question mark", "expected letters from a to z, given 'aabaab?' with '?'"),
     (check.a_trap, "too long", "expected at most 100,000 letters, given 120,002"),
@@ -461,7 +461,8 @@ REASONS = [
      ABC + "at t=3 expected 2, given 1; each pair counts twice, because either letter can be the gate"),
     (check.content_and_gate, "all pairs", "those are all pairs, equal or not"),
     (check.content_and_gate, "without a channel", ABC + "at t=3 expected 2, given 1"),
-    (check.content_and_gate, "moved to the beginning", "places count from the beginning of the text, not of the word"),
+    (check.content_and_gate, "moved to the beginning",
+     "positions count from the beginning of the text, not of the word"),
     (check.content_and_gate, "channels last", ABC + "v expected with the shape (C, 7), given (7, 5)"),
     (check.content_and_gate, "a shorter gate", ABC + "g expected with the shape (C, 7), given (5, 6)"),
     (check.content_and_gate, "more channels in v", ABC + "expected as many channels in v as in g, given 10 and 5"),
