@@ -175,7 +175,7 @@ def _stored_configuration(folder: Path, stored: dict, shapes: Shapes):
     require_sizes(folder, shapes, layers, {f"{stem}.{embedding}.weight": (vocab_size, width)})
     try:
         size = CaracalConfig(vocab_size, width, layers // 2 if mamba else layers, heads,
-                             max_positions=stored.get("max_position_embeddings"))
+                             max_positions=stored.get("max_position_embeddings", CaracalConfig.max_positions))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
     config = _configuration(name, size)

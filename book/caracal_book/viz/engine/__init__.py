@@ -33,8 +33,7 @@ PARTS = ("engine/loader", "engine/words", "engine/instrument")
 """What stands in a figure with a model, as `Figure` takes it."""
 SCRIPT = "engine.js"
 """The name of the script that holds the program."""
-_MODULES = ("arithmetic", "fft", "relaxed", "model", "byte_pairs", "sampling", "look", "weights",
-            "worker")
+_MODULES = ("arithmetic", "fft", "relaxed", "model", "byte_pairs", "sampling", "look", "weights", "worker")
 
 
 @cache
