@@ -37,15 +37,19 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+from unittest import mock
 
 import torch
 import tune as ways
 
 from caracal_book.experiments.ablated import surgery
+from caracal_book.fineweb import HELD_OUT
 from caracal_book.numbers.roofline import RooflineConfig, measured_device, run_roofline
+from caracal_min import spectral
 from caracal_min.benchmark import BenchmarkConfig, run_benchmark
 from caracal_min.convolution import causal_conv_fft
-from caracal_min.data import load_corpus, load_tokenizer, make_tokenizer, save_tokenizer, sequential_windows, tokenize
+from caracal_min.data import Corpus, load_corpus, load_tokenizer, make_tokenizer, save_tokenizer, tokenize
+from caracal_min.data.batches import sequential_windows
 from caracal_min.evaluation.losses import loss_by_context_length, token_losses
 from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
 from caracal_min.files import writing
@@ -158,7 +162,7 @@ def carry_out(rows: Iterator[Row], options: argparse.Namespace) -> tuple[list[st
     left, failed = [], []
     for row in rows:
         path, seconds_left = options.out / f"{row.name}.json", options.deadline - time.monotonic()
-        if path.exists():
+        if path.exists() or options.rows and row.name not in options.rows:
             continue
         if seconds_left < 60 * row.minutes * (not options.rehearse):
             left.append(row.name)
@@ -224,21 +228,37 @@ def _fastest(plan: Plan, out: Path) -> dict[str, object]:
     return {"compile": kind, "micro_batch_size": math.gcd(int(at_once), plan.batch_size)}
 
 
+def _direct(length: int, out: Path) -> int:
+    """Return the longest text for the direct kernel: none, unless its tests passed and it was faster at this length."""
+    found = [out / "device_tests.json", out / f"tune_convolution_{length}.json"]
+    if not all(path.exists() for path in found):
+        return 0
+    tests, timed = (json.loads(path.read_text())["results"] for path in found)
+    faster = all(times.get("direct kernel", math.inf) < times["FFT"] for times in timed.values())
+    return length if faster and tests.get("exit_status") == 0 else 0
+
+
+def _corpus(shards: str, validation: str | None) -> Corpus:
+    return load_corpus(shards, load_tokenizer(Path(shards) / "tokenizer"), validation=validation)
+
+
 def _training(name: str, preset: str, plan: Plan, options: argparse.Namespace, **changes: object) -> Row:
     shards, out = options.data / name.partition("_")[0].replace("ablation", "tiny"), options.out / name
-    recipe = dict(data=str(shards), out=out, tokens=10**9, batch_size=plan.batch_size, micro_batch_size=plan.at_once,
+    recipe = dict(data=str(shards), validation=str(HELD_OUT), out=out, tokens=10**9, batch_size=plan.batch_size,
+                  micro_batch_size=plan.at_once,
                   compile=plan.compiled, device=options.device, eval_every=200, eval_windows=plan.windows,
                   prompt="The ", progress=False, checkpoint_minutes=2.0)
-    return Row(name, 1.5, lambda: _trained(TrainConfig.for_preset(preset, **recipe | changes), options))
+    config = TrainConfig.for_preset(preset, **recipe | changes)
+    return Row(name, 1.5, lambda: _trained(config, _direct(config.context, options.out), options))
 
 
-def _trained(config: TrainConfig, options: argparse.Namespace) -> dict:
+def _trained(config: TrainConfig, direct: int, options: argparse.Namespace) -> dict:
     """Train a model, or go on with it, to shortly before the deadline; return what came out."""
-    corpus = load_corpus(config.data, load_tokenizer(Path(config.data) / "tokenizer"))
+    corpus = _corpus(config.data, config.validation)
     alarm = threading.Timer(options.deadline - _MARGIN - time.monotonic(), os.kill, (os.getpid(), signal.SIGINT))
     alarm.start()
     try:
-        with Trainer(config, corpus) as trainer:
+        with mock.patch.dict(spectral.DIRECT, {"cuda": direct}), Trainer(config, corpus) as trainer:
             log = trainer.run()
     finally:
         alarm.cancel()
@@ -247,7 +267,8 @@ def _trained(config: TrainConfig, options: argparse.Namespace) -> dict:
     peak = torch.cuda.max_memory_allocated() / 2**20 if trainer.device.type == "cuda" else None
     return {"steps": len(log), "tokens": log[-1]["tokens"], "epochs": log[-1]["tokens"] / len(corpus.train),
             "seconds": trainer.seconds, "peak_mib": peak, "compile": config.compile,
-            "micro_batch_size": config.micro_batch_size, "first_loss": log[0]["loss"], "sample": log[-1]["sample"],
+            "micro_batch_size": config.micro_batch_size, "direct_kernel_up_to": direct, "first_loss": log[0]["loss"],
+            "sample": log[-1]["sample"],
             "median_tokens_per_second": statistics.median(e["tokens_per_second"] for e in log[len(log) // 2:]),
             "validation_loss": log[-1]["validation_loss"]}
 
@@ -256,7 +277,7 @@ def _evaluated(folder: Path, plan: Plan, options: argparse.Namespace) -> dict:
     """Measure a model on text that is held out, and take its gate apart."""
     config = json.loads((folder / "record.json").read_text())["config"]
     tokenizer, context = load_tokenizer(folder / "model"), config["context"]
-    tokens = load_corpus(config["data"], tokenizer).validation[:plan.held_out_tokens + 1]
+    tokens = _corpus(config["data"], config["validation"]).validation[:plan.held_out_tokens + 1]
     model = load_model(folder / "model").to(options.device)
     windows = sequential_windows(tokens, context)
     multiples = [m for m in (1, 2, 4, 8, 16) if m * context < len(tokens)]
@@ -280,11 +301,13 @@ def main(given: list[str] | None = None) -> None:
             ("out", Path("runs/gpu"), "folder of the rows"), ("data", Path("packed"), "folder that pack writes"),
             ("text", "../shared/data/corpus", "what pack reads: a file, or a folder of files"),
             ("mib", 50.0, "room for the shards of both sizes"), ("limit", 9.5, "minutes of this call"),
-            ("device", "auto", "auto, cpu, cuda, ...")):
+            ("minutes", Plan.minutes, "of training Tiny"), ("device", "auto", "auto, cpu, cuda, ...")):
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: {default})")
+    parser.add_argument("--rows", nargs="+", default=[], help="names of the rows to run (default: all of the stage)")
     parser.add_argument("--rehearse", action="store_true", help="at the size of nano")
     options = parser.parse_args(given)
-    plan, options.deadline = NANO if options.rehearse else Plan(), started + 60 * options.limit
+    plan = NANO if options.rehearse else Plan(minutes=options.minutes)
+    options.deadline = started + 60 * options.limit
     if options.stage == "pack":
         return pack(plan, options)
     options.device = str(find_device(options.device))

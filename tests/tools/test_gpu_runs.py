@@ -133,7 +133,8 @@ def test_a_run_that_meets_the_limit_goes_on(packed, tmp_path, monkeypatch, capsy
 
 
 def test_what_does_not_fit_waits_and_what_fails_does_not_stop_the_others(tmp_path, capsys):
-    options = gpu_runs.argparse.Namespace(out=tmp_path, device="cpu", rehearse=False, deadline=time.monotonic() + 90)
+    options = gpu_runs.argparse.Namespace(out=tmp_path, device="cpu", rehearse=False, deadline=time.monotonic() + 90,
+                                          rows=[])
     rows = [gpu_runs.Row("long", 2, dict), gpu_runs.Row("wrong", 1, lambda: 1 / 0), gpu_runs.Row("right", 1, dict)]
     assert gpu_runs.carry_out(iter(rows), options) == (["long"], ["wrong"])
     assert results(tmp_path, "right") == {} and not (tmp_path / "wrong.json").exists()
@@ -144,6 +145,7 @@ def test_somebody_who_interrupts_ends_the_stage(tmp_path):
     def interrupted():
         raise KeyboardInterrupt
 
-    options = gpu_runs.argparse.Namespace(out=tmp_path, device="cpu", rehearse=True, deadline=time.monotonic() + 90)
+    options = gpu_runs.argparse.Namespace(out=tmp_path, device="cpu", rehearse=True, deadline=time.monotonic() + 90,
+                                          rows=[])
     with pytest.raises(KeyboardInterrupt):
         gpu_runs.carry_out(iter([gpu_runs.Row("one", 1, interrupted)]), options)
