@@ -140,6 +140,7 @@ def test_short_runs_stand_in_one_table(run, mixture, tmp_path, as_committed, mon
     for row in (base, fast):
         one = json.loads((run / row["name"] / "record.json").read_text())
         assert row["loss"] == one["results"]["curve"][-1]["validation_loss"] and row["digest"] == one["digest"]
+        assert [*row["curve"].values()][-1] == row["loss"] and {*row["curve"]} <= {"20", "24"}
         assert row["parameters"] == one["results"]["parameters"] and row["tokens"] == 24 * 128 and row["windows"] == 5
         assert 1 <= row["bits_per_byte"] / (row["loss"] / np.log(2)) + 1e-9 < 1.05  # ends have no byte
     with pytest.raises(ValueError, match="give the text that all of them were validated on"):
