@@ -43,15 +43,15 @@ def trial_rows(runs: Sequence[Path], held_out: str) -> tuple[list[dict], list[di
         if "validation_loss" not in results["curve"][-1]:
             raise ValueError(f"{run} was not validated at its last step; run it again")
         windows = sequential_windows(tokens, config["context"], config["eval_windows"])
-        loss, settings = results["curve"][-1]["validation_loss"], {
-            name: config.get(name, default) for name, default in deciding.items()}
+        curve = {entry["step"]: entry["validation_loss"] for entry in results["curve"] if "validation_loss" in entry}
+        loss, settings = [*curve.values()][-1], {name: config.get(name, default) for name, default in deciding.items()}
         first = first or settings
         rows.append({
             "name": run.name, "changed": {name: value for name, value in settings.items() if value != first[name]},
             "parameters": results["parameters"], "tokens": results["tokens"], "seconds": record["seconds"],
             "loss": loss, "windows": len(windows),
             "bits_per_byte": bits_per_byte(loss, windows[:, 1:].numel(), bytes_of_targets(windows, tokenizer)),
-            "curve": {entry["step"]: entry["validation_loss"] for entry in results["curve"] if "validation_loss" in entry},
-            "device": record["machine"]["device"], "text_sha256": data["sha256"], "threads": record["machine"]["threads"], "digest": record["digest"]})
+            "curve": curve, "text_sha256": data["sha256"], "device": record["machine"]["device"],
+            "threads": record["machine"]["threads"], "digest": record["digest"]})
         parts += [part for part in record["parts"] if part not in parts]
     return rows, parts
