@@ -71,7 +71,7 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert f'data-notebook="{STEM}" data-name="points" data-value="2047">2047</span>' in claims
     assert 'data-value="3.1e-06">3.1 × 10<sup>−6</sup></span>' in claims
     assert 'id="ledger-1"' in claims and f'href="{STEM}.html#claim-1"' in claims
-    assert ">1 holds under a condition</span> it stands where" in claims and "Both are" in claims
+    assert ">holds under a condition</span> (1): it stands where" in claims and "Both are" in claims
     assert 'id="claim-1"' in chapter
     assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
 

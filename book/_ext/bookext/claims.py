@@ -99,9 +99,10 @@ class ClaimsLedger(SphinxDirective):
 def summary(claims: list[Claim]) -> nodes.Node:
     """Return the verdicts, how many claims have each, and what they mean."""
     counts = ((sum(claim.verdict == verdict for claim in claims), verdict) for verdict in VERDICTS)
-    return nodes.bullet_list("", *(nodes.list_item("", nodes.paragraph("", "", badge(
-        verdict, f"{count} ", ids=[slug(verdict)]), nodes.Text(f" {VERDICTS[verdict]}")))
-        for count, verdict in counts if count), classes=["ledger-summary"])
+    return nodes.bullet_list("", *(
+        nodes.list_item("", nodes.paragraph("", "", badge(verdict, ids=[slug(verdict)]),
+                                            nodes.Text(f" ({count}): {VERDICTS[verdict]}.")))
+        for count, verdict in counts if count))
 
 
 def badge(verdict: str, prefix: str = "", **attributes: object) -> nodes.Node:
