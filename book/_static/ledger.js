@@ -10,8 +10,9 @@ document.addEventListener("DOMContentLoaded", () => {
   const follow = () => {
     const name = "is-" + location.hash.slice(1);
     if ([...lists[0].options].some((option) => option.value === name)) lists[0].value = name;
-    else if (location.hash.startsWith("#ledger-")) lists.forEach((list) => { list.value = ""; });
+    else if (location.hash) lists.forEach((list) => { list.value = ""; });
     show();
+    document.getElementById(location.hash.slice(1))?.scrollIntoView();  // it may have been hidden until now
   };
   lists.forEach((list) => list.addEventListener("change", show));
   addEventListener("hashchange", follow);

@@ -9,6 +9,7 @@ from test_pages import CLAIMS, PAGES
 
 from caracal_book.rules.cells import heading_of
 from caracal_book.rules.drawings import colours
+from caracal_book.rules.ledger import slug
 from caracal_book.viz.style import dark, palette
 
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
@@ -86,13 +87,13 @@ def test_boxes_look_like_their_verdicts(theme, page, site, book):
             kind = re.search(r"\bclaim-((?!box)[a-z-]+)", box.get_attribute("class"))[1]
             looks[kind] = tuple(box.evaluate(_COLOURS))
             for verdict in {*ledger.values()}:  # of which some stand in no box today
-                kind = verdict.replace(" ", "-")
+                kind = slug(verdict)
                 box.evaluate("(box, kind) => box.className = box.className.replace(/claim-(?!box)[a-z-]+/, kind)",
                              f"claim-{kind}")
                 assert looks.setdefault(kind, tuple(box.evaluate(_COLOURS))) == tuple(box.evaluate(_COLOURS))
         for theorem in page.locator("blockquote.theorem-box").all():
             looks["theorem"] = tuple(theorem.evaluate(_COLOURS))
-    assert {*looks} == {verdict.replace(" ", "-") for verdict in ledger.values()} | {"theorem"}
+    assert {*looks} == {slug(verdict) for verdict in ledger.values()} | {"theorem"}
     assert len(set(looks.values())) == len(looks) >= 6, looks
 
 
@@ -105,8 +106,13 @@ def test_the_ledger_is_filtered_by_verdict_and_chapter(page, site):
     kept = [row for row in rows.all() if row.is_visible()]
     assert 0 < len(kept) < everything and {row.locator(".verdict").inner_text() for row in kept} == {"holds"}
     assert page.locator(".ledger-filter output").inner_text() == f"{len(kept)} of {everything} claims"
+    topics = page.locator(".ledger-topic")
+    assert 0 < len([topic for topic in topics.all() if topic.is_visible()]) < topics.count()
     chapter.select_option(index=1)
     assert 0 < len([row for row in rows.all() if row.is_visible()]) < len(kept)
+    page.get_by_role("link", name="Order without encodings").click()  # its rows are hidden now
+    topics.first.wait_for()
+    assert len([row for row in rows.all() if row.is_visible()]) == everything
 
 
 @pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])

@@ -1,5 +1,6 @@
 """The claims ledger: what it accepts, and that ledger and notebooks agree."""
 
+import re
 import statistics
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from caracal_book import runs
 from caracal_book.rules.ledger import (
+    CONDITIONAL,
     VERDICTS,
     Claim,
     check_boxes,
@@ -14,17 +16,24 @@ from caracal_book.rules.ledger import (
     claim_tags,
     parse_ledger,
     read_ledger,
+    slug,
     untested,
 )
 from caracal_min.config import PRESETS
 
 ENTRY = {"id": 1, "paper": "Section 1", "says": "It is fast.", "verdict": "holds", "found": "It is.",
          "notebook": "04_causal_convolution"}
+LOOSE, UNTESTED = "holds in substance, wording loose", "not tested at this scale"
 
 
 @pytest.fixture
 def claim():
-    return Claim(**ENTRY)
+    return claim_with()
+
+
+def claim_with(**change):
+    condition = {"condition": "The points are distinct."} if change.get("verdict") == CONDITIONAL else {}
+    return Claim(**{**ENTRY, **condition, **change}, topic="Speed")
 
 
 def test_the_ledger_of_the_book(root, notebooks):
@@ -34,68 +43,90 @@ def test_the_ledger_of_the_book(root, notebooks):
     assert check_boxes(claims, notebooks) == []
 
 
-def test_each_verdict_has_its_colour_and_its_meaning(root):
-    css, page = ((root / "book" / name).read_text(encoding="utf-8") for name in ("_static/book.css", "claims.md"))
+def test_each_verdict_has_its_colour(root):
+    css = (root / "book" / "_static" / "book.css").read_text(encoding="utf-8")
     for verdict in VERDICTS:
-        name = "verdict-" + verdict.replace(" ", "-")
-        assert f".{name} {{" in css and f'<span class="verdict {name}">{verdict}</span>' in page
+        assert f"\n.verdict-{slug(verdict)} {{" in css and re.fullmatch("[a-z-]+", slug(verdict))
 
 
-def test_a_caveat_says_of_what_kind_it_is():
-    with pytest.raises(ValueError, match="'holds with a caveat' is not one of: holds, holds with a caveat of wording"):
-        parse_ledger([{**ENTRY, "verdict": "holds with a caveat"}])
+@pytest.mark.parametrize("verdict", VERDICTS)
+def test_a_condition_goes_with_one_verdict(verdict):
+    for condition in ("", "The points are distinct."):
+        row = {**ENTRY, "verdict": verdict, "condition": condition}
+        if (verdict == CONDITIONAL) == bool(condition):
+            assert parse_ledger({"Speed": [row]})[0].condition == condition
+        else:
+            with pytest.raises(ValueError, match="a condition goes with 'holds under a condition', and with no other"):
+                parse_ledger({"Speed": [row]})
 
 
-WORDING, SUBSTANCE = "holds with a caveat of wording", "holds with a caveat of substance"
+@pytest.mark.parametrize("condition", [
+    "the points are distinct", "The points are distinct. There are enough.", "So.", f"It is {'very ' * 20}far.",
+    "The points may be distinct.", "The points are usually distinct.", "The points are distinct; there are enough."])
+def test_a_condition_is_one_short_sentence_without_a_hedge(condition):
+    with pytest.raises(ValueError, match="give one sentence of at most 100 letters that says when it holds"):
+        claim_with(verdict=CONDITIONAL, condition=condition)
 
 
 def box(found, link="[claim 1](../book/claims.md)"):
-    says = "> **What the paper says** (Section 1): it is, with a caveat. **What we\n> found:**"
+    says = "> **What the paper says** (Section 1): it holds under a condition. **What we\n> found:**"
     return f"Text.\n\n{says} {found}\n> ({link}).\n\nMore"
 
 
 @pytest.mark.parametrize("verdict, found", [
-    ("holds", "it holds."), ("holds", "the first two hold."), (WORDING, "it holds with a caveat of\n> wording. So."),
-    (SUBSTANCE, "a caveat of substance. It is."), ("does not hold", "for the rest it does not."),
-    ("not tested at this scale", "not tested at this scale."),
+    ("holds", "it holds."), ("holds", "the first two hold."), (LOOSE, "it holds in substance,\n> wording loose. So."),
+    (CONDITIONAL, "both hold under a\n> condition. The rest holds."), (UNTESTED, "not tested at this scale."),
+    ("does not hold", "the first holds, the second does not hold."),
 ])
 def test_a_box_that_says_the_verdict_of_the_ledger(verdict, found, make_notebook):
-    claim = Claim(**{**ENTRY, "verdict": verdict})
-    assert check_boxes([claim], {claim.notebook: make_notebook(box(found))}) == []
+    assert check_boxes([claim_with(verdict=verdict)], {"02_other": make_notebook(box(found))}) == []
 
 
 @pytest.mark.parametrize("verdict, found, says", [
-    ("holds", "it holds with a caveat of wording.", "the box says caveat of wording; the ledger has claim 1: holds"),
-    ("holds", "it is so.", "no caveat, and not 'holds'; the ledger has claim 1: holds"),
-    (WORDING, "it holds with a caveat.", "the box says caveat; the ledger has claim 1: holds with a caveat of wording"),
-    (WORDING, "truncating is right.", "the box says no caveat; the ledger has"),
-    (SUBSTANCE, "it holds with a caveat of wording.", "the box says caveat of wording; the ledger has claim 1: "),
-    (SUBSTANCE, "a caveat of substance and a caveat.", "the box says caveat, caveat of substance; the ledger has"),
-    ("does not hold", "it holds.", "not 'does not hold'; the ledger has claim 1: does not hold"),
-    ("not tested at this scale", "it holds.", "not 'not tested at this scale'; the ledger has"),
+    ("holds", "it holds under a condition.", "the text says holds under a condition; the ledger has claim 1: holds"),
+    ("holds", "it is so.", "the text says no verdict; the ledger has claim 1: holds"),
+    (LOOSE, "it holds.", "the text says holds; the ledger has claim 1: holds in substance, wording loose"),
+    (CONDITIONAL, "truncating is right.", "the text says no verdict; the ledger has"),
+    (CONDITIONAL, "it holds in\n> substance, wording loose.", "the text says holds in substance, wording loose; the"),
+    (CONDITIONAL, "it does not hold.", "the text says does not hold; the ledger has claim 1: holds under a condition"),
+    (CONDITIONAL, "it holds under a condition, or does not hold.", "the text says does not hold and holds under a"),
+    ("does not hold", "it holds.", "the text says holds; the ledger has claim 1: does not hold"),
+    (UNTESTED, "it holds.", "the text says holds; the ledger has claim 1: not tested at this scale"),
 ])
 def test_a_box_that_says_another_verdict(verdict, found, says, make_notebook):
-    claim = Claim(**{**ENTRY, "verdict": verdict})
-    ((stem, problem),) = check_boxes([claim], {"02_other": make_notebook(box(found))})
+    ((stem, problem),) = check_boxes([claim_with(verdict=verdict)], {"02_other": make_notebook(box(found))})
     assert (stem, problem.cell) == ("02_other", 2) and says in problem.message
 
 
+def test_a_box_whose_last_line_lacks_its_mark_is_looked_at(make_notebook):
+    """As Markdown has it, the line still belongs to the quotation."""
+    notebook = make_notebook(box("it is so.").replace("\n> (", "\n("))
+    assert len(check_boxes([claim_with()], {"02_other": notebook})) == 1
+
+
 def test_a_box_of_two_claims_says_both_verdicts(make_notebook):
-    claims = [Claim(**ENTRY), Claim(**{**ENTRY, "id": 2, "verdict": WORDING})]
+    claims = [claim_with(), claim_with(id=2, verdict=LOOSE)]
     links = "[claim 1](../book/claims.md), [claim 2](../book/claims.md)"
-    both, one = (make_notebook(box(found, links)) for found in ("it holds; a caveat of wording.", "it holds."))
+    both, one = (make_notebook(box(found, links)) for found in (f"it holds; so: {LOOSE}.", f"{LOOSE}."))
     assert check_boxes(claims, {"02_other": both}) == []
     assert len(check_boxes(claims, {"02_other": one})) == 1
+
+
+def test_a_paragraph_says_the_verdicts_of_its_claims_or_none(make_notebook):
+    for said, problems in (("It is", 0), ("It holds under a condition", 0), ("It does not hold", 1), (LOOSE, 1)):
+        notebook = make_notebook(f"{said} ([claim\n1](../book/claims.md)).\n\nIt does not hold.")
+        assert len(check_boxes([claim_with(verdict=CONDITIONAL)], {"02_other": notebook})) == problems
 
 
 def test_links_outside_a_box_and_to_other_ledgers_are_left_alone(make_notebook, make_code):
     cells = "It is as in [claim 1](../book/claims.md).", box("so.", "[claim 7](x.md)"), make_code("> 1")
     notebook = make_notebook(*cells)
-    assert check_boxes([Claim(**{**ENTRY, "verdict": WORDING})], {"02_other": notebook}) == []
+    assert check_boxes([claim_with(verdict=LOOSE)], {"02_other": notebook}) == []
 
 
-def test_claims_are_returned_by_number():
-    assert [claim.id for claim in parse_ledger([{**ENTRY, "id": 3}, ENTRY])] == [1, 3]
+def test_claims_are_returned_in_the_order_of_the_file():
+    claims = parse_ledger({"Speed": [{**ENTRY, "id": 3}], "Length": [ENTRY]})
+    assert [(claim.topic, claim.id) for claim in claims] == [("Speed", 3), ("Length", 1)]
 
 
 @pytest.mark.parametrize("change, says", [
@@ -103,17 +134,18 @@ def test_claims_are_returned_by_number():
     ({"id": 0}, "whole number"), ({"id": "1"}, "whole number"), ({"id": True}, "whole number"),
     ({"found": "  "}, "found is"), ({"says": None}, "says is"), ({"paper": 3.2}, "paper is"),
     ({"notebook": "notebooks/04.ipynb"}, "give a name like 04_causal_convolution"),
-    ({"extra": "x"}, "a claim has the keys"),
+    ({"extra": "x"}, "a claim has the keys"), ({"topic": "x"}, "a claim has the keys"),
 ])
 def test_an_entry_that_does_not_fit(change, says):
     with pytest.raises(ValueError, match=says) as error:
-        parse_ledger([{**ENTRY, **change}])
+        parse_ledger({"Speed": [{**ENTRY, **change}]})
     assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("entries, says", [
-    ({"1": ENTRY}, "give a list"), (None, "give a list"), (["text"], "a claim has the keys"),
-    ([{key: ENTRY[key] for key in ENTRY if key != "found"}], "a claim has the keys"), ([ENTRY, ENTRY], "entered twice"),
+    ([ENTRY], "give topics"), (None, "give topics"), ({"Speed": ENTRY}, "give topics"), ({1: [ENTRY]}, "topic is 1"),
+    ({"Speed": ["text"]}, "a claim has the keys"), ({"Speed": [ENTRY], "Length": [ENTRY]}, "entered twice"),
+    ({"Speed": [{key: ENTRY[key] for key in ENTRY if key != "found"}]}, "a claim has the keys"),
 ])
 def test_a_ledger_that_does_not_fit(entries, says):
     with pytest.raises(ValueError, match=says):

@@ -18,10 +18,12 @@ from caracal_book.rules.printed_values import number_html
 
 STEM = "04_causal_convolution"
 LEDGER = """
+Speed:
 - id: 1
   paper: Section 1
   says: It is $N=2L$.
-  verdict: holds
+  verdict: holds under a condition
+  condition: Both are $L$ long.
   found: "It is {measured}`04_causal_convolution: points`, with {measured}`04_causal_convolution: leak`."
   notebook: 04_causal_convolution
 """
@@ -69,7 +71,7 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert f'data-notebook="{STEM}" data-name="points" data-value="2047">2047</span>' in claims
     assert 'data-value="3.1e-06">3.1 × 10<sup>−6</sup></span>' in claims
     assert 'id="ledger-1"' in claims and f'href="{STEM}.html#claim-1"' in claims
-    assert "verdict-holds" in claims and "1 holds" in claims
+    assert ">holds under a condition</span> (1): it stands where" in claims and "Both are" in claims
     assert 'id="claim-1"' in chapter
     assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
 
@@ -94,7 +96,7 @@ def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(bui
     ({"text": "2048<!-- = points -->"}, "the text says 2048, the cell prints 'points = 2047'"),
     ({"text": "3<!-- = nothing -->"}, "names a value 'nothing' that no cell prints"),
     ({"ledger": LEDGER.replace("leak", "lake")}, "prints a value named 'lake'"),
-    ({"ledger": LEDGER.replace("holds", "is true")}, "verdict 'is true' is not one of"),
+    ({"ledger": LEDGER.replace("holds under", "is true under")}, "verdict 'is true under a condition' is not one of"),
     ({"tags": ()}, "claim 1 needs exactly one cell tagged claim-1"),
     ({"tags": ("claim-1", "claim-2")}, "the tag claim-2 names no claim"),
     ({"also": "not tested here: no x\n"}, "the cell of claim 1 prints 'not tested here: no x'"),

@@ -12,7 +12,7 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
-from caracal_book.rules.ledger import VERDICTS
+from caracal_book.rules.ledger import VERDICTS, slug
 
 from .claims import badge, ledger_pages
 
@@ -20,10 +20,6 @@ logger = logging.getLogger(__name__)
 
 CAPTION = re.compile(r"Figure (\d+|[A-Z])\.(\d+)\.")
 _LINK = re.compile(r"claim (\d+)")
-# The verdict that colours a box which rests on several claims is the one furthest from "holds".
-_BY_DISTANCE = ("holds", "holds with a caveat of wording", "not tested at this scale",
-                "holds with a caveat of substance", "does not hold")
-assert set(_BY_DISTANCE) == set(VERDICTS)
 
 
 class book_figure(nodes.General, nodes.Element):
@@ -92,13 +88,9 @@ class MarkBoxes(SphinxPostTransform):
                 known = {number: verdicts[number] for number in links if number in verdicts}
                 box["classes"].append("claim-box")
                 if known:
-                    box["classes"].append(f"claim-{worst(list(known.values())).replace(' ', '-')}")
+                    furthest = max(known.values(), key=list(VERDICTS).index)  # of the box's claims, from "holds"
+                    box["classes"].append(f"claim-{slug(furthest)}")
                     box.insert(0, chips(known, links))
-
-
-def worst(verdicts: list[str]) -> str:
-    """Return the verdict that is furthest from "holds"."""
-    return max(verdicts, key=_BY_DISTANCE.index)
 
 
 def chips(verdicts: dict[int, str], links: dict[int, str]) -> nodes.paragraph:

@@ -1,6 +1,6 @@
 """The claims ledger in the build: the table, the ids of the asserting cells, and links both ways.
 
-The directive `claims-ledger` of book/claims.md shows a YAML file as a table whose rows have the ids
+The directive `claims-ledger` of book/claims.md shows a YAML file as a table for each topic, whose rows have the ids
 `ledger-8`.  The code cell tagged `claim-8` gets the id `claim-8` and a line that leads to its row, and a
 link written `[claim 8](../book/claims.md)` is made to point at the row.  A page on which a cell says that
 something is `not tested here` is a warning.
@@ -15,7 +15,16 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from caracal_book.rules.cells import number_of
-from caracal_book.rules.ledger import VERDICTS, Claim, check_boxes, check_claims, claim_tags, read_ledger, untested
+from caracal_book.rules.ledger import (
+    VERDICTS,
+    Claim,
+    check_boxes,
+    check_claims,
+    claim_tags,
+    read_ledger,
+    slug,
+    untested,
+)
 
 from .by_page import ByPage
 from .measured import notebook_of, with_output
@@ -44,7 +53,7 @@ class claim_link(nodes.Inline, nodes.TextElement):
 
 
 class ClaimsLedger(SphinxDirective):
-    """The ledger as a table; the argument is a YAML file beside the page."""
+    """The ledger as a table for each topic; the argument is a YAML file beside the page."""
 
     required_arguments = 1
 
@@ -56,15 +65,13 @@ class ClaimsLedger(SphinxDirective):
         except (OSError, ValueError) as error:
             raise self.error(f"{self.arguments[0]}: {error}") from error
         ledger_pages(self.env)[self.env.docname] = claims
-        return [self.summary(claims), ledger_filter(claims), self.table(claims)]
+        topics = dict.fromkeys(claim.topic for claim in claims)
+        return [summary(claims), ledger_filter(claims),
+                *(self.topic(topic, [claim for claim in claims if claim.topic == topic]) for topic in topics)]
 
-    def summary(self, claims: list[Claim]) -> nodes.Node:
-        paragraph = nodes.paragraph(classes=["ledger-summary"])
-        for verdict in VERDICTS:
-            count = sum(claim.verdict == verdict for claim in claims)
-            if count:
-                paragraph += [badge(verdict, f"{count} ", ids=[slug(verdict)]), nodes.Text(" ")]
-        return paragraph
+    def topic(self, topic: str, claims: list[Claim]) -> nodes.Node:
+        return nodes.section("", nodes.title("", topic), self.table(claims), ids=[nodes.make_id(topic)],
+                             classes=["ledger-topic"])
 
     def table(self, claims: list[Claim]) -> nodes.Node:
         group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (6, 38, 16, 40)), cols=len(HEADS))
@@ -78,7 +85,8 @@ class ClaimsLedger(SphinxDirective):
         source = nodes.paragraph("", claim.paper, classes=["ledger-source"])
         link = nodes.paragraph("", "", claim_link(number=claim.id, to="cell"), classes=["ledger-source"])
         columns = ([number], [*self.markdown(claim.says), source],
-                   [nodes.paragraph("", "", badge(claim.verdict))], [*self.markdown(claim.found), link])
+                   [nodes.paragraph("", "", badge(claim.verdict)), *self.markdown(claim.condition)],
+                   [*self.markdown(claim.found), link])
         return nodes.row("", *(nodes.entry("", *column) for column in columns), ids=[f"ledger-{claim.id}"],
                          classes=[f"is-{slug(claim.verdict)}", f"in-{claim.notebook}"])
 
@@ -88,8 +96,13 @@ class ClaimsLedger(SphinxDirective):
         return box.children
 
 
-def slug(verdict: str) -> str:
-    return verdict.replace(" ", "-")
+def summary(claims: list[Claim]) -> nodes.Node:
+    """Return the verdicts, how many claims have each, and what they mean."""
+    counts = ((sum(claim.verdict == verdict for claim in claims), verdict) for verdict in VERDICTS)
+    return nodes.bullet_list("", *(
+        nodes.list_item("", nodes.paragraph("", "", badge(verdict, ids=[slug(verdict)]),
+                                            nodes.Text(f" ({count}): {VERDICTS[verdict]}.")))
+        for count, verdict in counts if count))
 
 
 def badge(verdict: str, prefix: str = "", **attributes: object) -> nodes.Node:

@@ -20,11 +20,10 @@ from caracal_book.rules import closure
 from caracal_book.rules.cells import heading_of, minutes_of, question_of
 from caracal_book.rules.drawings import on_dark, without_ground
 from caracal_book.rules.figure_rules import OPENING
-from caracal_book.rules.ledger import VERDICTS, read_ledger
+from caracal_book.rules.ledger import VERDICTS, read_ledger, slug
 from caracal_min import Caracal
 
 from .by_page import ByPage
-from .claims import slug
 from .measured import notebook_of
 
 logger = logging.getLogger(__name__)

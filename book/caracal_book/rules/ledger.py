@@ -20,18 +20,27 @@ from .cells import STEM
 from .printed_values import Problem, cell_tags, printed_text
 
 NOT_TESTED = "not tested here"
-VERDICTS = ("holds", "holds with a caveat of wording", "holds with a caveat of substance", "does not hold",
-            "not tested at this scale")
+CONDITIONAL = "holds under a condition"
+VERDICTS = {  # and what they mean
+    "holds": "a cell asserts the statement as it stands",
+    "holds in substance, wording loose": "what is meant stands; a word, or a reason that is given, says too much",
+    CONDITIONAL: "it stands where the sentence below the verdict is true, and not further",
+    "does not hold": "a cell shows a case that contradicts the statement or one of its halves",
+    "not tested at this scale": "it is about models or data larger than a build of this book can train",
+}
 _ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _TAG = re.compile(r"claim-(\d+)")
-_BOX = re.compile(r"(?:^>.*\n?)+", re.MULTILINE)
-_LINK = re.compile(r"\[claim\s+(\d+)\]\(")
-_IN_A_BOX = {"holds": r"\bholds?\b", "does not hold": r"\bdoes not\b", VERDICTS[-1]: VERDICTS[-1]}
+_CLAIM = re.compile(r"\bclaim (\d+)", re.IGNORECASE)
+_SENTENCE = re.compile(r"[^.!?;]{10,100}\.")
+_HEDGE = re.compile(r"\b(?:may|might|could|can|perhaps|probably|likely|seems?|mostly|usually|often|sometimes)\b")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """One row of the ledger: where the paper says what, our verdict, what we found, in which notebook."""
+    """One row of the ledger: where the paper says what, our verdict, what we found, in which notebook.
+
+    `condition` is the sentence that says when a statement holds under a condition; other verdicts have none.
+    """
 
     id: int
     paper: str
@@ -39,38 +48,46 @@ class Claim:
     verdict: str
     found: str
     notebook: str
+    topic: str
+    condition: str = ""
 
     def __post_init__(self):
         if type(self.id) is not int or self.id < 1:
             raise ValueError(f"claim id {self.id!r}: give a whole number from 1 on")
-        for field in fields(self)[1:]:
+        for field in fields(self)[1:-1]:
             text = getattr(self, field.name)
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"claim {self.id}: {field.name} is {text!r}; give a text")
         if self.verdict not in VERDICTS:
             raise ValueError(f"claim {self.id}: verdict '{self.verdict}' is not one of: {', '.join(VERDICTS)}")
+        if (self.verdict == CONDITIONAL) != bool(self.condition):
+            raise ValueError(f"claim {self.id}: verdict '{self.verdict}', condition '{self.condition}'; a condition "
+                             f"goes with '{CONDITIONAL}', and with no other verdict")
+        if self.condition and (not _SENTENCE.fullmatch(self.condition) or _HEDGE.search(self.condition)):
+            raise ValueError(f"claim {self.id}: condition '{self.condition}'; give one sentence of at most 100 letters "
+                             "that says when it holds, without a 'may' or 'usually'")
         if not STEM.fullmatch(self.notebook):
             raise ValueError(f"claim {self.id}: notebook '{self.notebook}'; give a name like 04_causal_convolution")
 
 
 def read_ledger(path: Path) -> list[Claim]:
-    """Read claims.yml, in the order of the ids; ValueError in one line for anything that does not fit."""
+    """Read claims.yml, in its order; ValueError in one line for anything that does not fit."""
     return parse_ledger(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def parse_ledger(entries: object) -> list[Claim]:
-    if not isinstance(entries, list):
-        raise ValueError(f"the ledger is a {type(entries).__name__}; give a list of claims")
-    names = [field.name for field in fields(Claim)]
+    if not isinstance(entries, dict) or not all(isinstance(rows, list) for rows in entries.values()):
+        raise ValueError(f"the ledger is {entries!r:.60}; give topics, each with a list of claims")
+    names = [field.name for field in fields(Claim)[:-2]]
     claims: dict[int, Claim] = {}
-    for entry in entries:
-        if not isinstance(entry, dict) or sorted(entry) != sorted(names):
-            raise ValueError(f"a claim has the keys {', '.join(names)}; given: {entry!r}")
-        claim = Claim(**entry)
+    for topic, entry in ((topic, entry) for topic, rows in entries.items() for entry in rows):
+        if not isinstance(entry, dict) or {*entry, "condition"} != {*names, "condition"}:
+            raise ValueError(f"a claim has the keys {', '.join(names)} and maybe condition; given: {entry!r}")
+        claim = Claim(**entry, topic=topic)
         if claim.id in claims:
             raise ValueError(f"claim {claim.id} is entered twice; give each claim an id of its own")
         claims[claim.id] = claim
-    return [claims[number] for number in sorted(claims)]
+    return list(claims.values())
 
 
 def claim_tags(cell: dict) -> list[int]:
@@ -113,29 +130,37 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
 
 
 def check_boxes(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tuple[str, Problem]]:
-    """Compare the verdict in each box of a notebook, a quotation that links to claims, with the ledger's.
+    """Compare the verdicts in each box of a notebook, a quotation that names claims, with the ledger's.
 
-    After "What we found:" a box says "caveat of wording" or "caveat of substance" where one of its claims holds with
-    that caveat and nowhere else, "does not hold", "not tested at this scale", or "holds".
+    After "What we found:" a box says the verdict of each of its claims and no other, and a paragraph that names claims
+    says no other than theirs; a plain "holds" may stand anywhere.
     """
     known = {claim.id: claim.verdict for claim in claims}
     problems = []
     for stem, notebook in notebooks.items():
         for index, cell in enumerate(notebook["cells"]):
-            for box in _BOX.findall(cell["source"]) if cell["cell_type"] == "markdown" else []:
-                numbers = sorted({int(number) for number in _LINK.findall(box)} & known.keys())
-                said = " ".join(box.replace("\n>", " ").split()).rpartition("What we found:")[2]
-                caveats = set(re.findall(r"caveat(?: of \w+)?", said))
-                expected = {verdict.removeprefix("holds with a ") for number in numbers
-                            if "caveat" in (verdict := known[number])}
-                others = {known[number] for number in numbers if "caveat" not in known[number]}
-                missing = sorted(verdict for verdict in others if re.search(_IN_A_BOX[verdict], said) is None)
-                if numbers and (caveats != expected or missing):
+            for part in re.split(r"\n\s*\n", cell["source"]) if cell["cell_type"] == "markdown" else []:
+                text = " ".join(part.replace("\n>", " ").split())
+                numbers = sorted({int(number) for number in _CLAIM.findall(text)} & known.keys())
+                said, right = _verdicts_in(text.rpartition("What we found:")[2]), {known[number] for number in numbers}
+                if numbers and (said - right - {"holds"} or part.startswith(">") and right - said):
                     verdicts = ", ".join(f"claim {number}: {known[number]}" for number in numbers)
-                    problems.append((stem, Problem(index, f"the box says {', '.join(sorted(caveats)) or 'no caveat'}"
-                                                   f"{''.join(f', and not {text!r}' for text in missing)}; "
-                                                   f"the ledger has {verdicts}")))
+                    words = " and ".join(sorted(said)) or "no verdict"
+                    problems.append((stem, Problem(index, f"the text says {words}; the ledger has {verdicts}")))
     return problems
+
+
+def _verdicts_in(text: str) -> set[str]:
+    said = set()
+    for verdict in sorted(VERDICTS, key=len, reverse=True):  # "holds" stands in others
+        text, times = re.subn(rf"\b{verdict.replace('holds', 'holds?')}\b", "", text)
+        said |= {verdict} if times else set()
+    return said
+
+
+def slug(verdict: str) -> str:
+    """Return a verdict as the name of a class of the pages."""
+    return verdict.replace(",", "").replace(" ", "-")
 
 
 def untested(notebook: dict) -> list[Problem]:
