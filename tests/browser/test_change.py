@@ -64,7 +64,8 @@ def test_the_recording_is_the_package_s(page):
     assert data(page)["choices"] == [0, 0]
 
 
-def test_only_the_last_prediction_moves_until_the_mask_is_off(show):
+def test_only_the_last_prediction_moves_until_the_sums_run_over_all_tokens(show):
+    assert "mask" not in f"{WORDS.alt} {WORDS.to_html()}" and "Last word end, sums over all tokens: " in WORDS.alt
     page = show(WORDS)
     length = len(data(page)["pieces"])
     assert says(page) == f"0 of {length} predictions moved." and page.locator(".cha-bars i").count() == 0
@@ -73,7 +74,7 @@ def test_only_the_last_prediction_moves_until_the_mask_is_off(show):
     moved = data(page)["moved"]
     assert 3 < same and max(moved[:same]) < 1e-5
     assert page.locator(".cha-bars i").count() == sum(share > 1e-3 for share in moved[same:])
-    option(page, "off").press("Enter")
+    option(page, "over all tokens").press("Enter")
     assert data(page)["choices"] == [1, 1]
     moved = [t for t, share in enumerate(data(page)["moved"]) if share > 1e-3]
     assert moved[0] < same <= moved[-1] and says(page).startswith(f"{len(moved)} of {length} predictions moved")
@@ -108,14 +109,14 @@ def test_the_model_in_the_page_finds_what_the_package_finds(theme, weights, visi
     assert [one for one in found + violations(page) if one[0] not in PAGE_ONLY] == []
 
 
-def test_in_the_page_the_mask_can_be_taken_away(visit, tmp_path):
+def test_in_the_page_the_sums_can_run_over_all_tokens(visit, tmp_path):
     viz.engine.write(MODEL, tmp_path / "weights")
     write_page(tmp_path, WORDS.to_html())
     page = visit(tmp_path)
     go_live(page)
     page.get_by_label("Your sentence").fill("It is on the sea")
     option(page, "end").click()
-    option(page, "off").click()
+    option(page, "over all tokens").click()
     before, after = encode("It is on the sea"), encode("It is on the end")
     edit = {"points": 1, "ahead": True}
     agree(answered(page, len(after), "[1,1]"), compare(MODEL, (before, edit), (after, edit)))

@@ -64,7 +64,7 @@ def test_all_is_chosen_by_key(page):
     output.press("End")
     lag.press("End")
     assert data(page)["lag"] == data(page)["t"] == len(data(page)["pieces"]) - 1
-    page.get_by_label("layer").first.select_option("0")
+    page.get_by_label("block").first.select_option("0")
     page.get_by_label("channel").select_option(index=2)
     page.get_by_role("button", name="attention").press("Enter")
     assert not page.get_by_label("channel").is_visible()

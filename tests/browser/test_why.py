@@ -44,7 +44,7 @@ def test_without_scripts_the_still_is_shown(still):
     said = still.get_attribute("alt")
     best = FIGURE.model["trace"]["next"][0]
     assert said.startswith(f"After “{TEXT}” nimble finds “{shown(best['piece'])}” likeliest, ")
-    assert "layer 2, feed-forward" in said and "A button loads the model's weights, 0." in said
+    assert "block 2, MLP " in said and "Its logit is " in said and "A button loads the model's weights, 0." in said
 
 
 def test_what_is_drawn_are_the_parts_of_the_score(page):
@@ -81,7 +81,7 @@ def test_candidate_layer_and_part_are_chosen_by_key(page):
     candidate = page.locator(".why-next button").nth(2)
     candidate.press("Enter")
     assert data(page)["candidate"] == 2 and candidate.get_attribute("aria-pressed") == "true"
-    page.get_by_role("button", name=re.compile("layer 2, attention")).press("Enter")
+    page.get_by_role("button", name=re.compile("block 2, attention")).press("Enter")
     page.get_by_role("button", name="all", exact=True).press("Enter")
     found = FIGURE.model["trace"]["next"][2]
     assert data(page)["values"] == pytest.approx(found["layers"][2]["terms"])

@@ -1,16 +1,19 @@
 """The rules for notebooks: the book's own keep them, and each rule rejects a notebook that breaks it."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import nbformat
 import pytest
 import strip_notebooks
+import yaml
 
 from caracal_book.rules import __main__ as check_notebooks
 from caracal_book.rules import figure_rules
 from caracal_book.rules import notebook_rules as rules
+from caracal_book.rules.cells import number_of
 from caracal_book.rules.figure_rules import OPENING
 
 ASSERT = "assert 1 + 1 == 2"
@@ -66,6 +69,21 @@ def test_every_notebook_is_in_the_table_of_contents_and_has_solutions(root):
         assert f"file: notebooks/{path.stem}\n" in contents
         assert f"file: book/solutions/{path.stem}\n" in contents
         assert f"(../book/solutions/{path.stem}.md)" in path.read_text(encoding="utf-8"), path.name
+
+
+def test_the_landing_page_and_the_preface_have_the_parts_of_the_table_of_contents(root):
+    contents, landing, preface = ((root / name).read_text(encoding="utf-8")
+                                  for name in ("_toc.yml", "index.md", "book/preface.md"))
+    parts = {}
+    for part in yaml.safe_load(contents)["parts"]:
+        chapters = [chapter["file"] for chapter in part["chapters"] if chapter["file"].startswith("notebooks/")]
+        if chapters:
+            parts[part["caption"]] = [number_of(chapters[k].partition("/")[2]) for k in (0, -1)]
+    listed = re.findall(r"^## (\w+)\n\n[^#:]+\n:::\{chapter-cards\} (\w+)$", landing, re.MULTILINE)
+    assert listed == [(name, name) for name in parts]
+    assert list(parts) == ["Derive", "Build", "Train", "Check"]
+    for name, (first, last) in parts.items():
+        assert f"*{name}* ({first} to {last})" in preface
 
 
 def test_a_good_notebook_has_no_problems(good):

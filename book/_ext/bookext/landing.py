@@ -2,7 +2,7 @@
 
 The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is typed twice: the cover is the figure
 that a chapter opens with, the verdicts are counted in the ledger, and titles, questions, times and pictures are the
-chapters' own.  `micro`, on any page, is a figure of `caracal_book.viz` with micro and a sentence.
+chapters' own, by part of _toc.yml.  `micro`, on any page, is a figure of `caracal_book.viz` with micro and a sentence.
 """
 
 import re
@@ -99,13 +99,15 @@ class Micro(SphinxDirective):
     """A figure with micro, which the argument names in `caracal_book.viz`; the content is the sentence."""
 
     required_arguments = 1
+    option_spec = {"seed": int}  # of what it wrote for the recording
     has_content = True
 
     def run(self):
         name = self.arguments[0]
         for path in closure.of_file(Path(viz.__file__).with_name(f"{name}.py"), Path(viz.__file__).parents[3]):
             self.env.note_dependency(str(path))
-        figure = getattr(viz, name)(Caracal.from_pretrained("micro", device="cpu"), " ".join(self.content))
+        figure = getattr(viz, name)(Caracal.from_pretrained("micro", device="cpu"), " ".join(self.content),
+                                    **self.options)
         return [nodes.raw("", figure.to_html(), format="html")]
 
 
@@ -131,10 +133,15 @@ class VerdictStrip(SphinxDirective):
 
 
 class ChapterCards(SphinxDirective):
-    """A card for each chapter and investigation of the folder notebooks/, and how long all of them take."""
+    """A card for each chapter of a part of the book, and their time; the argument is the part's caption in _toc.yml."""
+
+    required_arguments = 1
 
     def run(self):
-        names = sorted(name for name in self.env.found_docs if name.startswith("notebooks/"))
+        parts = {tree.caption: tree.files() for tree in self.env.external_site_map.root.subtrees}
+        names = [name for name in parts.get(self.arguments[0], ()) if name.startswith("notebooks/")]
+        if not names:
+            raise self.error(f"_toc.yml has no chapters in a part '{self.arguments[0]}', only in {', '.join(parts)}")
         cards, minutes = [], 0
         for name in names:
             self.env.note_dependency(self.env.doc2path(name))
@@ -151,9 +158,7 @@ class ChapterCards(SphinxDirective):
                 f'<span class="card-picture">{pictures}</span>'
                 f'<span class="chapter-number">{heading}</span> <b>{escape(title)}</b>'
                 f'<span class="card-question">{escape(question)}</span></a></li>')
-        many = sum(name.split("/")[1][0].isdigit() for name in names)
-        said = (f"{many} chapters and {len(names) - many} investigations, about {round(minutes / 60)} hours of "
-                "reading; the exercises take as long again.")
+        said = f"About {round(minutes / 60)} hours of reading; the exercises take as long again."
         return [nodes.raw("", f'<p>{said}</p><ul class="chapter-cards">{"".join(cards)}</ul>', format="html")]
 
 

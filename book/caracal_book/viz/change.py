@@ -23,10 +23,10 @@ _LAGS = (1, 2, 4, 8, 16)
 
 def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str = "micro",
                      folder: str = "_static/micro") -> Figure:
-    """Show which predictions of a model move when the last word of a text changes, with its causal mask and without.
+    """Show which predictions of a model move when the last word of a text changes, with causal sums and with others.
 
-    Without the mask the convolution is cyclic, over as many points as there are tokens, and attention sees as far ahead
-    as back.  How far a prediction moves is half the sum over the vocabulary of abs(p - p').
+    The others run over all tokens: the convolution is cyclic, over as many points as there are tokens, and attention
+    sees as far ahead as back.  How far a prediction moves is half the sum over the vocabulary of abs(p - p').
 
     Args:
         model: with a tokenizer of the kind "gpt2:N"; a page has its weights in eight bits, and so has the recording.
@@ -40,9 +40,10 @@ def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str 
     _require_words(text, words)
     last = [text.split()[-1], *words]
     controls = [{"name": "last word", "options": [{"label": word, "edit": {}, "last": word} for word in last]},
-                {"name": "mask", "options": [{"label": "on", "edit": {}},
-                                             {"label": "off", "edit": {"points": 1, "ahead": True}, "both": True}]}]
-    help = "Change the last word. How many of the predictions move? Then take the mask away."
+                {"name": "sums", "options": [
+                    {"label": "up to t", "edit": {}},
+                    {"label": "over all tokens", "edit": {"points": 1, "ahead": True}, "both": True}]}]
+    help = "Change the last word. How many of the predictions move? Then let the sums run over all tokens."
     return _figure(model, text, controls, help, "moved", name, folder)
 
 

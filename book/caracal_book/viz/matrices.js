@@ -37,7 +37,7 @@ export function render({ model, el }) {
   const sides = ["layer", "attention"].map((name, k) => {
     const section = make(pair, "section"), title = make(section, "p", { class: "mat-title" });
     const row = make(section, "div", { class: "ins-pick" }), part = k ? "head" : "channel";
-    const layers = chooser(row, "layer", (at) => show({ ...chosen, [name]: at }));
+    const layers = chooser(row, "block", (at) => show({ ...chosen, [name]: at }));
     const parts = chooser(row, part, (at) => show({ ...chosen, [part]: at }));
     return { section, title, layers, parts, matrix: matrixOf(section, (t, j) => show({ ...chosen, t, lag: t - j }), fit(340, 230)) };
   });
@@ -92,7 +92,7 @@ export function render({ model, el }) {
     says.textContent = live.status(`In output ${quoted(pieces[t])} (${t}), ${quoted(pieces[j])} (${j}) has the weight ${said(gate[lag])} in channel ${name}. `
       + `${quoted(pieces[lag])} (${lag}) wrote it as its gate${third}. The head's ${said(weights[t][j])} was computed from ${quoted(pieces[t])} and ${quoted(pieces[j])}.`);
     kernelOf(gate, other.gates[layer][channel], lag);
-    speak(el, `${live.live ? "" : "Recorded: "}layer ${channels[layer][0]}, output ${t}: token ${j} has the weight ${said(gate[lag])}, written by token ${lag}; in attention ${said(weights[t][j])}.`);
+    speak(el, `${live.live ? "" : "Recorded: "}block ${channels[layer][0]}, output ${t}: token ${j} has the weight ${said(gate[lag])}, written by token ${lag}; in attention ${said(weights[t][j])}.`);
     Object.assign(host.dataset, { mode: live.mode, ...chosen, pieces: JSON.stringify(pieces), gate: JSON.stringify(gate), weights: JSON.stringify(weights) });
   }
 

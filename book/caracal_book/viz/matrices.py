@@ -1,4 +1,4 @@
-"""The figure of chapters 5 and 6: the matrix of a trained channel beside that of an attention head, for one text."""
+"""The figure of chapter 6: the matrix of a trained channel beside that of an attention head, for one text."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -65,7 +65,7 @@ def _alt(data: Mapping[str, Any]) -> str:
     gate, weights, channel, layer, attends = _shown(data)
     t, lag, pieces = data["t"], data["lag"], [piece.strip() for piece in data["trace"]["pieces"]]
     return (f"Two triangular matrices for “{data['text']}”: the weights of channel {channel} of {data['name']}'s "
-            f"layer {layer}, a Fourier module, where every diagonal is one number, and those of head 0 of layer "
+            f"block {layer}, a Fourier module, where every diagonal is one number, and those of head 0 of block "
             f"{attends}, attention. In the output at “{pieces[t]}”, “{pieces[t - lag]}” has the weight "
             f"{svg.said(gate[lag])} in the channel, which “{pieces[lag]}” wrote, and "
             f"{svg.said(weights[t][t - lag])} in the head. Below, the channel's gates for this text and for "
@@ -78,8 +78,8 @@ def _still(data: Mapping[str, Any]) -> str:
     gate, weights, channel, layer, attends = _shown(data)
     rows = [gate[:t + 1][::-1] for t in range(len(gate))]
     parts = [svg.lines(12, 22, [data["text"]])]
-    for x, title, matrix, colour in ((8, f"layer {layer}, channel {channel}", rows, palette.gate),
-                                     (216, f"layer {attends}, head 0", weights, palette.others[1])):
+    for x, title, matrix, colour in ((8, f"block {layer}, channel {channel}", rows, palette.gate),
+                                     (216, f"block {attends}, head 0", weights, palette.others[1])):
         largest = max(abs(value) for row in matrix for value in row) or 1.0
         pitch = _SIDE / len(matrix)
         parts.append(svg.text(x, 46, title, weight=600))

@@ -1,4 +1,4 @@
-// Why a model finds a token likely: the parts of its score by layer, those of a layer by token and by channel or head,
+// Why a model finds a token likely: the parts of its logit by block, those of a mixer by token and by channel or head,
 // and one product with its numbers.  First a recording; once the weights are loaded, the reader's own sentence.
 // model: name, text, folder, digest, bytes (as continuation.js), trace (of `caracal_book.viz.trace`), and what is chosen:
 // candidate, layer, unit (0: all of them), lag (of the token, from the last one).
@@ -33,7 +33,7 @@ const CSS = `${INSTRUMENT}
 export function render({ model, el }) {
   const state = inStep(model, ["candidate", "layer", "unit", "lag"], show);
   let trace = model.get("trace"), chosen = null;
-  const host = begin(el, CSS, `Why “${bare(trace.next[0].piece)}”? Choose a layer, then a channel and a token that add to its score; or another candidate.`);
+  const host = begin(el, CSS, `Why “${bare(trace.next[0].piece)}”? Choose a block, then a channel and a token that add to its logit; or another candidate.`);
   quote(el);
   const live = new Live(model, {
     question: (text) => ({ kind: "look", text, shown: trace.next.length }),
@@ -56,7 +56,7 @@ export function render({ model, el }) {
   const onward = make(buttons, "button", { type: "button" }), again = make(buttons, "button", { type: "button" }, "Start again");
   live.button(buttons);
   const layers = make(second, "div", { class: "why-layers" });
-  for (const title of ["layer", "mixer", "feed-forward"]) make(layers, "span", { class: "ins-note" }, title);
+  for (const title of ["block", "mixer", "MLP"]) make(layers, "span", { class: "ins-note" }, title);
   const sums = all(trace.next[0].parts.length, (k) => {
     if (k === 0) make(layers, "span", {}, "");
     else if (k % 2) make(layers, "span", {}, `${(k - 1) / 2} ${trace.heads[(k - 1) / 2] ? "A" : "F"}`);
@@ -108,20 +108,20 @@ export function render({ model, el }) {
       bar(drawn, trace.next[k].p, 1);
       button.setAttribute("aria-pressed", k === candidate);
     });
-    secondHead.textContent = `2. The score of ${quoted(best.piece)} is ${said(best.logit, 1)} above the average`;
+    secondHead.textContent = `2. The logit of ${quoted(best.piece)} is ${said(best.logit, 1)} above the average`;
     const [reach, low] = [Math.max(...best.parts, best.rest), Math.min(0, ...best.parts, best.rest)];
     sums.forEach(({ cell, bar: drawn, value, rest }, k) => {
       bar(drawn, best.parts[k], reach, low);
       value.textContent = signed(best.parts[k]);
       if (k % 2) {
         cell.setAttribute("aria-pressed", (k - 1) / 2 === layer);
-        cell.setAttribute("aria-label", `layer ${(k - 1) / 2}, ${heads[(k - 1) / 2] ? "attention" : "Fourier module"}: ${signed(best.parts[k])}`);
+        cell.setAttribute("aria-label", `block ${(k - 1) / 2}, ${heads[(k - 1) / 2] ? "attention" : "Fourier module"}: ${signed(best.parts[k])}`);
       }
       if (!rest) return;
       bar(rest.bar, best.rest, reach, low);
       rest.value.textContent = signed(best.rest);
     });
-    thirdHead.textContent = `3. Layer ${layer}, ${attends ? "attention" : "Fourier module"}: ${signed(best.parts[2 * layer + 1])} is a sum over tokens`;
+    thirdHead.textContent = `3. Block ${layer}, ${attends ? "attention" : "Fourier module"}: ${signed(best.parts[2 * layer + 1])} is a sum over tokens`;
     units(["all", ...layerTerms.units.map(({ name }) => `${kind} ${name}`)], unit);
     const values = unit ? one.content.map((v, j) => one.scale * v * weightOf(j)) : layerTerms.terms;
     const [most, least] = [Math.max(1e-12, ...values), Math.min(0, ...values)];
@@ -151,10 +151,10 @@ export function render({ model, el }) {
       : unit ? `Head ${one.name} gives ${quoted(pieces[token])} (${token}) the weight ${said(weightOf(token))}, times ${said(one.content[token])}: it adds ${signed(values[token])}.`
         : `All ${kind}s together add ${signed(values[token])} from ${quoted(pieces[token])} (${token}).`;
     const mixers = best.parts.reduce((sum, part, k) => sum + (k % 2 ? part : 0), 0);
-    says.textContent = live.status(`${product} ${unit ? `The ${kind} adds ${signed(whole)}, ` : ""}layer ${layer} adds ${signed(best.parts[2 * layer + 1])}, all mixers ${signed(mixers)} of ${said(best.logit, 1)}.`);
+    says.textContent = live.status(`${product} ${unit ? `The ${kind} adds ${signed(whole)}, ` : ""}block ${layer}'s mixer adds ${signed(best.parts[2 * layer + 1])}, all mixers ${signed(mixers)} of ${said(best.logit, 1)}.`);
     onward.hidden = !live.live;
     onward.textContent = `Go on with ${quoted(best.piece)}`;
-    speak(el, `${live.live ? "" : "Recorded: "}${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; layer ${layer}, `
+    speak(el, `${live.live ? "" : "Recorded: "}${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; block ${layer}, `
       + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`);
     Object.assign(host.dataset, { mode: live.mode, ...chosen, trace: JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next }), values: JSON.stringify(values) });
   }

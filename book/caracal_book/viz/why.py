@@ -1,4 +1,4 @@
-"""The figure of the page that takes a model apart: why a token is likely, by layer, channel and token."""
+"""The figure of the page that takes a model apart: why a token is likely, by block, channel and token."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,8 +20,8 @@ _WIDTH, _LEFT = 420, 118  # of the still, in its own units
 def why(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
     """Show why a model finds tokens likely after a text, down to one product of a content and a gate.
 
-    The score of a candidate, above the mean of the vocabulary, is a sum over the layers (`viz.trace`).  The reader
-    chooses a candidate, a layer, one of its largest channels or heads, and a token.  The figure holds a recording of
+    The logit of a candidate, above the mean of the vocabulary, is a sum over the blocks (`viz.trace`).  The reader
+    chooses a candidate, a block, one of its largest channels or heads, and a token.  The figure holds a recording of
     one sentence.  A button loads the weights, and then it reads what the reader types.
 
     Args:
@@ -46,10 +46,10 @@ def why(model: Caracal, text: str, name: str = "micro", folder: str = "_static/m
 
 
 def _rows(data: Mapping[str, Any]) -> list[tuple[str, float]]:
-    """Name what adds to the score of the likeliest token, and by how much."""
+    """Name what adds to the logit of the likeliest token, and by how much."""
     best = data["trace"]["next"][0]
-    names = [f"layer {i}, {kind}" for i, heads in enumerate(data["trace"]["heads"])
-             for kind in ("Fourier" if heads is None else "attention", "feed-forward")]
+    names = [f"block {i}, {kind}" for i, heads in enumerate(data["trace"]["heads"])
+             for kind in ("Fourier" if heads is None else "attention", "MLP")]
     return [*zip(["the token itself", *names], best["parts"], strict=True), ("every text", best["rest"])]
 
 
@@ -57,19 +57,19 @@ def _alt(data: Mapping[str, Any]) -> str:
     best = data["trace"]["next"][0]
     sums = ", ".join(f"{name} {svg.said(value, 1)}" for name, value in _rows(data))
     return (f"After “{data['text']}” {data['name']} finds “{shown(best['piece'])}” likeliest, {percent(best['p'])}. "
-            f"Its score is {svg.said(best['logit'], 1)} above the average of all tokens, as a sum: {sums}. The reader "
-            f"opens a layer, a channel of it and a token, down to one product of a content and a gate. A button loads "
+            f"Its logit is {svg.said(best['logit'], 1)} above the average of all tokens, as a sum: {sums}. The reader "
+            f"opens a block, a channel of it and a token, down to one product of a content and a gate. A button loads "
             f"the model's weights, {data['bytes'] / 1e6:.1f} MB, for a sentence of the reader's own.")
 
 
 def _still(data: Mapping[str, Any]) -> str:
-    """Draw the sentence, the likeliest token, and what adds to its score."""
+    """Draw the sentence, the likeliest token, and what adds to its logit."""
     best, rows = data["trace"]["next"][0], _rows(data)
     reach = max(abs(value) for _, value in rows)
     zero = _LEFT + 60.0
     parts = [svg.lines(12, 22, [f"{data['text']} …"]),
              svg.text(12, 46, f"likeliest: {shown(best['piece'])}, {percent(best['p'])}", weight=600),
-             svg.text(12, 66, f"score above the average: {svg.said(best['logit'], 1)}, the sum of", fill=palette.muted)]
+             svg.text(12, 66, f"logit above the average: {svg.said(best['logit'], 1)}, the sum of", fill=palette.muted)]
     for k, (name, value) in enumerate(rows):
         y = 88 + 21 * k
         parts += [svg.text(12, y, name),
