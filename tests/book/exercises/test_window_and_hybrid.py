@@ -217,7 +217,8 @@ WRONG = {
 REASONS = [
     (check.tokens_in_sight, "forgets to return", "expected 1, given None"),
     (check.tokens_in_sight, "window times depth", "(pattern='WW', window=1, t=1): expected 1, given 2"),
-    (check.tokens_in_sight, "Fourier modules first or last only", "(pattern='WFW', window=1, t=1): expected 2, given 1"),
+    (check.tokens_in_sight, "Fourier modules first or last only",
+     "(pattern='WFW', window=1, t=1): expected 2, given 1"),
     (check.windows_needed, "rounds down", "windows_needed(length=2, window=3): expected 1, given 0"),
     (check.windows_needed, "no module is never enough", "windows_needed(length=1, window=1): expected 0, given None"),
     (check.ignores_order, "a reversal only", "expected False, given True"),
