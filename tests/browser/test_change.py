@@ -124,7 +124,7 @@ def test_in_the_page_the_sums_can_run_over_all_tokens(visit, tmp_path):
 
 @pytest.mark.parametrize("figure, name, edit", [
     (viz.change_points(MODEL, TEXT, name="nimble", folder="weights"), "L", {"points": 1}),
-    (viz.change_windows(MODEL, TEXT, name="nimble", folder="weights"), "layer 2", {"windows": ["blocks.2.mixer"]})])
+    (viz.change_windows(MODEL, TEXT, name="nimble", folder="weights"), "block 2", {"windows": ["blocks.2.mixer"]})])
 def test_padding_and_windows_are_taken_away_as_the_package_does(figure, name, edit, visit, tmp_path):
     viz.engine.write(MODEL, tmp_path / "weights")
     write_page(tmp_path, figure.to_html())

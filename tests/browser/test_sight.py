@@ -37,7 +37,7 @@ def assert_agrees_with_real_layers(shown, pre_conv=True):
 
 
 def layer(page, k):
-    return page.get_by_role("button", name=f"layer {k},")
+    return page.get_by_role("button", name=f"mixer {k},")
 
 
 def cells(page):
@@ -66,7 +66,7 @@ def test_layers_change_by_keyboard_and_see_what_real_layers_see(page, pre_conv):
     for step, k in enumerate((0, 5, 2, 0, 4, 3, 1)):
         layer(page, k).focus()
         page.keyboard.press("Enter" if step % 2 else "Space")
-        assert focused(page).startswith(f"layer {k}, ")
+        assert focused(page).startswith(f"mixer {k}, ")
         page.get_by_role("slider", name="output t").fill(str(19 - 2 * step))
         patterns.add(data(page)["pattern"])
         assert_agrees_with_real_layers(data(page), pre_conv)
@@ -92,11 +92,11 @@ def test_arrows_go_from_layer_to_layer(page):
     layer(page, 5).focus()
     for k in (4, 3):
         page.keyboard.press("ArrowDown")
-        assert focused(page).startswith(f"layer {k}, window")
+        assert focused(page).startswith(f"mixer {k}, window")
     page.keyboard.press("ArrowUp")
-    assert focused(page).startswith("layer 4, window")
+    assert focused(page).startswith("mixer 4, window")
     page.keyboard.press("Enter")
-    assert data(page)["pattern"] == "WWWWFW" and focused(page) == "layer 4, Fourier; press for window"
+    assert data(page)["pattern"] == "WWWWFW" and focused(page) == "mixer 4, Fourier; press for window"
 
 
 def test_stacks_to_start_from(page):

@@ -16,9 +16,9 @@ from caracal_min.convolution import causal_conv_direct
 
 from . import checker, expect_close, expect_equal
 
-__all__ = ["ignores_order", "layers_needed", "tiled_attention", "tokens_in_sight"]
+__all__ = ["ignores_order", "tiled_attention", "tokens_in_sight", "windows_needed"]
 
-Layer = Callable[[Tensor], Tensor]
+Module = Callable[[Tensor], Tensor]
 
 
 @checker
@@ -35,14 +35,14 @@ def tokens_in_sight(answer: Callable[[str, int, int], int]) -> str:
 
 
 @checker
-def layers_needed(answer: Callable[[int, int], int | None]) -> str:
-    """Check `layers_needed(length, window)`: window layers until the last token sees the first; None for never."""
+def windows_needed(answer: Callable[[int, int], int | None]) -> str:
+    """Check `windows_needed(length, window)`: window modules until the last token sees the first; None for never."""
     cases = [(length, window) for length in (1, 2, 3, 10, 256, 257, 511, 512, 8192, 100_000)
              for window in (1, 2, 3, 256, 257, 10_000)]
     for length, window in cases:
         needed = 0 if length == 1 else None if window == 1 else -(-(length - 1) // (window - 1))
         given = answer(length, window)
-        case = f"layers_needed(length={length}, window={window})"
+        case = f"windows_needed(length={length}, window={window})"
         if needed is None:
             expect_equal(case, given, None)
         else:
@@ -58,17 +58,17 @@ def _expect_number(case: str, given: object, expected: int) -> None:
 
 
 @checker
-def ignores_order(answer: Callable[[Layer, int], bool]) -> str:
-    """Check `ignores_order(layer, length)`: True where no order of the tokens before the last moves its output."""
-    for layers, verdict in ((_BLIND, True), (_SEEING, False)):
-        for name, layer in layers.items():
-            for length in (9, 24) if layer is _ring else (4, 9, 24):
+def ignores_order(answer: Callable[[Module, int], bool]) -> str:
+    """Check `ignores_order(module, length)`: True where no order of the tokens before the last moves its output."""
+    for modules, verdict in ((_BLIND, True), (_SEEING, False)):
+        for name, module in modules.items():
+            for length in (9, 24) if module is _ring else (4, 9, 24):
                 torch.manual_seed(7)
-                case, given = f"ignores_order({name}, length={length})", answer(layer, length)
+                case, given = f"ignores_order({name}, length={length})", answer(module, length)
                 if given is None:
                     raise AssertionError(f"{case}: expected {verdict}, given None; is a return missing?")
                 expect_equal(case, bool(given), verdict)
-    return f"{len(_BLIND)} layers that ignore order and {len(_SEEING)} that do not"
+    return f"{len(_BLIND)} modules that ignore order and {len(_SEEING)} that do not"
 
 
 def _attention(x: Tensor, window: int | None = None) -> Tensor:
@@ -100,16 +100,16 @@ def _turning(x: Tensor) -> Tensor:
     return y
 
 
-def _told(token: int, weight: float) -> Layer:
+def _told(token: int, weight: float) -> Module:
     """A mean of the tokens so far that gives one of them, counted from the start or the end, another weight."""
-    def layer(x: Tensor) -> Tensor:
+    def module(x: Tensor) -> Tensor:
         weights = torch.ones(x.shape[1], dtype=x.dtype)
         weights[token] += weight
         return (x * weights[:, None]).cumsum(1) / weights.cumsum(0)[:, None]
-    return layer
+    return module
 
 
-_BLIND: dict[str, Layer] = {
+_BLIND: dict[str, Module] = {
     "causal attention": _attention,
     "the mean of the tokens so far": lambda x: x.cumsum(1) / torch.arange(1, x.shape[1] + 1)[:, None],
     "the largest number so far": lambda x: x.cummax(1)[0],
@@ -117,10 +117,10 @@ _BLIND: dict[str, Layer] = {
     "a million times attention": lambda x: 1e6 * _attention(x),
     "attention to half the tokens, chosen by their first number": lambda x: _attention(x * (x[..., :1] > 0)),
 }
-_SEEING: dict[str, Layer] = {
+_SEEING: dict[str, Module] = {
     "attention with a window of 3": lambda x: _attention(x, window=3),
     "attention that does not see token 0": lambda x: _attention(x, window=x.shape[1] - 1),
-    "two layers of causal attention": lambda x: _attention(_attention(x)),
+    "two modules of causal attention": lambda x: _attention(_attention(x)),
     "a causal convolution with itself": _convolved,
     "the token before": lambda x: x.roll(1, dims=1),
     "the differences of neighbours, summed": lambda x: (x - x.roll(1, dims=1)).abs().cumsum(1),

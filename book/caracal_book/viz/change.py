@@ -104,8 +104,8 @@ def change_windows(model: Caracal, text: str, name: str = "micro", folder: str =
         raise ValueError("this model has no attention layer; give one that has")
     cut = [*([layer] for layer in layers), *([layers] if len(layers) > 1 else [])]
     controls = [{"name": "windows off in", "options": [
-        {"label": "no layer", "edit": {}},
-        *({"label": f"layer {' and '.join(map(str, off))}", "edit": {"windows": [f"blocks.{i}.mixer" for i in off]}}
+        {"label": "no block", "edit": {}},
+        *({"label": f"block {' and '.join(map(str, off))}", "edit": {"windows": [f"blocks.{i}.mixer" for i in off]}}
           for off in cut)]}]
     help = "Switch windows off, so that only Fourier modules mix tokens. Which tokens suffer?"
     return _figure(model, text, controls, help, "bits", name, folder)

@@ -133,7 +133,7 @@ def _fourier(config: CaracalConfig, top: float) -> tuple[list[str], float]:
               svg.text(middle, y + 37, "pad, FFT, multiply, FFT⁻¹, cut", "middle"),
               *_stream(middle, y + 46, y + 70, "r", palette.result), _named(left, y + 70, width, "to_out")]
     end = y + 70 + _BOX + 10
-    return [_panel(top, end, "mixer F: a Fourier layer"), *parts], end
+    return [_panel(top, end, "mixer F: a Fourier module"), *parts], end
 
 
 def _attention(config: CaracalConfig, top: float) -> tuple[list[str], float]:
@@ -151,7 +151,7 @@ def _alt(config: CaracalConfig, kinds: str) -> str:
     gate = "to_gate, SiLU and gate_mix" if config.gate == "two_stage" else "to_gate"
     alt = (f"Left, the model from top to bottom: tokens, {start}, {len(kinds)} blocks of the kinds {' '.join(kinds)}, "
            "norm, the embedding again, logits. Right, a block: a stream to which first a mixer, then an MLP adds what "
-           "it makes of a normalised copy. Below it mixer F, the Fourier layer: "
+           "it makes of a normalised copy. Below it mixer F, the Fourier module: "
            f"{'pre_conv, norm' if config.pre_conv else 'norm'}, then two ways, through to_value to the content v and "
            f"through {gate} to the gate g; their causal convolution r; to_out.")
     if config.attention_layers:

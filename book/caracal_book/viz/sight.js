@@ -40,7 +40,7 @@ export function render({ model, el }) {
   let pattern, window, output, levels;
 
   const host = begin(el, CSS,
-    "Press a layer to change its kind. Slide the window and the output, or drag in the drawing.");
+    "Press a mixer to change its kind. Slide the window and the output, or drag in the drawing.");
   const presets = make(el, "div", { class: "sight-ready", role: "group", "aria-label": "stacks to start from" });
   const starts = Object.entries(ready).map(([name, stack]) => {
     const button = make(presets, "button", { type: "button" }, name);
@@ -87,7 +87,7 @@ export function render({ model, el }) {
       const k = layers - 1 - place, other = pattern[k] === "F" ? "W" : "F";
       button.textContent = KIND[pattern[k]];
       button.dataset.kind = pattern[k];
-      button.setAttribute("aria-label", `layer ${k}, ${KIND[pattern[k]]}; press for ${KIND[other]}`);
+      button.setAttribute("aria-label", `mixer ${k}, ${KIND[pattern[k]]}; press for ${KIND[other]}`);
     });
     starts.forEach((button, k) => button.setAttribute("aria-pressed", Object.values(ready)[k] === pattern));
     [windowName.textContent, outputName.textContent] = [`window w = ${window}`, `output t = ${output}`];

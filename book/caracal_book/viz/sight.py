@@ -39,9 +39,9 @@ def sight(pattern: str = "FFWFFW", window: int = 4, length: int = 20, *, output:
     model = {"pattern": pattern, "window": window, "length": length, "output": output}
     seen = sum(n > 0 for n in levels[0])
     kinds = ", ".join(_NAMES[kind] for kind in pattern)
-    alt = (f"A row of {length} tokens with {len(pattern)} layers above them, from below: {kinds}; the window is "
+    alt = (f"A row of {length} tokens with {len(pattern)} mixers above them, from below: {kinds}; the window is "
            f"{window}. A cone from output {output} down to the tokens covers the cells it depends on: {seen} of "
-           f"{length} tokens. Press a layer to change its kind; sliders set the window and the output.")
+           f"{length} tokens. Press a mixer to change its kind; sliders set the window and the output.")
     return Figure("sight", model, _still(pattern, window, output, levels), alt,
                   state=("pattern", "window", "output"))
 

@@ -15,7 +15,7 @@ def in_sight(pattern, window, t):
     return t + 1 if "F" in pattern else min(t, len(pattern) * (window - 1)) + 1
 
 
-def in_sight_layer_by_layer(pattern, window, t):
+def in_sight_module_by_module(pattern, window, t):
     oldest = t
     for kind in reversed(pattern):
         oldest = 0 if kind == "F" else max(0, oldest - window + 1)
@@ -41,11 +41,11 @@ def permuted(x, order):
 def by_permutations(orders, threshold=1e-9, relative=True):
     """A test of blindness that tries the permutations that `orders` gives for a number of tokens."""
 
-    def ignores_order(layer, length):
+    def ignores_order(module, length):
         x = torch.randn(1, length, 8, dtype=torch.float64)
-        y = layer(x)[:, -1]
+        y = module(x)[:, -1]
         for order in orders(length - 1):
-            moved = (layer(permuted(x, order))[:, -1] - y).norm()
+            moved = (module(permuted(x, order))[:, -1] - y).norm()
             if moved > threshold * (y.norm() if relative else 1):
                 return False
         return True
@@ -141,8 +141,8 @@ def only_full_tiles(q, k, v, window, tile):
 
 
 RIGHT = {
-    check.tokens_in_sight: [in_sight, in_sight_layer_by_layer],
-    check.layers_needed: [needed, needed_by_rounding_up],
+    check.tokens_in_sight: [in_sight, in_sight_module_by_module],
+    check.windows_needed: [needed, needed_by_rounding_up],
     check.ignores_order: [by_permutations(neighbours), by_permutations(
         lambda n: itertools.chain(neighbours(n), reversal(n))), by_permutations(
         lambda n: (torch.randperm(n).tolist() for _ in range(30)), threshold=1e-6)],
@@ -155,26 +155,26 @@ WRONG = {
         "one token too few": lambda pattern, window, t: in_sight(pattern, window, t) - 1,
         "beyond the start of the text": lambda pattern, window, t: (
             t + 1 if "F" in pattern else len(pattern) * (window - 1) + 1),
-        "a Fourier layer counts as a window": lambda pattern, window, t: min(t, len(pattern) * (window - 1)) + 1,
-        "Fourier layers only at the bottom": lambda pattern, window, t: (
+        "a Fourier module counts as a window": lambda pattern, window, t: min(t, len(pattern) * (window - 1)) + 1,
+        "Fourier modules only at the bottom": lambda pattern, window, t: (
             t + 1 if pattern[:1] == "F" else in_sight(pattern.replace("F", "W"), window, t)),
-        "Fourier layers first or last only": lambda pattern, window, t: (
+        "Fourier modules first or last only": lambda pattern, window, t: (
             t + 1 if "F" in pattern[:1] + pattern[-1:] else in_sight(pattern.replace("F", "W"), window, t)),
         "a window of w back and itself": lambda pattern, window, t: in_sight(pattern, window + 1, t),
         "forgets to return": lambda pattern, window, t: None,
     },
-    check.layers_needed: {
+    check.windows_needed: {
         "length over window": lambda length, window: -(-length // window),
         "rounds down": lambda length, window: needed(length, window) and (length - 1) // (window - 1),
         "divides by zero is no answer": lambda length, window: 0 if window == 1 else needed(length, window),
-        "one layer too many": lambda length, window: (
+        "one module too many": lambda length, window: (
             None if needed(length, window) is None else needed(length, window) + 1),
-        "no layer is never enough": lambda length, window: needed(length, window) or None,
+        "no module is never enough": lambda length, window: needed(length, window) or None,
         "a window of w back and itself": lambda length, window: -(-(length - 1) // window),
     },
     check.ignores_order: {
-        "says yes": lambda layer, length: True,
-        "says no": lambda layer, length: False,
+        "says yes": lambda module, length: True,
+        "says no": lambda module, length: False,
         "a reversal only": by_permutations(reversal),
         "a turn only": by_permutations(turn),
         "a turn and a reversal": by_permutations(lambda n: itertools.chain(turn(n), reversal(n))),
@@ -184,9 +184,9 @@ WRONG = {
         "too lax": by_permutations(neighbours, threshold=0.1),
         "a thousandth is too lax": by_permutations(neighbours, threshold=1e-3),
         "absolute, not relative": by_permutations(neighbours, threshold=1e-12, relative=False),
-        "moves the last token too": lambda layer, length: bool(torch.allclose(
-            layer(x := torch.randn(1, length, 8, dtype=torch.float64))[:, -1], layer(x.roll(1, dims=1))[:, -1])),
-        "forgets to return": lambda layer, length: None,
+        "moves the last token too": lambda module, length: bool(torch.allclose(
+            module(x := torch.randn(1, length, 8, dtype=torch.float64))[:, -1], module(x.roll(1, dims=1))[:, -1])),
+        "forgets to return": lambda module, length: None,
     },
     check.tiled_attention: {
         "a full mask": full_mask,
@@ -217,9 +217,10 @@ WRONG = {
 REASONS = [
     (check.tokens_in_sight, "forgets to return", "expected 1, given None"),
     (check.tokens_in_sight, "window times depth", "(pattern='WW', window=1, t=1): expected 1, given 2"),
-    (check.tokens_in_sight, "Fourier layers first or last only", "(pattern='WFW', window=1, t=1): expected 2, given 1"),
-    (check.layers_needed, "rounds down", "layers_needed(length=2, window=3): expected 1, given 0"),
-    (check.layers_needed, "no layer is never enough", "layers_needed(length=1, window=1): expected 0, given None"),
+    (check.tokens_in_sight, "Fourier modules first or last only",
+     "(pattern='WFW', window=1, t=1): expected 2, given 1"),
+    (check.windows_needed, "rounds down", "windows_needed(length=2, window=3): expected 1, given 0"),
+    (check.windows_needed, "no module is never enough", "windows_needed(length=1, window=1): expected 0, given None"),
     (check.ignores_order, "a reversal only", "expected False, given True"),
     (check.ignores_order, "asks for exact equality", "expected True, given False"),
     (check.ignores_order, "forgets to return", "is a return missing"),
