@@ -1,4 +1,4 @@
-// Which letters of a text meet in r_t = sum over j of v_j g_{t-j}: an arc joins every two places that add up to t.
+// Which letters of a text meet in r_t = sum over j of v_j g_{t-j}: an arc joins every two positions that add up to t.
 // Bars: for every t, the share of the products that join equal letters; it is 1 where the text up to t is a palindrome.
 // model: text (letters a to z, one a token), t (the chosen result).
 
@@ -30,7 +30,7 @@ const CSS = `
 // For every t, how many j from 0 to t have the same letter at j and at t - j.
 export const equalAt = (text) => all(text.length, (t) => all(t + 1, (j) => text[j] === text[t - j]).filter(Boolean).length);
 
-// The first two places of the second half that are an even distance apart and hold different letters.
+// The first two positions of the second half that are an even distance apart and hold different letters.
 export function swappable(text) {
   for (let i = Math.ceil(text.length / 2); i < text.length; i++) {
     for (let j = i + 2; j < text.length; j += 2) if (text[i] !== text[j]) return [i, j];
@@ -44,7 +44,7 @@ export function render({ model, el }) {
   let text, t, active = 0;             // the letter that Tab comes to
 
   const host = begin(el, CSS,
-    "Move t: letters whose places add up to t meet in the sum r. Press a letter to change it. By keyboard: Tab to the letters, ← → choose one, ↑ ↓ or a letter key change it.");
+    "Move t: letters whose positions add up to t meet in the sum r. Press a letter to change it. By keyboard: Tab to the letters, ← → choose one, ↑ ↓ or a letter key change it.");
   quote(el);
   legend(el, [["--c: var(--result); --h: 5px", "equal letters meet"], ["--c: var(--muted); --h: 1.5px", "different letters"],
     ["--e: 1.5px dashed var(--muted)", "later than t"]]);

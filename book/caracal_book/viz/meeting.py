@@ -12,7 +12,7 @@ _WIDEST = 40  # distance of two letters
 
 
 def meeting(text: str, t: int | None = None) -> Figure:
-    """Show which letters of a text meet in r_t, the sum over j <= t of v_j g_{t-j}: those whose places add up to t.
+    """Show which letters of a text meet in r_t, the sum over j <= t of v_j g_{t-j}: those whose positions add up to t.
 
     An arc joins the letters j and t - j, thick and green where they are the same; bars show the share of such products
     in every r_t.  A full bar: the text up to t is a palindrome.  The reader moves t, changes letters and swaps two.
@@ -36,7 +36,7 @@ def meeting(text: str, t: int | None = None) -> Figure:
         raise ValueError(f"t={t}; for {length} letters give 0 to {length - 1}")
     equal = [sum(text[j] == text[s - j] for j in range(s + 1)) for s in range(length)]
     shares = ", ".join(f"{count} of {s + 1}" for s, count in enumerate(equal))
-    alt = (f"The letters {text} in a row. Arcs join those whose places add up to t = {t}, which meet in one sum: "
+    alt = (f"The letters {text} in a row. Arcs join those whose positions add up to t = {t}, which meet in one sum: "
            f"{_products(equal[t], t)} join equal letters, so the text up to t is {'' if equal[t] > t else 'not '}a "
            f"palindrome. A bar for every t shows that share; in order, {shares}. A slider moves t; press a letter to "
            "change it.")
