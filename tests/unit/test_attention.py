@@ -125,7 +125,7 @@ def test_flex_builds_its_tiles_once_for_all_layers_of_a_length(monkeypatch):
 
 def test_flash_says_what_it_needs():
     x = torch.randn(1, 1, 4, 8)
-    with pytest.raises(RuntimeError, match="needs the flash-attn package, float16 or bfloat16 and CUDA .* got float32 on cpu"):
+    with pytest.raises(RuntimeError, match="needs the flash-attn package, .* 8.0; got float32 on cpu"):
         sliding_window_attention(x, x, x, 2, "flash")
 
 
