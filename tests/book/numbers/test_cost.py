@@ -207,7 +207,7 @@ def test_bytes_one_by_one_are_those_of_operators_that_run(name, dtype):
     if fused_norms:
         norms = [path for path, module in model.named_modules() if type(module).__name__ == "LlamaRMSNorm"]
         assert len(norms) == 2 * size.n_layers + 1
-        for path in norms:  # on a CPU PyTorch takes its RMSNorm apart; a layer norm moves the same bytes in one operator
+        for path in norms:  # PyTorch takes its RMSNorm apart on a CPU; a layer norm moves as much
             model.set_submodule(path, torch.nn.LayerNorm(128, bias=False, dtype=dtype))
     with torch.no_grad(), Traffic(*model.parameters()) as seen:
         model.logits(torch.zeros(4, 64, dtype=torch.long))  # one window: attention is one operator
