@@ -9,7 +9,7 @@ Three backends compute the same thing, and none builds a mask of L x L::
               The mask leaves PyTorch its memory-efficient kernel and not its flash kernel, which takes none.  Two calls
               without one, causal each, would have to be added up by their normalisers, which PyTorch does not return.
     flex      FlexAttention of PyTorch, which skips the tiles that the window does not touch (CUDA).
-    flash     the kernel of the flash-attn package, half precision only (CUDA).
+    flash     the kernel of the flash-attn package, half precision only (CUDA from compute capability 8.0 on).
 """
 
 import functools
@@ -124,8 +124,9 @@ def _window_tiles(length: int, window: int, device: torch.device) -> "BlockMask"
 
 def _flash(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     if not _flash_runs(q):
-        raise RuntimeError(f"the flash backend needs the flash-attn package and float16 or bfloat16 on CUDA; got "
-                           f"{str(q.dtype).removeprefix('torch.')} on {q.device.type}; use backend=\"auto\"")
+        raise RuntimeError(f"the flash backend needs the flash-attn package, float16 or bfloat16 and CUDA from compute "
+                           f"capability 8.0; got {str(q.dtype).removeprefix('torch.')} on {q.device.type}; "
+                           "use backend=\"auto\"")
     from flash_attn import flash_attn_func
 
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # flash-attn takes (B, L, H, d)
@@ -135,15 +136,18 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
 _HAS_FLASH = find_spec("flash_attn") is not None  # asked inside torch.compile, it would break the graph
 
 
+def _from_ampere(q: Tensor) -> bool:
+    return q.is_cuda and torch.cuda.get_device_properties(q.device).major >= 8
+
+
 def _flash_runs(q: Tensor) -> bool:
-    return q.is_cuda and q.dtype in (torch.float16, torch.bfloat16) and _HAS_FLASH
+    return _HAS_FLASH and q.dtype in (torch.float16, torch.bfloat16) and _from_ampere(q)
 
 
 def _choose(q: Tensor) -> str:
     if _flash_runs(q):
         return "flash"
-    flex = q.is_cuda and torch.compiler.is_compiling() and torch.cuda.get_device_properties(q.device).major >= 8
-    return "flex" if flex else "blocked"
+    return "flex" if torch.compiler.is_compiling() and _from_ampere(q) else "blocked"
 
 
 _BACKENDS = {"blocked": _blocked, "flex": _flex, "flash": _flash}

@@ -7,9 +7,11 @@ same stream; and the recipe is cut down after it was accepted in full.
 
 import os
 import re
+import socket
 
 import nbformat
 import pytest
+import torch
 from end_to_end import offline_tokenizer
 from nbclient import NotebookClient
 
@@ -101,3 +103,15 @@ def test_the_path_of_a_gpu_runs_to_the_end(execute, tmp_path, name, capability, 
     assert re.search(rf"^this page was run on the path: {name}$", said, re.MULTILINE)
     assert "NaN" not in said and "nan" not in said.split()
     assert (tmp_path / "my_tiny" / "record.json").is_file() and (tmp_path / "my_tiny_run" / "shards").is_dir()
+
+
+def test_a_gpu_without_the_packages_that_stream_trains_micro_and_says_what_to_install(notebooks, monkeypatch, capsys):
+    (cell,) = (cell for cell in notebooks["12_train_tiny"]["cells"] if cell["id"] == "situation")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: socket.socket())
+    there = {"torch": torch, "socket": socket, "find_spec": lambda name: None if name == "tiktoken" else name}
+    exec("".join(cell["source"]), there)
+    assert there["HERE"] == "CPU" and "pip install tiktoken" in capsys.readouterr().out
+    exec("".join(cell["source"]), there | {"find_spec": str})
+    assert "path: H100" in capsys.readouterr().out

@@ -92,9 +92,21 @@ def test_automatic_choice(monkeypatch):
     assert attention._choose(torch.ones(1)) == "blocked"
     assert [on(major) for major in (7, 8, 9)] == ["blocked", "flex", "flex"]
     monkeypatch.setattr(attention, "_HAS_FLASH", True)
-    assert on(8) == on(7) == "flash"
+    for q.dtype in (torch.float16, torch.bfloat16):
+        assert [on(major) for major in (7, 8, 9)] == ["blocked", "flash", "flash"], "FlashAttention-2 refuses a T4"
     q.dtype = torch.float32
     assert on(8) == "flex"
+
+
+def test_flash_on_an_older_gpu_says_what_it_needs(monkeypatch):
+    class OnT4:
+        shape, ndim, dtype, is_cuda, device = (1, 1, 4, 8), 4, torch.float16, True, torch.device("cuda")
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(major=7))
+    monkeypatch.setattr(attention, "_HAS_FLASH", True)
+    q = OnT4()
+    with pytest.raises(RuntimeError, match="compute capability 8.0; got float16 on cuda"):
+        sliding_window_attention(q, q, q, 2, "flash")
 
 
 @pytest.mark.filterwarnings("ignore:.*flex_attention called without torch.compile")
@@ -113,7 +125,7 @@ def test_flex_builds_its_tiles_once_for_all_layers_of_a_length(monkeypatch):
 
 def test_flash_says_what_it_needs():
     x = torch.randn(1, 1, 4, 8)
-    with pytest.raises(RuntimeError, match="needs the flash-attn package and float16 or bfloat16 on CUDA; got float32"):
+    with pytest.raises(RuntimeError, match="needs the flash-attn package, .* 8.0; got float32 on cpu"):
         sliding_window_attention(x, x, x, 2, "flash")
 
 

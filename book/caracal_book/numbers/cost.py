@@ -17,7 +17,8 @@ every operator reads its inputs and writes its result once, attention is one ope
 read once for all tokens of a batch.  Small operators, such as norms and sums, are counted in one of two ways::
 
     one by one      as PyTorch runs the models that `caracal_min` builds; a Llama is that of `transformers`, whose norm
-                    is eight operators, mostly in float32, and whose turn by position is five
+                    is eight operators, mostly in float32 (one with `Pass.fused_norms`, as Caracal's norm is), and whose
+                    turn by position is five
     `Pass.compiled` a chain of them between two products is one operator, as `torch.compile` would make it; the
                     convolution is not touched: a library's FFT is no part of a chain
 
@@ -117,6 +118,8 @@ class Pass(NamedTuple):
     streams must then fit into `ON_CHIP`: up to 4,096 tokens."""
     compiled: bool = False
     """Whether chains of small operators are fused."""
+    fused_norms: bool = False
+    """Whether a norm of a Llama is one operator, as PyTorch's RMSNorm and the norms of Caracal are."""
     autocast: bool = False
     """Whether residuals and weights are in float32, and a training step is counted operator by operator."""
     cuda: bool = True
@@ -255,8 +258,9 @@ def _moved(size: CaracalConfig, length: int, architecture: str, how: Pass) -> di
     numbers = {"output": d + size.vocab_size, "mlp": size.n_layers * 3 * (d + m),
                "projections": (6 * fourier + 6 * layers["window"] + 8 * layers["full"]) * d,
                "gate mix": fourier * (size.gate == "two_stage") * 2 * d, "attention": attention * 4 * d}
-    count_small = small_operators.chains if how.compiled else small_operators.forward_one_by_one
-    small = count_small(size, layers, how.bytes_each, how.wide)
+    given = size, layers, how.bytes_each, how.wide
+    small = (small_operators.chains(*given) if how.compiled else
+             small_operators.forward_one_by_one(*given, how.fused_norms))
     return {part: float(count * how.bytes_each) for part, count in numbers.items()} | {
         "small operators": small, "convolution": fourier * d * _streams(size, length, how)}
 

@@ -15,7 +15,8 @@ def _cast(each: int, wide: int) -> int:
     return each + wide if each != wide else 0
 
 
-def forward_one_by_one(size: CaracalConfig, layers: dict[str, int], each: int, wide: int) -> float:
+def forward_one_by_one(size: CaracalConfig, layers: dict[str, int], each: int, wide: int,
+                       fused_norms: bool = False) -> float:
     """Return the bytes of a forward pass as PyTorch runs it; layers as `cost.mixers` gives them."""
     d, norms, cast = size.d_model, 2 * size.n_layers + 1, _cast(each, wide)
     # SiLU reads and writes, a product or a sum of two reads twice and writes.
@@ -23,7 +24,7 @@ def forward_one_by_one(size: CaracalConfig, layers: dict[str, int], each: int, w
     ends = (2 * wide + cast) * d  # a token is looked up; what the output matrix is given
     if layers["full"]:
         # Square, mean, scale, weigh; to float32 and back only where numbers are shorter.
-        norm = 20 + 2 * wide + (8 + 2 * wide if wide < _FLOAT32 else 0)
+        norm = 2 * wide if fused_norms else 20 + 2 * wide + (8 + 2 * wide if wide < _FLOAT32 else 0)
         # q, k: by a cosine, by a sine after halves changed places, their sum; casts of what makes q, k, v, and of q, k.
         turn = (10 * (each + wide) + 5 * cast) * d
         return float(size.n_layers * (block + turn + 4 * wide * d // size.n_heads) + ends + norms * d * norm)

@@ -84,8 +84,7 @@ export function counts(model, { width: d, length, fused, compiled }) {
   const passes = FLOAT32 * points <= ON_CHIP ? 1 : 2;
   const streams = fused ? 8 * BYTES : 10 * BYTES + FLOAT32 * (2 * (14 + 16 * passes + 4 * INVERSES) + 7);   // of a step
   const chains = BYTES * (LAYERS * (8 * d + 3 * m) + fourier * 4 * d + full * (4 * d + 2 * HEAD) + 2 * d);
-  const oneByOne = full ? BYTES * (LAYERS * (26 * d + 5 * m + 4 * HEAD) + 2 * d) + norms * d * (28 + 4 * BYTES)
-    : BYTES * (LAYERS * (6 * d + 5 * m) + fourier * 10 * d + 2 * d * (norms + 1));
+  const oneByOne = BYTES * (LAYERS * (6 * d + 5 * m) + fourier * 10 * d + full * (20 * d + 4 * HEAD) + 2 * d * (norms + 1));
   const moved = { output: BYTES * (d + VOCABULARY), mlp: BYTES * LAYERS * 3 * (d + m),
     projections: BYTES * (6 * (fourier + windows) + 8 * full) * d, "gate mix": BYTES * fourier * 2 * d,
     convolution: fourier * d * streams, attention: BYTES * attention * 4 * d,

@@ -26,9 +26,10 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
                 compiled: bool = False) -> Figure:
     """Show the time of a training step by part, for a hybrid and a pure Caracal and a Llama of 12 layers.
 
-    Operators run one after the other, at the top speeds of the device.  The reader moves sliders for width and length,
-    takes a device, and may fuse chains of small operators, and, up to 4,096 tokens, the convolution.  The axis fits the
-    longest bar with nothing fused, on this device at this length and width: what fuses moves no other bar.
+    Operators run one after the other, at the top speeds of the device, and a norm is one operator in all three models.
+    The reader moves sliders for width and length, takes a device, and may fuse chains of small operators, and, up to
+    4,096 tokens, the convolution.  The axis fits the longest bar with nothing fused, on this device at this length and
+    width: what fuses moves no other bar.
 
     Args:
         model: whose parts are listed at first: hybrid, pure or llama.
@@ -57,7 +58,7 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
 def _costs(start: dict) -> dict[str, dict[str, Cost]]:
     """Return the parts of each model, per token of a training step."""
     size = _size(start["width"])
-    how = Pass(fused=start["fused"], compiled=start["compiled"])
+    how = Pass(fused=start["fused"], compiled=start["compiled"], fused_norms=True)
     return {"hybrid": training(size, start["length"], how=how),
             "pure": training(replace(size, fourier_per_attention=None), start["length"], how=how),
             "llama": training(size, start["length"], "llama", how)}

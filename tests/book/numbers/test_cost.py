@@ -197,15 +197,21 @@ class Traffic(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize("name", ["pure", "hybrid", "no taps", "one stage", "llama"])
+@pytest.mark.parametrize("name", ["pure", "hybrid", "no taps", "one stage", "llama", "llama, one norm"])
 def test_bytes_one_by_one_are_those_of_operators_that_run(name, dtype):
+    fused_norms, name = name.endswith("one norm"), name.split(",")[0]
     size = replace({"hybrid": SMALL, "llama": SMALL}.get(name) or VARIANTS[name], d_model=128, window_size=64)
     if name == "llama":
         pytest.importorskip("transformers")
     model = (baseline_of("llama", size) if name == "llama" else Caracal(size)).to(dtype).eval()
+    if fused_norms:
+        norms = [path for path, module in model.named_modules() if type(module).__name__ == "LlamaRMSNorm"]
+        assert len(norms) == 2 * size.n_layers + 1
+        for path in norms:  # PyTorch takes its RMSNorm apart on a CPU; a layer norm moves as much
+            model.set_submodule(path, torch.nn.LayerNorm(128, bias=False, dtype=dtype))
     with torch.no_grad(), Traffic(*model.parameters()) as seen:
         model.logits(torch.zeros(4, 64, dtype=torch.long))  # one window: attention is one operator
-    how = Pass(tokens=2**60, bytes_each=dtype.itemsize, fused=True)
+    how = Pass(tokens=2**60, bytes_each=dtype.itemsize, fused=True, fused_norms=fused_norms)
     parts = forward(size, 64, "llama" if name == "llama" else "caracal", how)
     counted = {part: parts[part].bytes for part in ("attention", "convolution", "small operators")}
     counted["products"] = sum(parts[part].bytes for part in ("output", "mlp", "projections", "gate mix"))

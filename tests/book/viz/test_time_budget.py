@@ -38,10 +38,19 @@ def test_still_tells_the_facts_of_its_frame(model, length, device):
 def test_its_hybrid_and_its_llama_are_tiny():
     costs = _costs(viz.time_budget("pure", 1024).model)
     assert costs["hybrid"] == training(PRESETS["tiny"], 1024)
-    assert costs["llama"] == training(PRESETS["tiny"], 1024, "llama")
+    assert costs["llama"] == training(PRESETS["tiny"], 1024, "llama", Pass(fused_norms=True))
     chains = _costs(viz.time_budget("pure", 1024, compiled=True).model)
     assert chains["llama"] == training(PRESETS["tiny"], 1024, "llama", Pass(compiled=True)) != costs["llama"]
     assert costs["pure"]["attention"].operations == 0 < costs["hybrid"]["attention"].operations
+
+
+def test_a_norm_costs_the_same_in_all_models():
+    """One kernel each: all that small operators of a Llama cost more is its turn by position."""
+    parts, d = _costs(viz.time_budget("pure", 512).model), 512
+    taps = PRESETS["tiny"].n_layers * 20 * d                  # of each Fourier layer: pad, taps and norm; bias, SiLU
+    turn = PRESETS["tiny"].n_layers * (40 * d + 8 * d // PRESETS["tiny"].n_heads)
+    more = parts["llama"]["small operators"].bytes - parts["pure"]["small operators"].bytes
+    assert more == pytest.approx(3 * (turn - taps), rel=0.001)
 
 
 def test_bars_keep_their_scale_when_chains_are_fused():
