@@ -34,7 +34,8 @@ def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backe
         q, k, v: queries, keys and values, `[B, H, L, d]`, one floating dtype, same shape.
         window: number of keys that a query sees, at least 1.  256 means 255 back and itself.
         backend: "blocked", "flex", "flash", or "auto": flash where it runs, flex inside `torch.compile` on
-            CUDA from compute capability 8.0 on (a T4 has too little shared memory for it), otherwise blocked.
+            CUDA from compute capability 8.0 on (a T4 has too little shared memory for it) for at least 16 channels
+            per head, otherwise blocked.
 
     Returns:
         `[B, H, L, d]`, same dtype; scores are scaled by 1 / sqrt(d).
@@ -147,7 +148,8 @@ def _flash_runs(q: Tensor) -> bool:
 def _choose(q: Tensor) -> str:
     if _flash_runs(q):
         return "flash"
-    return "flex" if torch.compiler.is_compiling() and _from_ampere(q) else "blocked"
+    runs = _from_ampere(q) and q.shape[-1] >= 16  # which FlexAttention's kernels need
+    return "flex" if runs and torch.compiler.is_compiling() else "blocked"
 
 
 _BACKENDS = {"blocked": _blocked, "flex": _flex, "flash": _flash}

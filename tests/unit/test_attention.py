@@ -79,7 +79,7 @@ def test_flex_visits_the_tiles_that_the_window_touches_and_no_other(length, wind
 
 def test_automatic_choice(monkeypatch):
     class Seen:
-        dtype, is_cuda, device = torch.bfloat16, True, torch.device("cuda")
+        dtype, is_cuda, device, shape = torch.bfloat16, True, torch.device("cuda"), (2, 4, 130, 16)
 
     def on(major):
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: types.SimpleNamespace(major=major))
@@ -91,6 +91,9 @@ def test_automatic_choice(monkeypatch):
     monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     assert attention._choose(torch.ones(1)) == "blocked"
     assert [on(major) for major in (7, 8, 9)] == ["blocked", "flex", "flex"]
+    q.shape = (2, 4, 130, 8)
+    assert on(9) == "blocked", "FlexAttention has no kernel for heads of fewer than 16 channels"
+    q.shape = (2, 4, 130, 16)
     monkeypatch.setattr(attention, "_HAS_FLASH", True)
     for q.dtype in (torch.float16, torch.bfloat16):
         assert [on(major) for major in (7, 8, 9)] == ["blocked", "flash", "flash"], "FlashAttention-2 refuses a T4"
