@@ -66,7 +66,7 @@ def test_every_stage_ends_on_a_bare_machine(bare):
         f"exit status of {stage} 0" for stage in (*gpu_runs.STAGES, "evaluate")], printed
     with tarfile.open(out / "records.tar.gz") as archive:
         names = archive.getnames()
-    assert {file.name for file in out.glob("*.json")} | {"tiny/record.json", "tiny/log.jsonl"} <= {*names}
+    assert {file.name for file in out.glob("*.json")} | {"rows.json", "tiny/record.json", "tiny/log.jsonl"} <= {*names}
     assert not [name for name in names if "safetensors" in name]
 
 
@@ -110,12 +110,12 @@ def test_runs_and_what_they_are_worth(bare, packed):
 
 def test_rows_that_are_there_are_left_out(bare):
     out, _, options = bare
-    before = {file: file.stat().st_mtime_ns for file in out.rglob("*.json")}
+    before = {file: file.stat().st_mtime_ns for file in out.rglob("*.json") if file.name != "rows.json"}
     for stage in gpu_runs.STAGES:
         with pytest.raises(SystemExit) as ended:
             gpu_runs.main([stage, *map(str, options)])
         assert ended.value.code == 0
-    assert {file: file.stat().st_mtime_ns for file in out.rglob("*.json")} == before
+    assert {file: file.stat().st_mtime_ns for file in before} == before
 
 
 def test_a_run_that_meets_the_limit_goes_on(packed, tmp_path, monkeypatch, capsys):
@@ -130,6 +130,21 @@ def test_a_run_that_meets_the_limit_goes_on(packed, tmp_path, monkeypatch, capsy
     with pytest.raises(SystemExit) as ended:
         gpu_runs.main(options)
     assert ended.value.code == 0 and results(tmp_path, "tiny")["steps"] > stopped >= 1
+
+
+def test_rows_that_measure_are_one_record(bare, tmp_path):
+    out, _, _ = bare
+    record = read_record(out / "rows.json", require_commit=False)
+    found = {row["row"]: row["results"] for row in record["results"]["rows"]}
+    assert found["rates"] == results(out, "rates") and "evaluation_tiny" in found and "tiny" not in found
+    assert record["seconds"] > 1 and record["machine"]["device"] == "cpu"
+    for name in ("rates", "errors"):
+        (tmp_path / f"{name}.json").write_bytes((out / f"{name}.json").read_bytes())
+    other = json.loads((tmp_path / "errors.json").read_text())
+    other["machine"]["device"] = "another"
+    (tmp_path / "errors.json").write_text(json.dumps(other))
+    with pytest.raises(ValueError, match="rows of several machines or several states of the code: rates"):
+        gpu_runs.rows_of(tmp_path)
 
 
 def test_what_does_not_fit_waits_and_what_fails_does_not_stop_the_others(tmp_path, capsys):
