@@ -199,7 +199,8 @@ def rows_of(out: Path) -> dict:
     last = max(file.stat().st_mtime for file in out.glob("*.json"))
     return seal({"format": FORMAT, "kind": "benchmark", "command": ["gpu_runs.py", "check", "tune", "measure"],
                  "config": asdict(Plan()), "code": rows[0]["code"], "machine": rows[0]["machine"], "data": None,
-                 "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(last)), "seconds": sum(row["seconds"] for row in rows),
+                 "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(last)),
+                 "seconds": sum(row["seconds"] for row in rows),
                  "results": {"rows": [{name: row[name] for name in ("row", "results")} for row in rows]}})
 
 
