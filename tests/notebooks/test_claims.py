@@ -194,7 +194,7 @@ def test_other_lines_are_no_matter(prints, make_notebook, make_code):
     assert untested(make_notebook("not tested here: text", cell)) == []
 
 
-GROWN = torch.arange(1.0, 2049.0) ** 2
+GROWN = torch.arange(1.0, 4097.0) ** 2
 
 
 def source_of(claim, notebooks):
@@ -222,7 +222,7 @@ def test_a_claim_is_tested_or_says_that_it_is_not(claim, missing, there, wrong, 
 def test_claim_12_fails_where_the_sums_do_not_grow(notebooks):
     source, names = source_of(12, notebooks), dict(statistics=statistics)
     exec(source, names | dict(size={0: GROWN}))
-    for flat in (torch.ones(2048), GROWN ** 0.125):
+    for flat in (torch.ones(4096), GROWN ** 0.125):
         with pytest.raises(AssertionError):
             exec(source, names | dict(size={0: flat}))
 

@@ -12,7 +12,7 @@
     trials              short runs of `train`, in one table
     grid                runs in a folder: each once, resumed, recorded
     sweep               the grid of contenders on tasks, and how its runs are read
-    race_results        standings, curves and a table of language models
+    race_results        standings and a table of language models
     language_grid       language models at several learning rates and with several seeds
     forms               the grid of Fourier layers that are changed in one thing
     race_contenders     the contenders of the race, at one parameter budget

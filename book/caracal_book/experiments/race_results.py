@@ -1,10 +1,9 @@
-"""The results of a race: standings, curves, a table; for the command line and for the book."""
+"""The results of a race: standings and a table; for the command line and for the book."""
 
 import statistics
 from collections.abc import Sequence
-from typing import Literal
 
-__all__ = ["curves", "race_table", "standings"]
+__all__ = ["race_table", "standings"]
 
 
 def standings(runs: Sequence[dict]) -> list[dict]:
@@ -38,33 +37,6 @@ def standings(runs: Sequence[dict]) -> list[dict]:
                      "spread": max(losses.values()) - min(losses.values()) if known else None,
                      "seconds_per_step": statistics.median(run["seconds_per_step"] for run in at_best or own)})
     return sorted(rows, key=lambda row: float("inf") if row["loss"] is None else row["loss"])
-
-
-def curves(record: dict, against: Literal["tokens", "seconds"] = "tokens") -> dict[str, dict[str, list[float]]]:
-    """Return the held-out loss of each contender at its best rate, over tokens or over time, best contender first.
-
-    Args:
-        against: "tokens" trained on; or "seconds" of training, which are steps times the median seconds of a step:
-            the machine may have had other work at times, and the median forgets that.  The schedule ends with the
-            tokens, so before its end a curve shows no run that was planned to be shorter.
-
-    Returns:
-        by name, lists of one length of x, and of the mean, lowest and highest held-out loss there over the seeds, in
-        nats per token.
-    """
-    drawn: dict[str, dict[str, list[float]]] = {}
-    for row in record["results"]["standings"]:
-        runs = [run for run in record["results"]["runs"] if run["contender"] == row["contender"] and not run["sweep"]
-                and run["learning_rate"] == row["learning_rate"] and run["diverged"] is None]
-        points = list(zip(*(run["curve"] for run in runs), strict=True))
-        if not points:
-            continue
-        unit = row["seconds_per_step"]
-        xs = [point[0]["tokens"] if against == "tokens" else point[0]["step"] * unit for point in points]
-        losses = [[entry["validation_loss"] for entry in point] for point in points]
-        drawn[row["contender"]] = {"x": xs, "mean": [statistics.fmean(at) for at in losses],
-                                   "low": [min(at) for at in losses], "high": [max(at) for at in losses]}
-    return drawn
 
 
 def race_table(record: dict) -> str:
