@@ -74,7 +74,7 @@ What the loss owes to its parts, on {surgery_tokens:,} tokens of the same text:
 | without, or instead | change in nats a token |
 |---|---|
 {ablations}
-
+{twins}
 ## Ten samples
 
 Temperature {temperature}, {max_new_tokens} tokens, seeds 0 to {last_seed}, the first draw of each, none left out.
@@ -86,6 +86,17 @@ Temperature {temperature}, {max_new_tokens} tokens, seeds 0 to {last_seed}, the 
 The weights are under the MIT licence, as the code. {licences} The vocabulary is a part of GPT-2's, under its modified
 MIT licence.
 """
+_TWINS = """
+## Beside its twins
+
+Each was trained by the same recipe on {tokens:,} tokens of the same sources, in one run, and measured on the first
+{windows} windows of the held-out text. The two twins have the best of three learning rates on a tenth of the tokens;
+micro's rate was chosen before, and on a tenth {best:g} was better for it by {better:.2f} nats.
+
+{table}
+"""
+_NAMES = {"micro": "micro", "micro_seed1": "micro, another seed, on a GPU",
+          "local": "without the long convolution (`gate_length=1`), on a GPU", "llama": "Llama of `transformers`, on a GPU"}
 _SOURCES = {  # by what the name of its file begins with
     "fineweb": ("FineWeb", "ODC-By 1.0",
                 "FineWeb (Penedo et al., 2024) is a filtered part of Common Crawl, whose terms of use apply to it."),
@@ -100,13 +111,14 @@ _RECIPE = {"optimizer": "optimizer of the matrices", "learning_rate": "largest l
 
 
 def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict, counts_once: dict,
-         blind_test: dict | None = None) -> str:
+         blind_test: dict | None = None, twins: dict | None = None) -> str:
     """Return the text of the card.
 
     Args:
         record: of the run, with what `ship_micro` has added.
         size: of the file of weights, in bytes.
         evaluation, surgery, counts, counts_once, blind_test: records of the model, as `ship_micro` has measured it.
+        twins: record of the runs that it is compared with.
     """
     trained, found, cut = record["results"], evaluation["results"], surgery["results"]
     shape, mixture = trained["model"], trained["shipped"]["mixture"]["sources"]
@@ -132,6 +144,8 @@ def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict,
         blind = ("\nA reader who did not know which was which preferred micro's continuation to that of the table of "
                  f"{how['longest']} tokens for {blind_test['results']['chosen']} of {len(rows_of)} held-out prompts "
                  f"({how['length']} tokens, temperature {how['temperature']}).\n")
+    beside = "" if twins is None else _beside(
+        {row["name"]: row for row in twins["results"]["rows"]}, record["config"]["learning_rate"])
     sources = [(source, *_about(source["name"])) for source in mixture]
     return _CARD.format(
         parameters=trained["parameters"], cores=trained["processes"] * machine["threads"],
@@ -155,11 +169,26 @@ def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict,
         cut=" | ".join(f"{loss:.3f}" for loss in lengths["gate cut at the context"].values()),
         surgery_tokens=cut["tokens"],
         ablations="\n".join(f"| {name} | {row['change']:+.3f} ± {row['error']:.3f} |" for name, row in rows.items()
-                            if name != "whole"),
+                            if name != "whole"), twins=beside,
         **found["sampling"], last_seed=found["samples"][-1]["seed"],
         samples="\n\n".join(f"> **{sample['prompt']}**{_plain(sample['text'].removeprefix(sample['prompt']))}"
                             for sample in found["samples"]),
         licences=" ".join(f"{what} is under {licence}. {more}" for _, what, licence, more in sources))
+
+
+def _beside(rows: dict[str, dict], own_rate: float) -> str:
+    """Return the section on the twins; the rows say where they differ from a run with micro's rate."""
+    def rate(row: dict) -> float:
+        return row["changed"].get("learning_rate", own_rate)
+
+    whole = rows["micro"]["tokens"]
+    short = [row for name, row in rows.items() if name.startswith("micro_") and row["tokens"] < whole]
+    best, own = min(short, key=lambda row: row["loss"]), next(row for row in short if rate(row) == own_rate)
+    table = _table(("", "parameters", "learning rate", "nats a token", "bits a byte"), [
+        (what, f"{row['parameters']:,}", f"{rate(row):g}", f"{row['loss']:.3f}", f"{row['bits_per_byte']:.3f}")
+        for what, row in ((what, rows[name]) for name, what in _NAMES.items())])
+    return _TWINS.format(tokens=rows["local"]["tokens"], windows=rows["local"]["windows"], best=rate(best),
+                         better=own["loss"] - best["loss"], table=table)
 
 
 def _plain(text: str) -> str:

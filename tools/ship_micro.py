@@ -130,8 +130,8 @@ def measured(record: dict, shards: Path, once: Path, held_out: str, folder: Path
         found[name] = read_record(path, require_commit=False)
         if found[name]["results"].get("model_sha256", weights) != weights:
             raise ValueError(f"{path} is of other weights than {folder}; move it elsewhere, and run this again")
-    blind = runs / f"{NAME}_blind_test.json"
-    return found | ({"blind_test": read_record(blind, require_commit=False)} if blind.is_file() else {})
+    others = {name: runs / f"{NAME}_{name}.json" for name in ("blind_test", "twins")}
+    return found | {name: read_record(path, require_commit=False) for name, path in others.items() if path.is_file()}
 
 
 def ship(run: Path, shards: Path, mixture: Path, held_out: str, once: Path, root: Path = add_record.ROOT) -> Path:

@@ -103,7 +103,7 @@ def test_runs_and_what_they_are_worth(bare, packed):
     local = load_model(out / "micro_local" / "bfloat16")
     size = (out / "micro_local" / "bfloat16" / "model.safetensors").stat().st_size
     assert local.config.gate_length == 1 and 2 < size / local.num_parameters() < 2.1
-    corpus = gpu_runs.load_corpus(packed / "micro", gpu_runs.load_tokenizer(packed / "micro" / "tokenizer"))
+    corpus = gpu_runs._corpus(str(packed / "micro"), str(gpu_runs.HELD_OUT))
     assert abs(held_out_loss(local.float(), corpus.validation[:1025], 256)
                - results(out, "evaluation_micro_local")["loss"]) < 0.02
 

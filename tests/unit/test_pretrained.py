@@ -21,7 +21,7 @@ from caracal_min.record import read_record
 
 FOLDER = Path(caracal_min.__file__).parent / "pretrained" / "micro"
 WEIGHTS = FOLDER / "model.safetensors"
-KINDS = ("evaluation", "surgery", "counts", "counts_once", "blind_test")
+KINDS = ("evaluation", "surgery", "counts", "counts_once", "blind_test", "twins")
 
 
 @pytest.fixture(scope="module")
