@@ -96,7 +96,8 @@ micro's rate was chosen before, and on a tenth {best:g} was better for it by {be
 {table}
 """
 _NAMES = {"micro": "micro", "micro_seed1": "micro, another seed, on a GPU",
-          "local": "without the long convolution (`gate_length=1`), on a GPU", "llama": "Llama of `transformers`, on a GPU"}
+          "local": "without the long convolution (`gate_length=1`), on a GPU",
+          "llama": "Llama of `transformers`, on a GPU"}
 _SOURCES = {  # by what the name of its file begins with
     "fineweb": ("FineWeb", "ODC-By 1.0",
                 "FineWeb (Penedo et al., 2024) is a filtered part of Common Crawl, whose terms of use apply to it."),
