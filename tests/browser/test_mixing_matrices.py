@@ -126,7 +126,7 @@ def test_words_stand_apart_and_inside_the_page(show):
     for box, after in pairwise(boxes):
         assert after["x"] >= box["x"] + box["width"] - 0.5 or after["y"] > box["y"]
     assert max(box["x"] + box["width"] for box in boxes) <= 360 and page_width(page) <= 360
-    assert "written by token 3 “on”" in page.locator("[aria-live]").inner_text()
+    assert "made at token 3 “on”" in page.locator("[aria-live]").inner_text()
 
 
 def test_it_fits_a_phone_and_a_desk(page):

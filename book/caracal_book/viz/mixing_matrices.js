@@ -143,7 +143,7 @@ export function render({ model, el }) {
     columns.setAttribute("aria-valuetext", `column ${column}, content of ${quoted(column)}`);
     byAttention.textContent = `Attention: output ${row} gives the content of ${quoted(column)} the weight ${said(weights[column], 3)}.`;
     byFourier.textContent = `Fourier: it gives it ${said(mixed[column], 3)}, which is g at lag ${row} − ${column} = ${gate}, ` +
-      `written by ${quoted(gate)}.`;
+      `made at ${quoted(gate)}.`;
     speak(el, `Row ${row}, column ${column}: attention ${said(weights[column], 3)}, Fourier ${said(mixed[column], 3)}.`);
     Object.assign(host.dataset, { row, column, head, channel, gate, attention: weights[column], fourier: mixed[column],
       attentionRow: JSON.stringify(weights), fourierRow: JSON.stringify(mixed) });
