@@ -48,7 +48,7 @@ def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str 
 
 
 def change_gates(model: Caracal, text: str, others: Sequence[str], name: str = "micro",
-                 folder: str = "_static/micro") -> Figure:
+                 folder: str = "_static/micro", lags: int | None = None) -> Figure:
     """Show what each token of a text costs when the gates of a model are cut, exchanged or averaged.
 
     Args:
@@ -57,19 +57,23 @@ def change_gates(model: Caracal, text: str, others: Sequence[str], name: str = "
         others: texts, at least as long as what is to be read: the first one's gates are the exchange, and the mean is
             over all.  Beyond the end of a text its gates are 0.
         name, folder: as `continuation`.
+        lags: that are kept at first: 1, 2, 4, 8 or 16, or None for all.
 
     Raises:
-        ValueError: no other text, or as `change_last_word`.
+        ValueError: no other text, other lags, or as `change_last_word`.
     """
     _require_words(text, others)
-    lags = [{"label": f"{lags}" if lags > 1 else "1: only a token's own", "edit": {"lags": lags}} for lags in _LAGS]
-    controls = [{"name": "lags that are kept", "options": [{"label": "all", "edit": {}}, *reversed(lags)]},
+    kept = [None, *reversed(_LAGS)]
+    if lags not in kept:
+        raise ValueError(f"lags={lags}; give one of {', '.join(map(str, _LAGS))}, or None for all")
+    some = [{"label": f"{n}" if n > 1 else "1: only a token's own", "edit": {"lags": n}} for n in kept[1:]]
+    controls = [{"name": "lags that are kept", "options": [{"label": "all", "edit": {}}, *some]},
                 {"name": "gates", "options": [{"label": "its own", "edit": {}},
                                               {"label": "another text's", "edit": {"texts": [others[0]]}},
                                               {"label": f"mean of {len(others)} texts",
                                                "edit": {"texts": list(others)}}]}]
     help = "How many lags does this sentence need? Cut its gates, and then take those of other texts."
-    return _figure(model, text, controls, help, "bits", name, folder)
+    return _figure(model, text, controls, help, "bits", name, folder, [kept.index(lags), 0])
 
 
 def change_points(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
@@ -117,7 +121,7 @@ def _require_words(text: str, others: Sequence[str] = ("",)) -> None:
 
 
 def _figure(model: Caracal, text: str, controls: list[dict], help: str, measure: str, name: str,
-            folder: str) -> Figure:
+            folder: str, choices: Sequence[int] | None = None) -> Figure:
     manifest, _ = web_scripts(model)
     rounded, encode = in_the_page(model), model.require_tokenizer().encode
 
@@ -134,7 +138,7 @@ def _figure(model: Caracal, text: str, controls: list[dict], help: str, measure:
 
     first, second = [control["options"] for control in controls] + [[{"edit": {}}]] * (2 - len(controls))
     data = {"name": name, "text": text, "help": help, "measure": measure, "controls": controls,
-            "choices": [0] * len(controls),
+            "choices": list(choices or [0] * len(controls)),
             "results": rounded_to(4, [[result(a, b) for b in second] for a in first]), "folder": folder,
             "bytes": manifest["bytes"], "digest": manifest["digest"]}
     return Figure("change", data, _still(data), _alt(data), state=("choices",),
