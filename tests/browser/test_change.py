@@ -41,6 +41,13 @@ def agree(found, expected, tolerance=2e-4):
         assert one == pytest.approx(other, abs=10 * tolerance)
 
 
+def test_it_opens_with_the_lags_that_are_given():
+    assert FIGURE.model["choices"] == [0, 0]
+    assert viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", lags=1).model["choices"] == [5, 0]
+    with pytest.raises(ValueError, match="lags=3; give one of 1, 2, 4, 8, 16, or None for all"):
+        viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", lags=3)
+
+
 def test_without_scripts_the_still_is_shown(still):
     said = still.get_attribute("alt")
     assert said.startswith("How many lags does this sentence need?") and f"“{TEXT}”, read by nimble" in said
