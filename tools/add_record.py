@@ -1,6 +1,7 @@
 """Take a record of a run into the package, if some commit holds the code that made it.
 
     python tools/add_record.py runs/tiny/record.json tiny_fineweb
+    python tools/add_record.py runs/gpu h100     # a folder of rows that `gpu_runs` has left
 
 A run often happens where there is no history: its record then names no commit, but it has a hash of the code that
 ran.  The commit with this hash is looked for, newest first, and written into the record.  Of a path on the machine
@@ -11,11 +12,13 @@ import argparse
 import json
 import subprocess
 import sys
+import tempfile
+import time
 from functools import cache
 from pathlib import Path
 
 from caracal_min.files import writing
-from caracal_min.record import RecordError, code_sha256, files_of, read_record, seal
+from caracal_min.record import FORMAT, RecordError, code_sha256, files_of, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -62,13 +65,41 @@ def _named(path: Path, code: dict | None, root: Path) -> dict:
     return code | {"commit": commit, "clean": True}
 
 
+def record_of_rows(folder: Path) -> dict:
+    """Return the rows of a folder that measure as one record; a training run has a record of its own.
+
+    Raises:
+        RecordError: there is none, or they are of several machines or several states of the code.
+    """
+    files = [file for file in sorted(folder.glob("*.json")) if not (folder / file.stem / "record.json").exists()]
+    rows = [json.loads(file.read_text()) for file in files]
+    if not rows:
+        raise RecordError(f"{folder} has no rows of gpu_runs; give the folder that it wrote")
+    where = [(row["code"], row["machine"] | {"threads": None}) for row in rows]
+    for row, its in zip(rows, where, strict=True):
+        if its != where[0]:
+            raise RecordError(f"{folder} has rows of several machines or several states of the code: {row['row']} is "
+                              f"of another than {rows[0]['row']}; give a folder for each")
+    last = time.gmtime(max(file.stat().st_mtime for file in files))
+    return seal({"format": FORMAT, "kind": "benchmark", "command": ["gpu_runs.py"],
+                 "config": {"rows": [row["row"] for row in rows]}, "code": rows[0]["code"],
+                 "machine": rows[0]["machine"], "data": None, "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", last),
+                 "seconds": sum(row["seconds"] for row in rows),
+                 "results": {"rows": [{name: row[name] for name in ("row", "results")} for row in rows]}})
+
+
 def add(path: Path, name: str, root: Path = ROOT) -> Path:
-    """Write a record, as `admitted`, where pages find it under this name, and return the file.
+    """Write a record, or that of a folder of rows, as `admitted`, where pages find it under this name; return the file.
 
     Raises:
         RecordError, OSError: it is none, no commit holds its code, or it cannot be written.
     """
-    out, record = root / "book" / "caracal_book" / "runs" / f"{name}.json", admitted(path, root)
+    out = root / "book" / "caracal_book" / "runs" / f"{name}.json"
+    with tempfile.TemporaryDirectory() as scratch:
+        if path.is_dir():
+            rows, path = record_of_rows(path), Path(scratch) / "rows.json"
+            path.write_text(json.dumps(rows))
+        record = admitted(path, root)
     with writing(out) as partial:
         partial.write_text(json.dumps(record, indent=1) + "\n")
     return out
@@ -77,7 +108,7 @@ def add(path: Path, name: str, root: Path = ROOT) -> Path:
 def main() -> int:
     """Check the record and write it into the package."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("record", type=Path)
+    parser.add_argument("record", type=Path, help="its file, or a folder of rows")
     parser.add_argument("name", help="of the file in book/caracal_book/runs, without .json")
     arguments = parser.parse_args()
     try:

@@ -14,7 +14,7 @@ came out, with which code, and on which machine.  The same command skips those t
 others, a training run from its checkpoint.  A row that does not fit into the minutes that are left (`--limit`) waits
 for the next call, and one that fails does not stop the others.  `OUT/records.tar.gz` holds all rows, records and logs;
 `OUT/micro/bfloat16` holds weights that are small enough to be carried away.  Back home, `tools/add_record.py` takes
-`OUT/rows.json`, all rows that measure, and the record of a training run into the book.
+the folder, as one record of all rows that measure, and the record of a training run into the book.
 
 `--rehearse` does the same at the size of nano, in seconds and without a GPU.
 """
@@ -55,7 +55,7 @@ from caracal_min.evaluation.losses import loss_by_context_length, token_losses
 from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
 from caracal_min.files import writing
 from caracal_min.precision import autocast, find_device, resolve_precision
-from caracal_min.record import FORMAT, code, machine, seal
+from caracal_min.record import code, machine, seal
 from caracal_min.training import TrainConfig, Trainer
 from caracal_min.zoo import load_model
 
@@ -187,23 +187,6 @@ def carry_out(rows: Iterator[Row], options: argparse.Namespace) -> tuple[list[st
     return left, failed
 
 
-def rows_of(out: Path) -> dict:
-    """Return one record of all rows that measure, and are of one machine and one code."""
-    rows = [json.loads(file.read_text()) for file in sorted(out.glob("*.json")) if file.name != "rows.json"]
-    rows = [row for row in rows if not (out / row["row"] / "record.json").exists()]  # a training run has its own
-    first = rows[0] | {"machine": rows[0]["machine"] | {"threads": 0}}
-    for row in rows:
-        if (row["code"], row["machine"] | {"threads": 0}) != (first["code"], first["machine"]):
-            raise ValueError(f"{out} has rows of several machines or several states of the code: {row['row']} is of "
-                             f"another than {first['row']}; give a folder for each")
-    last = max(file.stat().st_mtime for file in out.glob("*.json"))
-    return seal({"format": FORMAT, "kind": "benchmark", "command": ["gpu_runs.py", "check", "tune", "measure"],
-                 "config": asdict(Plan()), "code": rows[0]["code"], "machine": rows[0]["machine"], "data": None,
-                 "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(last)),
-                 "seconds": sum(row["seconds"] for row in rows),
-                 "results": {"rows": [{name: row[name] for name in ("row", "results")} for row in rows]}})
-
-
 def _errors(context: Callable, length: int, dtype: torch.dtype, device: str) -> dict[str, float]:
     """Return the errors of r, dv and dg, relative to those of the operator in float64 on the CPU."""
     draw = torch.Generator().manual_seed(length)
@@ -333,9 +316,6 @@ def main(given: list[str] | None = None) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     with torch.compiler.set_stance("force_eager") if options.rehearse else nullcontext():  # compiling takes minutes
         left, failed = carry_out(STAGES[options.stage](plan, options), options)
-    if any(options.out.glob("*.json")):
-        with writing(options.out / "rows.json") as file:
-            file.write_text(json.dumps(json.loads(json.dumps(rows_of(options.out))), indent=1) + "\n")
     with writing(options.out / "records.tar.gz") as target, tarfile.open(target, "w:gz") as archive:
         for pattern in ("*.json", "*/record.json", "*/log.jsonl"):
             for file in sorted(options.out.glob(pattern)):

@@ -8,11 +8,12 @@ import tarfile
 import time
 from dataclasses import replace
 
+import add_record
 import gpu_runs
 import pytest
 
 from caracal_min.evaluation.losses import held_out_loss
-from caracal_min.record import read_record, seal
+from caracal_min.record import RecordError, read_record, seal
 from caracal_min.zoo import load_model
 
 BARE = """
@@ -66,7 +67,7 @@ def test_every_stage_ends_on_a_bare_machine(bare):
         f"exit status of {stage} 0" for stage in (*gpu_runs.STAGES, "evaluate")], printed
     with tarfile.open(out / "records.tar.gz") as archive:
         names = archive.getnames()
-    assert {file.name for file in out.glob("*.json")} | {"rows.json", "tiny/record.json", "tiny/log.jsonl"} <= {*names}
+    assert {file.name for file in out.glob("*.json")} | {"tiny/record.json", "tiny/log.jsonl"} <= {*names}
     assert not [name for name in names if "safetensors" in name]
 
 
@@ -110,12 +111,12 @@ def test_runs_and_what_they_are_worth(bare, packed):
 
 def test_rows_that_are_there_are_left_out(bare):
     out, _, options = bare
-    before = {file: file.stat().st_mtime_ns for file in out.rglob("*.json") if file.name != "rows.json"}
+    before = {file: file.stat().st_mtime_ns for file in out.rglob("*.json")}
     for stage in gpu_runs.STAGES:
         with pytest.raises(SystemExit) as ended:
             gpu_runs.main([stage, *map(str, options)])
         assert ended.value.code == 0
-    assert {file: file.stat().st_mtime_ns for file in before} == before
+    assert {file: file.stat().st_mtime_ns for file in out.rglob("*.json")} == before
 
 
 def test_a_run_that_meets_the_limit_goes_on(packed, tmp_path, monkeypatch, capsys):
@@ -134,17 +135,22 @@ def test_a_run_that_meets_the_limit_goes_on(packed, tmp_path, monkeypatch, capsy
 
 def test_rows_that_measure_are_one_record(bare, tmp_path):
     out, _, _ = bare
-    record = read_record(out / "rows.json", require_commit=False)
+    (tmp_path / "record.json").write_text(json.dumps(add_record.record_of_rows(out)))
+    record = read_record(tmp_path / "record.json", require_commit=False)
     found = {row["row"]: row["results"] for row in record["results"]["rows"]}
     assert found["rates"] == results(out, "rates") and "evaluation_tiny" in found and "tiny" not in found
     assert record["seconds"] > 1 and record["machine"]["device"] == "cpu"
+    rows = tmp_path / "rows"
+    rows.mkdir()
+    with pytest.raises(RecordError, match="has no rows of gpu_runs; give the folder that it wrote"):
+        add_record.record_of_rows(rows)
     for name in ("rates", "errors"):
-        (tmp_path / f"{name}.json").write_bytes((out / f"{name}.json").read_bytes())
-    other = json.loads((tmp_path / "errors.json").read_text())
+        (rows / f"{name}.json").write_bytes((out / f"{name}.json").read_bytes())
+    other = json.loads((rows / "errors.json").read_text())
     other["machine"]["device"] = "another"
-    (tmp_path / "errors.json").write_text(json.dumps(other))
-    with pytest.raises(ValueError, match="rows of several machines or several states of the code: rates"):
-        gpu_runs.rows_of(tmp_path)
+    (rows / "errors.json").write_text(json.dumps(other))
+    with pytest.raises(RecordError, match="rows of several machines or several states of the code: rates"):
+        add_record.record_of_rows(rows)
 
 
 def test_what_does_not_fit_waits_and_what_fails_does_not_stop_the_others(tmp_path, capsys):
