@@ -3,6 +3,7 @@
 import inspect
 import os
 import shutil
+import signal
 import warnings
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -15,6 +16,11 @@ from torch_build import gpu_by_nvidia
 
 if not gpu_by_nvidia():  # Triton, which reads this when PyTorch's compiler imports it, then interprets its kernels
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# A suite that was begun in the background, or under nohup, ignores these, and so would every process that it starts.
+for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", lambda *_: None)):
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+        signal.signal(getattr(signal, name), handler)
 
 ROOT = Path(__file__).resolve().parent.parent
 # A test needs what it or a function that it calls names, or a fixture that it uses is called.
