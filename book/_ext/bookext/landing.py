@@ -142,11 +142,11 @@ class ChapterCards(SphinxDirective):
         names = [name for name in parts.get(self.arguments[0], ()) if name.startswith("notebooks/")]
         if not names:
             raise self.error(f"_toc.yml has no chapters in a part '{self.arguments[0]}', only in {', '.join(parts)}")
-        cards, minutes = [], 0
+        cards, minutes = [], []
         for name in names:
             self.env.note_dependency(self.env.doc2path(name))
             notebook = notebook_of(self.env, name)
-            minutes += minutes_of(notebook)
+            minutes.append(minutes_of(notebook))
             title, question = question_of(notebook)
             heading = heading_of(name.split("/")[1])
             root = self.env.app.builder.get_relative_uri(self.env.docname, "x").removesuffix("x.html")
@@ -158,7 +158,8 @@ class ChapterCards(SphinxDirective):
                 f'<span class="card-picture">{pictures}</span>'
                 f'<span class="chapter-number">{heading}</span> <b>{escape(title)}</b>'
                 f'<span class="card-question">{escape(question)}</span></a></li>')
-        said = f"About {round(minutes / 60)} hours of reading; the exercises take as long again."
+        reading, exercises = (round(sum(times) / 60) for times in zip(*minutes, strict=True))
+        said = f"About {reading} hours of reading and {exercises} of exercises."
         return [nodes.raw("", f'<p>{said}</p><ul class="chapter-cards">{"".join(cards)}</ul>', format="html")]
 
 

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 
 STEM = re.compile(r"(\d\d|[a-z])_[a-z0-9_]+")
-_MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes")
+_MINUTES = re.compile(r"\*\*Time:\*\*\s+about\s+(\d+)\s+minutes,[^.]*\sand\s+(\d+)\s+for\s+the\s+exercises")
 
 
 def code_cells(notebook: dict) -> Iterator[tuple[int, dict]]:
@@ -46,9 +46,9 @@ def question_of(notebook: dict) -> tuple[str, str]:
     return title.lstrip("# "), questions[-1].strip() if questions else ""
 
 
-def minutes_of(notebook: dict) -> int:
-    """Return how long a chapter takes to read, as it says itself; ValueError where it does not say."""
+def minutes_of(notebook: dict) -> tuple[int, int]:
+    """Return how long a chapter, and its exercises, take, as it says itself; ValueError where it does not say."""
     text = "\n".join(cell["source"] for cell in notebook["cells"][:6] if cell["cell_type"] == "markdown")
     if (found := _MINUTES.search(text)) is None:
-        raise ValueError("a chapter says how long it takes: '**Time:** about 50 minutes'")
-    return int(found[1])
+        raise ValueError("a chapter says how long it takes: '**Time:** about 50 minutes, and 60 for the exercises'")
+    return int(found[1]), int(found[2])
