@@ -7,7 +7,6 @@ same stream; and the recipe is cut down after it was accepted in full.
 
 import os
 import re
-import socket
 
 import nbformat
 import pytest
@@ -16,7 +15,7 @@ from end_to_end import offline_tokenizer
 from nbclient import NotebookClient
 
 STANDINS = '''
-import json, lzma, socket, sys
+import json, lzma, sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -25,12 +24,7 @@ import huggingface_hub
 import torch
 from caracal_min.training import TrainConfig
 
-connect, for_preset, asked = socket.create_connection, TrainConfig.for_preset.__func__, []
-
-def create_connection(address, *more, **options):
-    if address[0] == "huggingface.co":
-        return socket.socket()
-    return connect(address, *more, **options)
+for_preset, asked = TrainConfig.for_preset.__func__, []
 
 def dataset_info(self, path, **options):
     return SimpleNamespace(sha=COMMIT)
@@ -51,7 +45,6 @@ def cut_down(cls, preset, **changes):
                    eval_windows=4, compile="no", precision={precision!r}, progress=False)
 
 COMMIT = "0123456789" * 4
-socket.create_connection = create_connection
 huggingface_hub.HfApi.dataset_info = dataset_info
 torch.cuda.is_available = lambda: sys._getframe(1).f_globals["__name__"] == "__main__"
 torch.cuda.get_device_capability = lambda: {capability!r}
@@ -105,13 +98,18 @@ def test_the_path_of_a_gpu_runs_to_the_end(execute, tmp_path, name, capability, 
     assert (tmp_path / "my_tiny" / "record.json").is_file() and (tmp_path / "my_tiny_run" / "shards").is_dir()
 
 
-def test_a_gpu_without_the_packages_that_stream_trains_micro_and_says_what_to_install(notebooks, monkeypatch, capsys):
+def test_a_gpu_without_the_packages_or_the_network_trains_micro_and_says_why(notebooks, monkeypatch, capsys):
+    """The network is asked for FineWeb as the stream asks, so through a proxy where there is one."""
     (cell,) = (cell for cell in notebooks["12_train_tiny"]["cells"] if cell["id"] == "situation")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
-    monkeypatch.setattr(socket, "create_connection", lambda *_, **__: socket.socket())
-    there = {"torch": torch, "socket": socket, "find_spec": lambda name: None if name == "tiktoken" else name}
-    exec("".join(cell["source"]), there)
-    assert there["HERE"] == "CPU" and "pip install tiktoken" in capsys.readouterr().out
-    exec("".join(cell["source"]), there | {"find_spec": str})
-    assert "path: H100" in capsys.readouterr().out
+
+    def fails():
+        raise ConnectionError
+
+    there = {"torch": torch, "find_spec": str, "fineweb_revision": lambda: "a" * 40}
+    for changed, path, said in (({}, "H100", ""), ({"fineweb_revision": fails}, "CPU", "no network"),
+                                ({"find_spec": {"datasets": True}.get}, "CPU", "pip install tiktoken")):
+        exec("".join(cell["source"]), there | changed)
+        printed = capsys.readouterr().out
+        assert said in printed and f"path: {path}" in printed
