@@ -14,8 +14,8 @@ No output depends on a later input, not even by rounding: those entries are mult
 infinity is NaN: in v one of these also reaches the outputs before it in its own block of S, in g every output.
 
 On an NVIDIA GPU of compute capability 8.0 or more, products of float16 and bfloat16 run on tensor cores; those of
-float32, and all on older ones, such as a T4, do not.  On an H100 it was faster than FFTs at 1,024 tokens
-and slower at 2,048 (`spectral`).  Not in the paper.
+float32, and all on older ones, such as a T4, do not.  On an H100 it was faster than FFTs at 1,024 tokens and
+slower at 2,048 (`spectral`).  Not in the paper.
 
 Symbols: v, g the streams, r their causal convolution, L the length, K that of the gate.
 """
