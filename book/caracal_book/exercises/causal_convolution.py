@@ -69,6 +69,7 @@ _CAUSAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 }
 _LEAKY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "the circular convolution": circular_conv,
+    "a tiny circular convolution": lambda v, g: 1e-12 * circular_conv(v, g),
     "2L - 2 FFT points": lambda v, g: circular_conv(v, g, 2 * len(v) - 2)[:len(v)],
     "the sum, one token early": lambda v, g: linear_conv(v, g)[1:len(v) + 1],
     "the content reversed": lambda v, g: v.flip(-1) + g,

@@ -3,11 +3,15 @@
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-__all__ = ["CountWork"]
+__all__ = ["PRODUCTS", "CountWork"]
 
 # Ways out of torch, beyond which no work can be seen.
 _TAKES_OUT = {"numpy", "__array__", "__dlpack__", "tolist", "item", "__float__", "__int__", "__complex__", "data_ptr",
               "untyped_storage"}
+
+# Names of the functions that multiply matrices.
+PRODUCTS = {"matmul", "mm", "bmm", "mv", "addmm", "einsum", "tensordot", "__matmul__", "__rmatmul__", "inner", "vdot",
+            "dot", "linear", "baddbmm", "addbmm", "chain_matmul", "multi_dot"}
 
 
 class CountWork(TorchFunctionMode):

@@ -15,6 +15,7 @@ from torch.overrides import TorchFunctionMode
 from caracal_min.convolution import causal_conv_direct
 
 from . import checker, expect_close
+from .counting import PRODUCTS
 
 __all__ = ["depthwise_conv", "fold_gate", "head_mix", "size_of_mix", "step"]
 
@@ -107,7 +108,7 @@ def step(answer: Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]) -> str:
         for t in range(length):
             for k, x in enumerate(texts):  # in turns: what is kept belongs to its own text
                 case = f"step at token {t} of {'one' if k == 0 else 'another'} text, x of shape {(batch, width)}"
-                with _Counted(layer) as seen:
+                with _Applied(width) as seen:
                     given = answer(layer, x[:, t].clone(), states[k])
                 if not isinstance(given, tuple | list) or len(given) != 2:
                     raise AssertionError(f"{case}: expected an output and a state, given a {type(given).__name__}")
@@ -168,24 +169,23 @@ class _Fourier(nn.Module):
         return self.to_out(causal_conv_direct(self.to_value(x).mT, g).mT)
 
 
-class _Counted:
-    """Count the most tokens that a linear map of a layer is given inside the `with` block."""
+class _Applied(TorchFunctionMode):
+    """Count the most vectors of `width` numbers that a product of matrices returns inside the `with` block.
 
-    def __init__(self, layer: nn.Module):
-        self.layer, self.tokens = layer, 0
+    A convolution with one weight for each pair of channels is such a product.
+    """
 
-    def __enter__(self):
-        maps = (self.layer.to_value, self.layer.to_gate, self.layer.gate_mix, self.layer.to_out)
-        self.hooks = [m.register_forward_pre_hook(self._count) for m in maps]
-        return self
+    def __init__(self, width: int):
+        super().__init__()
+        self.width, self.tokens = width, 0
 
-    def __exit__(self, *error):
-        for hook in self.hooks:
-            hook.remove()
-
-    def _count(self, module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        width = self.layer.to_out.in_features
-        self.tokens = max(self.tokens, inputs[0].numel() // width)
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        weight = args[1] if len(args) > 1 else (kwargs or {}).get("weight")
+        if name in PRODUCTS or name == "conv1d" and weight.shape[-1] == 1:
+            self.tokens = max(self.tokens, result.numel() // self.width)
+        return result
 
 
 class _Seen(TorchFunctionMode):

@@ -40,10 +40,11 @@ def squaring(v, g):
     return ifft(fft(v + 1j * g, n=2 * length - 1) ** 2)[..., :length].imag / 2
 
 
-def by_jacobian(f, length, threshold=1e-10, dtype=torch.float64):
+def by_jacobian(f, length, threshold=1e-10, dtype=torch.float64, absolute=False):
     v, g = torch.randn(2, length, dtype=dtype)
     jacobians = torch.stack(torch.autograd.functional.jacobian(f, (v, g)))
-    return bool(jacobians.triu(1).abs().max() <= threshold * jacobians.abs().max())
+    size = 1.0 if absolute else jacobians.abs().max()
+    return bool(jacobians.triu(1).abs().max() <= threshold * size)
 
 
 def poke_at(token, threshold=1e-10, arguments=(0, 1)):
@@ -126,6 +127,7 @@ WRONG = {
         "says yes": lambda f, length: True,
         "says no": lambda f, length: False,
         "asks for exact zeros": lambda f, length: by_jacobian(f, length, threshold=0.0),
+        "an absolute tolerance": lambda f, length: by_jacobian(f, length, threshold=1e-8, absolute=True),
         "too lax for a faint leak": lambda f, length: by_jacobian(f, length, threshold=1e-3),
         "float32, too coarse for a faint leak": lambda f, length: by_jacobian(f, length, 1e-4, torch.float32),
         "pokes the middle only": poke_at(0.5),
@@ -170,6 +172,7 @@ WRONG = {
     },
 }
 REASONS = [
+    (check.is_causal, "an absolute tolerance", "is_causal(a tiny circular convolution, length="),
     (check.next_block, "truncates and forgets", "and blocks of (1, 1, 1), block 0: carry: entry [0] should be"),
     (check.next_block, "a short block loses the rest of the carry", "blocks of (1, 1, 1, 1, 1), block 1: carry: entry"),
     (check.next_block, "carries contents", "block 0: carry: entry [0] should be"),

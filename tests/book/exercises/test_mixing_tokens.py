@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from exercise_answers import Answers
 from torch.fft import fft
+from torch.nn.functional import avg_pool1d, conv1d, pad
 
 from caracal_book.exercises import mixing_tokens as check
 
@@ -31,6 +32,18 @@ def sum_in_place(x):
 def average_by_matrix(x):
     weights = torch.ones(len(x), len(x), dtype=x.dtype).tril()
     return weights / weights.sum(1, keepdim=True) @ x
+
+
+def average_by_convolution(x):
+    length, width = x.shape
+    kernel = torch.ones(width, 1, length, dtype=x.dtype)
+    sums = conv1d(x.mT, kernel, padding=length - 1, groups=width)[..., :length].mT
+    return sums / torch.arange(1, length + 1)[:, None]
+
+
+def average_by_pooling(x):
+    means = avg_pool1d(pad(x.mT, (len(x) - 1, 0)), len(x), stride=1).mT
+    return means * len(x) / torch.arange(1, len(x) + 1)[:, None]
 
 
 def strict(q, k, v, fill=-1e300):
@@ -143,6 +156,8 @@ RIGHT = {
 WRONG = {
     check.causal_average: {
         "a matrix": average_by_matrix,
+        "a convolution with as many ones as tokens": average_by_convolution,
+        "a window as long as the text": average_by_pooling,
         "a sum from the start for each token": lambda x: torch.stack([x[:t + 1].mean(0) for t in range(len(x))]),
         "a matrix of NumPy": lambda x: torch.from_numpy(
             np.tril(np.ones((len(x), len(x)))) @ x.numpy() / np.arange(1, len(x) + 1)[:, None]),
@@ -184,6 +199,8 @@ WRONG = {
         "too lax": lambda f, length, channels: additive(f, length, channels, threshold=1e-3),
         "asks for exact zeros": lambda f, length, channels: additive(f, length, channels, threshold=0.0),
         "an absolute tolerance": lambda f, length, channels: additive(f, length, channels, absolute=True),
+        "an absolute tolerance, and a lax one": lambda f, length, channels: additive(
+            f, length, channels, threshold=2e-5, absolute=True),
         "two texts, two outputs": outputs_differ,
         "mistakes it for causality": last_token_reaches_back,
         "forgets to return": lambda f, length, channels: None,
@@ -209,6 +226,8 @@ WRONG = {
 }
 REASONS = [
     (check.causal_average, "a matrix", "a matrix of all weights"),
+    (check.causal_average, "a convolution with as many ones as tokens", "conv1d was called, expected sums that use"),
+    (check.causal_average, "a window as long as the text", "avg_pool1d was called, expected sums that use"),
     (check.causal_average, "a sum from the start for each token", "a sum from the start for each token"),
     (check.causal_average, "a matrix of NumPy, without a call", "__array__ was called, expected operations of torch"),
     (check.prefix_dfts, "a product of matrices, by NumPy", "numpy was called, expected operations of torch alone"),
@@ -224,7 +243,7 @@ REASONS = [
     (check.depends_on_data, "doubles the text only", "by the directions of the tokens"),
     (check.depends_on_data, "too lax", "a trifle louder"),
     (check.depends_on_data, "asks for exact zeros", "expected False, given True"),
-    (check.depends_on_data, "an absolute tolerance", "a billion times the average"),
+    (check.depends_on_data, "an absolute tolerance", "a trillion times the average"),
     (check.depends_on_data, "forgets to return", "given None; is a return missing"),
     (check.prefix_dfts, "L transforms", "fft_fft was called"),
     (check.prefix_dfts, "a product of matrices", "expected neither an FFT nor a matrix product"),

@@ -159,6 +159,16 @@ def second_stage_again(layer, x, state=None):
     return y, (inputs, vs, hs)
 
 
+def products_by_hand(layer, x, state=None, product=torch.matmul):
+    """Keep all inputs, and apply every linear layer to all of them by its weights."""
+    seen = x[:, None] if state is None else torch.cat([state, x[:, None]], 1)
+    x_hat = layer.norm(shifted(seen, layer.pre_conv.weight[:, 0]))
+    v = product(x_hat, layer.to_value.weight.mT) + layer.to_value.bias
+    h = F.silu(product(x_hat, layer.to_gate.weight.mT) + layer.to_gate.bias)
+    g = product(h, blocks_of(layer.gate_mix.weight, layer.n_heads).mT) + layer.gate_mix.bias
+    return product((v * g.flip(1)).sum(1), layer.to_out.weight.mT) + layer.to_out.bias, seen
+
+
 def pre_conv_again(layer, x, state=None):
     past, v, g = state or (x.new_zeros(*x.shape, 2), x.new_zeros(*x.shape, 0), x.new_zeros(*x.shape, 0))
     rows = torch.cat([past, x[..., None]], -1)
@@ -249,6 +259,9 @@ WRONG = {
         "gates not reversed": lambda *a: one_step(*a, gates=lambda gs: gs),
         "the newest gate for all": lambda *a: one_step(*a, gates=lambda gs: [gs[-1]] * len(gs)),
         "the whole text again": whole_text,
+        "all inputs kept, and products with them by hand": products_by_hand,
+        "all inputs kept, and products with them by einsum": lambda *a: products_by_hand(
+            *a, product=lambda s, w: torch.einsum("...i,io->...o", s, w)),
         "kept on the layer": on_the_layer,
         "the output alone": lambda *a: one_step(*a)[0],
         "forgets what is long ago": short_memory,
@@ -271,6 +284,7 @@ REASONS = [
     (check.step, "the whole text again", "step at token 1 of one text, x of shape (1, 4): expected the linear"),
     (check.step, "all inputs kept", "at token 0 of one text, x of shape (1, 4): expected at most 4 vectors"),
     (check.step, "the pre-convolution of all inputs again", "expected at most 4 vectors to be kept, given 5"),
+    (check.step, "all inputs kept, and products with them by hand", "to see the new token only, given 2 tokens"),
     (check.step, "kept on the layer", "step at token 0 of another text"),
     (check.step, "one input kept", "step at token 2 of one text"),
     (check.step, "forgets what is long ago", "step at token 17 of one text, x of shape (2, 4)"),
