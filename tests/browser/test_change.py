@@ -15,6 +15,7 @@ OTHERS = ["An ocean in the north, and in it", "It is another one of the rest"]
 MODEL = small_model(n_layers=3, embedding_std=0.3)  # no prediction of which is certain
 FIGURE = viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", folder="weights")
 WORDS = viz.change_last_word(MODEL, TEXT, ["end", "of"], name="nimble", folder="weights")
+POINTS = viz.change_points(MODEL, TEXT, name="nimble", folder="weights")
 encode = MODEL.tokenizer.encode
 
 
@@ -41,7 +42,10 @@ def agree(found, expected, tolerance=2e-4):
         assert one == pytest.approx(other, abs=10 * tolerance)
 
 
-def test_it_opens_with_the_lags_that_are_given():
+def test_it_opens_with_a_change_that_tells_or_with_the_lags_that_are_given():
+    assert WORDS.model["choices"] == [1, 0] and POINTS.model["choices"] == [len(POINTS.model["results"]) - 1] == [4]
+    before, after = map(sum, POINTS.model["results"][4][0]["bits"])
+    assert abs(after - before) > 0.05 and WORDS.model["results"][1][0]["moved"][-1] > 0.05
     assert FIGURE.model["choices"] == [0, 0]
     assert viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", lags=1).model["choices"] == [5, 0]
     with pytest.raises(ValueError, match="lags=3; give one of 1, 2, 4, 8, 16, or None for all"):
@@ -74,6 +78,7 @@ def test_the_recording_is_the_package_s(page):
 def test_only_the_last_prediction_moves_until_the_sums_run_over_all_tokens(show):
     assert "mask" not in f"{WORDS.alt} {WORDS.to_html()}" and "Last word end, sums over all tokens: " in WORDS.alt
     page = show(WORDS)
+    option(page, "thing").press("Enter")
     length = len(data(page)["pieces"])
     assert says(page) == f"0 of {length} predictions moved." and page.locator(".cha-bars i").count() == 0
     option(page, "end").press("Enter")
@@ -130,7 +135,7 @@ def test_in_the_page_the_sums_can_run_over_all_tokens(visit, tmp_path):
 
 
 @pytest.mark.parametrize("figure, name, edit", [
-    (viz.change_points(MODEL, TEXT, name="nimble", folder="weights"), "L", {"points": 1}),
+    (POINTS, "L", {"points": 1}),
     (viz.change_windows(MODEL, TEXT, name="nimble", folder="weights"), "block 2", {"windows": ["blocks.2.mixer"]})])
 def test_padding_and_windows_are_taken_away_as_the_package_does(figure, name, edit, visit, tmp_path):
     viz.engine.write(MODEL, tmp_path / "weights")

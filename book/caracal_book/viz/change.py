@@ -30,8 +30,8 @@ def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str 
 
     Args:
         model: with a tokenizer of the kind "gpt2:N"; a page has its weights in eight bits, and so has the recording.
-        text: the text, whose last word is the first choice.
-        words: others for its place, at least one.
+        text: the text.
+        words: others for its place, at least one; the figure opens with the first.
         name, folder: as `continuation`.
 
     Raises:
@@ -44,7 +44,7 @@ def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str 
                     {"label": "up to t", "edit": {}},
                     {"label": "over all tokens", "edit": {"points": 1, "ahead": True}, "both": True}]}]
     help = "Change the last word. How many of the predictions move? Then let the sums run over all tokens."
-    return _figure(model, text, controls, help, "moved", name, folder)
+    return _figure(model, text, controls, help, "moved", name, folder, [1, 0])
 
 
 def change_gates(model: Caracal, text: str, others: Sequence[str], name: str = "micro",
@@ -79,6 +79,8 @@ def change_gates(model: Caracal, text: str, others: Sequence[str], name: str = "
 def change_points(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
     """Show what each token of a text costs when the FFT of a trained model has too few points, so that the end wraps.
 
+    It opens with as many points as there are tokens.
+
     Args:
         model, text, name, folder: as `change_gates`.
 
@@ -89,8 +91,8 @@ def change_points(model: Caracal, text: str, name: str = "micro", folder: str = 
     points = [("2 L", 2), ("1.75 L", 1.75), ("1.5 L", 1.5), ("1.25 L", 1.25), ("L", 1)]
     controls = [{"name": "points of the FFT for L tokens",
                  "options": [{"label": label, "edit": {"points": of} if of < 2 else {}} for label, of in points]}]
-    help = "Take the padding away. What happens to the loss, and which tokens suffer?"
-    return _figure(model, text, controls, help, "bits", name, folder)
+    help = "Choose the points of the FFT. What happens to the loss, and which tokens suffer?"
+    return _figure(model, text, controls, help, "bits", name, folder, [len(points) - 1])
 
 
 def change_windows(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
