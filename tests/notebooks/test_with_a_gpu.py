@@ -40,8 +40,8 @@ def cut_down(cls, preset, **changes):
     if "out" not in changes:  # a column of the table
         return config
     asked.append(config)
-    return replace(config, model=("d_model=64", "n_layers=6", "n_heads=4", "window_size=32"), minutes=60, context=64,
-                   tokens=100 * 512, batch_size=8, micro_batch_size=4, corpus_tokens=200_000, eval_every=25,
+    return replace(config, model=("d_model=64", "n_layers=6", "n_heads=4", "window_size=32"), minutes=60, context=32,
+                   tokens=100 * 128, batch_size=4, micro_batch_size=2, corpus_tokens=200_000, eval_every=25,
                    eval_windows=4, compile="no", precision={precision!r}, progress=False)
 
 COMMIT = "0123456789" * 4
