@@ -58,14 +58,15 @@ def test_without_scripts_the_still_is_shown(still):
 
 
 def test_the_recording_is_the_package_s(page):
-    assert re.fullmatch(r"(\d+\.\d\d) bits a token; unchanged, \1\.", says(page))
+    assert re.fullmatch(r"Mean: (\d+\.\d\d) bits a token; as trained, \1\.", says(page))
     page.get_by_role("slider").press("End")
     option(page, "mean of 2 texts").press("Enter")
     assert data(page)["choices"] == [5, 2]
     expected = compare(MODEL, (encode(TEXT), {}), (encode(TEXT), {"lags": 1, "texts": [*map(encode, OTHERS)]}))
     agree(data(page), expected, 1e-3)
     before, after = (sum(bits) / len(bits) for bits in expected["bits"])
-    said = [float(number) for number in re.fullmatch(r"(\S+) bits a token; unchanged, (\S+)\.", says(page)).groups()]
+    said = re.fullmatch(r"Mean: (\S+) bits a token; as trained, (\S+)\.", says(page)).groups()
+    said = [float(number) for number in said]
     assert abs(before - after) > 0.05 and said == pytest.approx([after, before], abs=0.011)
     widths = page.locator(".cha-bars i").evaluate_all("nodes => nodes.map(node => node.getBoundingClientRect().width)")
     values = [value for pair in zip(*expected["bits"], strict=True) for value in pair]
@@ -80,14 +81,17 @@ def test_only_the_last_prediction_moves_until_the_sums_run_over_all_tokens(show)
     page = show(WORDS)
     option(page, "thing").press("Enter")
     length = len(data(page)["pieces"])
-    assert says(page) == f"0 of {length} predictions moved." and page.locator(".cha-bars i").count() == 0
+    assert says(page) == f"0 of {length} predictions moved: no word is changed."
+    assert page.locator(".cha-bars i").count() == 0
     option(page, "end").press("Enter")
     same = WORDS.model["results"][1][0]["same"]
     moved = data(page)["moved"]
     assert 3 < same and max(moved[:same]) < 1e-5
     assert page.locator(".cha-bars i").count() == sum(share > 1e-3 for share in moved[same:])
     option(page, "over all tokens").press("Enter")
-    assert data(page)["choices"] == [1, 1]
+    assert max(data(page)["moved"][:same]) > 1e-3
+    option(page, "in attention, too").press("Enter")
+    assert data(page)["choices"] == [1, 2]
     moved = [t for t, share in enumerate(data(page)["moved"]) if share > 1e-3]
     assert moved[0] < same <= moved[-1] and says(page).startswith(f"{len(moved)} of {length} predictions moved")
     colours = page.locator(".cha-bars i").evaluate_all("nodes => nodes.map(node => node.style.getPropertyValue('--b'))")
@@ -128,15 +132,51 @@ def test_in_the_page_the_sums_can_run_over_all_tokens(visit, tmp_path):
     go_live(page)
     page.get_by_label("Your sentence").fill("It is on the sea")
     option(page, "end").click()
-    option(page, "over all tokens").click()
     before, after = encode("It is on the sea"), encode("It is on the end")
-    edit = {"points": 1, "ahead": True}
-    agree(answered(page, len(after), "[1,1]"), compare(MODEL, (before, edit), (after, edit)))
+    for name, key, edit in (("over all tokens", "[1,1]", {"points": 1}),
+                            ("in attention, too", "[1,2]", {"points": 1, "ahead": True})):
+        option(page, name).click()
+        agree(answered(page, len(after), key), compare(MODEL, (before, edit), (after, edit)))
+
+
+def test_the_reader_s_last_word_is_a_choice_and_what_it_became_is_said(visit, tmp_path):
+    viz.engine.write(MODEL, tmp_path / "weights")
+    write_page(tmp_path, WORDS.to_html())
+    page = visit(tmp_path)
+    go_live(page)
+    page.get_by_label("Your sentence").fill("It is on the sea. ")
+    option(page, "sea.").click()
+    length = len(encode("It is on the sea. "))
+    assert answered(page, length, "[0,0]")["moved"] == [0] * length
+    assert says(page) == f"0 of {length} predictions moved: no word is changed."
+    option(page, "end").click()
+    answered(page, len(encode("It is on the end")), "[1,0]")
+    assert re.fullmatch(r"\d of \d+ predictions moved when “sea\.” became “end”; the last by \d+ %\.", says(page))
+
+
+def test_a_single_token_has_nothing_that_is_predicted(weights, visit):
+    page = visit(weights)
+    go_live(page)
+    page.get_by_label("Your sentence").fill("a")
+    page.wait_for_function("document.querySelector('.cha-says').innerText.startsWith('Write at least two tokens')")
+    assert says(page) == "Write at least two tokens: the first is not predicted."
+    page.wait_for_timeout(1200)
+    assert "NaN" not in page.locator(".caracal-live").evaluate("node => node.textContent")
+
+
+def test_a_list_that_scrolls_says_so(weights, visit):
+    page = visit(weights)
+    assert not page.get_by_text("scroll the list").count()
+    go_live(page)
+    page.get_by_label("Your sentence").fill("the end of it " * 9)
+    length = len(encode("the end of it " * 9))
+    answered(page, length, "[0,0]")
+    assert page.get_by_text(f"{length} tokens: scroll the list").is_visible()
 
 
 @pytest.mark.parametrize("figure, name, edit", [
     (POINTS, "L", {"points": 1}),
-    (viz.change_windows(MODEL, TEXT, name="nimble", folder="weights"), "block 2", {"windows": ["blocks.2.mixer"]})])
+    (viz.change_windows(MODEL, TEXT, name="nimble", folder="weights"), "block 2", {"off": ["blocks.2.mixer"]})])
 def test_padding_and_windows_are_taken_away_as_the_package_does(figure, name, edit, visit, tmp_path):
     viz.engine.write(MODEL, tmp_path / "weights")
     write_page(tmp_path, figure.to_html())

@@ -1,5 +1,6 @@
 """The matrix of a channel beside that of a head, in a real browser from a file: recorded, and of the reader's text."""
 
+import math
 import re
 
 import pytest
@@ -21,7 +22,8 @@ def says(page) -> str:
 
 
 def written(number: float) -> str:
-    return f"{number:.2f}".replace("-", "−")
+    digits = 2 if abs(number) >= 0.1 else min(6, 1 - math.floor(math.log10(abs(number))))
+    return f"{number:.{digits}f}".replace("-", "−")
 
 
 def test_without_scripts_the_still_is_shown(still):
@@ -52,7 +54,7 @@ def test_an_entry_names_the_two_tokens_that_made_it_and_the_one_that_wrote_it(pa
     assert (data(page)["t"], data(page)["lag"]) == (6, 4)
     found = re.search(r"\(2\) has the weight (\S+) in channel .*\(4\) wrote it as its gate, which is n", says(page))
     assert found[1] == written(gate[4])
-    assert f"The head's {written(data(page)['weights'][6][2])} was" in says(page)
+    assert f"The head's {written(data(page)['weights'][6][2])} comes from the score of " in says(page)
     marks = page.locator(".ins-text span").evaluate_all("nodes => nodes.map(node => node.className)")
     assert "ins-content" in marks[2] and "ins-gate" in marks[4] and "ins-result" in marks[6]
 

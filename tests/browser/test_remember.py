@@ -21,6 +21,9 @@ CUT = Caracal(replace(MODEL.config, gate_length=LENGTH)).eval().requires_grad_(F
 CUT.load_state_dict(MODEL.state_dict())
 
 
+COSTS = [*range(1, 32), 32 + 3 * 64 * 6, *range(2, 64, 2), 64 + 3 * 128 * 7, *range(2, 64, 2), 64 + 5 * 64 * 6]
+
+
 def sizes(model, ids):
     """The root mean square of each result of the last Fourier layer, by a pass over the whole text."""
     found = []
@@ -116,6 +119,9 @@ def test_the_model_in_the_page_writes_as_the_package_does_with_its_gates_whole_a
         assert len(shown["ids"]) > 80 and shown["sizes"] == pytest.approx(sizes(model, shown["ids"]), rel=1e-3)
         page.wait_for_timeout(300)
         assert data(page)["ids"] == shown["ids"], "it has stopped"
+        assert shown["costs"][:96] == pytest.approx(COSTS[:len(shown["ids"])])
+        assert re.search(r"This token took \d+ ms\.", says(page))
+        assert page.get_by_text("Write with the other gates, too").count() == 1 - gate
         page.get_by_role("button", name="Next token").click()
         assert has(page, len(shown["ids"]) + 1, gate)["ids"][:-1] == shown["ids"]
     assert [one for one in found + violations(page) if one[0] not in PAGE_ONLY] == []

@@ -6,6 +6,7 @@ import pytest
 from engine_pages import PAGE_ONLY, go_live, small_model
 from figure_pages import data, least_contrast, page_width, write_page
 from test_access import violations
+from test_matrices import written
 
 from caracal_book import viz
 from caracal_book.viz.engine import write
@@ -70,7 +71,8 @@ def test_a_product_is_said_with_its_two_tokens(page):
     page.keyboard.press("ArrowLeft")
     lag = length - 2
     assert f"(1) has the content {unit['content'][1]:.2f}".replace("-", "−") in says(page)
-    assert f"({lag}) the gate {unit['gate'][lag]:.2f}".replace("-", "−") in says(page)
+    assert re.search(rf"\({lag}\) the gate {written(unit['gate'][lag])}\. .* \(how channel {unit['name']} counts for “",
+                     says(page))
     marks = page.locator(".ins-text span").evaluate_all("nodes => nodes.map(node => node.className)")
     assert "ins-content" in marks[1] and "ins-gate" in marks[lag] and "ins-result" in marks[-1]
     page.locator(".why-terms > div").nth(1).click()
@@ -94,6 +96,8 @@ def test_a_press_on_the_matrix_chooses_a_token(page):
     wide = board.bounding_box()["width"] / 340
     board.click(position={"x": (62 + 2.5 * 278 / length) * wide, "y": (length - 0.5) * 278 / length * wide})
     assert data(page)["lag"] == length - 3
+    board.click(position={"x": (62 + 1.5 * 278 / length) * wide, "y": (length - 1.5) * 278 / length * wide})
+    assert data(page)["lag"] == length - 3, "an entry of an earlier row is no part of this logit"
     assert page.locator(".ins-matrix g rect").count() > length
 
 

@@ -1,14 +1,17 @@
 // What a change of the text or of the model does to each prediction: a row for each token, before and after.
 // model: name, text, folder, digest, bytes (as continuation.js), help, measure ("moved": how much the prediction after a
 // token moves; "bits": what it cost to predict the token), controls (name, options; an option has a label and an edit of
-// model.js, with `last` the last word of the changed text, and `both` where the edit counts before the change, too),
+// model.js, with `last` the last word of the changed text, "" for the sentence's own, and `both` where the edit counts
+// before the change, too),
 // results (recorded, by option of the first control and of the second), choices (what is chosen of each control).
 
 const CSS = `${INSTRUMENT}
-  .caracal-live .cha-rows { max-height: 26em; margin: 0.6rem 0; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
+  .caracal-live .cha-rows { max-height: 370px; margin: 0.6rem 0; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
   .caracal-live .cha-rows:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
   .caracal-live .cha-rows > div { display: grid; grid-template-columns: 2em 6em 1fr 6.5em; gap: 0.4em; align-items: center; min-height: 24px; text-align: right; }
   .caracal-live .cha-rows b { font-weight: 600; text-align: left; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
+  .caracal-live .cha-rows .cha-more { font-weight: 700; }
+  .caracal-live .cha-rows .cha-first { grid-area: 1 / 3 / auto / -1; }
   .caracal-live .cha-bars { display: grid; gap: 1px; }
   .caracal-live .cha-bars i { display: block; box-sizing: border-box; height: 7px; width: var(--w); min-width: 1px; background: var(--b); border: 1.5px solid var(--e); }
   .caracal-live .cha-says { min-height: 3em; margin: 0.4rem 0 0; font-weight: 600; }
@@ -23,15 +26,18 @@ export function render({ model, el }) {
   quote(el);
   const live = new Live(model, {
     question: (text) => ({ kind: "compare", takes: takesOf(text) }),
+    refuse: ({ pieces }) => (!moved && pieces.length < 2 ? "Write at least two tokens: the first is not predicted." : ""),
     answer: (message) => { found = message; },
     update: () => draw(),
   });
   live.box(el);
+  const ownWord = () => (live.live ? live.sentence.value : model.get("text")).match(/\S+(?=\s*$)/)?.[0] ?? "";
+  const label = ({ label, last }) => (last === "" ? ownWord() : label);
   const pickers = controls.map(({ name, options }, k) => {
     const choose = (at) => show(choices.map((old, place) => (place === k ? at : old)));
     if (options.length < 5) {
       const put = picker(el, name, choose);
-      return (at) => put(options.map(({ label }) => label), at);
+      return (at) => put(options.map(label), at);
     }
     const { caption, slider } = slide(el, {}, 0, options.length - 1);
     slider.addEventListener("input", () => choose(Number(slider.value)));
@@ -42,29 +48,32 @@ export function render({ model, el }) {
     };
   });
   const rows = make(el, "div", { class: "cha-rows", "aria-live": "off", tabindex: 0, role: "group", "aria-label": "the text, token by token" });
-  legend(el, moved ? [["--c: var(--result)", "prediction after the changed token"], ["--c: var(--wrapped)", "prediction that should not know of it"]]
-    : [["--e: 1.5px solid var(--ink)", "before"], ["--c: var(--ink)", "after"]]);
+  const more = scrolls(el, rows);
+  legend(el, moved ? [["--c: var(--result)", "moves: prediction after the changed token"], ["--c: var(--wrapped)", "prediction that should not know of it"]]
+    : [["--e: 1.5px solid var(--ink)", "bits as trained"], ["--c: var(--ink)", "bits as changed (bold: more)"]]);
   const says = make(el, "p", { class: "cha-says", "aria-live": "off" });
   const buttons = make(el, "div", { class: "ins-buttons" }), again = make(buttons, "button", { type: "button" }, "Start again");
   live.button(buttons);
+  live.of.push(rows);
 
   // The two texts that are compared, each with its edit.
   function takesOf(text) {
-    const options = choices.map((at, k) => controls[k].options[at]), last = options.find((option) => option.last)?.last;
+    const options = choices.map((at, k) => controls[k].options[at]), last = lastWord();
     return [{ text, edit: Object.assign({}, ...options.filter(({ both }) => both).map(({ edit }) => edit)) },
-      { text: last === undefined ? text : text.replace(/\S+\s*$/, last), edit: Object.assign({}, ...options.map(({ edit }) => edit)) }];
+      { text: !last ? text : text.replace(/\S+\s*$/, last), edit: Object.assign({}, ...options.map(({ edit }) => edit)) }];
   }
 
   function show(given) {
     choices = controls.map(({ options }, k) => clamp(Math.round(given[k]) || 0, 0, options.length - 1));
     state.tell({ choices });
     live.ask();
-    draw();
   }
+
+  const lastWord = () => controls.map(({ options }, k) => options[choices[k]]).find((option) => option.last)?.last;
 
   function draw() {
     const [first, second = 0] = choices, { pieces, same, moved: share, bits: [before, after] } = (live.live && found) || model.get("results")[first][second];
-    const reach = moved ? 1 : Math.max(...before, ...after), names = controls.map(({ name, options }, k) => `${name}: ${options[choices[k]].label}`);
+    const reach = moved ? 1 : Math.max(...before, ...after), names = controls.map(({ name, options }, k) => `${name}: ${label(options[choices[k]])}`);
     pickers.forEach((put, k) => put(choices[k]));
     rows.replaceChildren();
     pieces.forEach((piece, t) => {
@@ -75,18 +84,22 @@ export function render({ model, el }) {
       const bar = (share, colour, hollow) => make(bars, "i", { style: `--w: ${100 * share}%; --b: ${hollow ? "none" : `var(--${colour})`}; --e: var(--${colour})` });
       if (moved) {
         if (share[t] > MOVES) bar(share[t], t < same ? "wrapped" : "result");
-        make(line, "span", {}, share[t] > MOVES ? percent(share[t]) : t < share.length ? "0" : "");
-      } else if (t) {
+        make(line, "span", {}, t < share.length ? percent(share[t] > MOVES ? share[t] : 0) : "");
+      } else if (!t) make(line, "span", { class: "ins-note cha-first" }, "not predicted");
+      else {
         bar(before[t - 1] / reach, "ink", true);
         bar(after[t - 1] / reach, "ink");
-        make(line, "span", {}, `${before[t - 1].toFixed(1)} → ${after[t - 1].toFixed(1)}`);
+        const [old, bits] = [before, after].map((values) => values[t - 1].toFixed(1));
+        make(line, "span", Number(bits) > Number(old) ? { class: "cha-more" } : {}, `${old} → ${bits}`);
       }
     });
     const average = (values) => values.reduce((a, b) => a + b, 0) / values.length, many = share.filter((x) => x > MOVES).length;
-    const sentence = moved ? `${many} of ${share.length} predictions moved${many ? `; the last by ${percent(share.at(-1))}` : ""}.`
-      : `${average(after).toFixed(2)} bits a token; unchanged, ${average(before).toFixed(2)}.`;
+    const last = lastWord(), how = last && last !== ownWord() ? ` when “${ownWord()}” became “${last}”; the last by ${percent(share.at(-1))}.` : ": no word is changed.";
+    const sentence = moved ? `${many} of ${share.length} predictions moved${how}`
+      : `Mean: ${average(after).toFixed(2)} bits a token; as trained, ${average(before).toFixed(2)}.`;
+    more(pieces.length);
     says.textContent = live.status(sentence);
-    speak(el, `${live.live ? "" : "Recorded: "}${names.join(", ")}. ${sentence}`.replaceAll(" %", " percent"));
+    speak(el, live.spoken(`${names.join(", ")}. ${sentence}`).replaceAll(" %", " percent"));
     Object.assign(host.dataset, { mode: live.mode, choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]) });
   }
 

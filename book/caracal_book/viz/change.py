@@ -25,8 +25,9 @@ def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str 
                      folder: str = "_static/micro") -> Figure:
     """Show which predictions of a model move when the last word of a text changes, with causal sums and with others.
 
-    The others run over all tokens: the convolution is cyclic, over as many points as there are tokens, and attention
-    sees as far ahead as back.  How far a prediction moves is half the sum over the vocabulary of abs(p - p').
+    The others run over all tokens: the convolution is cyclic, over as many points as there are tokens; and then
+    attention sees as far ahead as back, too.  How far a prediction moves is half the sum over the vocabulary of
+    abs(p - p').
 
     Args:
         model: with a tokenizer of the kind "gpt2:N"; a page has its weights in eight bits, and so has the recording.
@@ -38,11 +39,12 @@ def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str 
         ValueError: a text of fewer than two words, no other word, or no such tokenizer.
     """
     _require_words(text, words)
-    last = [text.split()[-1], *words]
-    controls = [{"name": "last word", "options": [{"label": word, "edit": {}, "last": word} for word in last]},
+    own = {"label": text.split()[-1], "edit": {}, "last": ""}
+    controls = [{"name": "last word", "options": [own, *({"label": word, "edit": {}, "last": word} for word in words)]},
                 {"name": "sums", "options": [
                     {"label": "up to t", "edit": {}},
-                    {"label": "over all tokens", "edit": {"points": 1, "ahead": True}, "both": True}]}]
+                    {"label": "over all tokens", "edit": {"points": 1}, "both": True},
+                    {"label": "in attention, too", "edit": {"points": 1, "ahead": True}, "both": True}]}]
     help = "Change the last word. How many of the predictions move? Then let the sums run over all tokens."
     return _figure(model, text, controls, help, "moved", name, folder, [1, 0])
 
@@ -66,8 +68,8 @@ def change_gates(model: Caracal, text: str, others: Sequence[str], name: str = "
     kept = [None, *reversed(_LAGS)]
     if lags not in kept:
         raise ValueError(f"lags={lags}; give one of {', '.join(map(str, _LAGS))}, or None for all")
-    some = [{"label": f"{n}" if n > 1 else "1: only a token's own", "edit": {"lags": n}} for n in kept[1:]]
-    controls = [{"name": "lags that are kept", "options": [{"label": "all", "edit": {}}, *some]},
+    some = [{"label": f"{n}" if n > 1 else "1 (only the token itself)", "edit": {"lags": n}} for n in kept[1:]]
+    controls = [{"name": "lags kept", "options": [{"label": "all", "edit": {}}, *some]},
                 {"name": "gates", "options": [{"label": "its own", "edit": {}},
                                               {"label": "another text's", "edit": {"texts": [others[0]]}},
                                               {"label": f"mean of {len(others)} texts",
@@ -88,15 +90,15 @@ def change_points(model: Caracal, text: str, name: str = "micro", folder: str = 
         ValueError: as `change_gates`.
     """
     _require_words(text)
-    points = [("2 L", 2), ("1.75 L", 1.75), ("1.5 L", 1.5), ("1.25 L", 1.25), ("L", 1)]
-    controls = [{"name": "points of the FFT for L tokens",
+    points = [("2 L (padded)", 2), ("1.75 L", 1.75), ("1.5 L", 1.5), ("1.25 L", 1.25), ("L (no padding)", 1)]
+    controls = [{"name": "FFT points for L tokens",
                  "options": [{"label": label, "edit": {"points": of} if of < 2 else {}} for label, of in points]}]
     help = "Choose the points of the FFT. What happens to the loss, and which tokens suffer?"
     return _figure(model, text, controls, help, "bits", name, folder, [len(points) - 1])
 
 
 def change_windows(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
-    """Show what each token of a text costs when attention layers of a trained model see the token itself only.
+    """Show what each token of a text costs when attention layers of a trained model are off: their output is zeros.
 
     Args:
         model, text, name, folder: as `change_gates`; the model has one attention layer or more.
@@ -111,8 +113,8 @@ def change_windows(model: Caracal, text: str, name: str = "micro", folder: str =
     cut = [*([layer] for layer in layers), *([layers] if len(layers) > 1 else [])]
     controls = [{"name": "windows off in", "options": [
         {"label": "no block", "edit": {}},
-        *({"label": f"block {' and '.join(map(str, off))}", "edit": {"windows": [f"blocks.{i}.mixer" for i in off]}}
-          for off in cut)]}]
+        *({"label": f"block{'s' * (len(off) > 1)} {' and '.join(map(str, off))}",
+           "edit": {"off": [f"blocks.{i}.mixer" for i in off]}} for off in cut)]}]
     help = "Switch windows off, so that only Fourier modules mix tokens. Which tokens suffer?"
     return _figure(model, text, controls, help, "bits", name, folder)
 
@@ -132,8 +134,8 @@ def _figure(model: Caracal, text: str, controls: list[dict], help: str, measure:
         return encode(text), edit | ({"texts": [encode(one) for one in edit["texts"]]} if "texts" in edit else {})
 
     def result(*options: Mapping[str, Any]) -> dict[str, Any]:
-        last = next((option["last"] for option in options if "last" in option), None)
-        changed = text if last is None else re.sub(r"\S+\s*$", lambda _: last, text)
+        last = next((option["last"] for option in options if "last" in option), "")
+        changed = text if not last else re.sub(r"\S+\s*$", lambda _: last, text)
         before = take(text, [option for option in options if option.get("both")])
         after = take(changed, options)
         return {"pieces": pieces_of(model.tokenizer, after[0])} | compare(rounded, before, after)
@@ -152,7 +154,7 @@ def _said(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
     if data["measure"] == "moved":
         return f"{sum(share > _MOVES for share in result['moved'])} of {len(result['moved'])} predictions moved"
     before, after = (sum(bits) / len(bits) for bits in result["bits"])
-    return f"{after:.2f} bits a token; unchanged, {before:.2f}"
+    return f"mean {after:.2f} bits a token; as trained, {before:.2f}"
 
 
 def _results(data: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -23,7 +23,8 @@ const CSS = `
   .caracal-live .con-next u { text-decoration: none; text-align: right; }
   .caracal-live .con-says { min-height: 3em; margin: 0 0 0.5rem; }
   .caracal-live .con-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; margin-top: 0.4rem; }
-  .caracal-live .con-buttons button:disabled { opacity: 0.45; cursor: default; }
+  .caracal-live .con-buttons :is(:disabled, [aria-disabled="true"]) { opacity: 0.45; cursor: default; }
+  .caracal-live [aria-busy="true"] { opacity: 0.35; }
   .caracal-live :is(.con-own label, .con-time) { display: block; }
   .caracal-live .con-own input[type="text"], .caracal-live .con-own input[type="number"] { box-sizing: border-box; height: 36px; padding: 0 0.5em;
     font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
@@ -40,13 +41,14 @@ export function render({ model, el }) {
   let mode = "recorded", n = 0, chosen = null, revealed = false, trouble = "", part = [0, 1];
   // What is shown: tokens, how many of them the reader wrote, the likeliest next ones; and of the live text ids and times.
   let pieces = [], own = 0, next = [], ids = [], run = 0, times = [];
-  // The chips that stand there; a sentence that is not read yet, and its timer; tokens that are not the reader's.
-  let shown = [], typed = null, typing = 0, written = 0;
+  // The chips that stand there; whether the sentence is not read yet, its timer, and whether anything is asked that is not
+  // answered yet; tokens that are not the reader's.
+  let shown = [], typed = false, typing = 0, busy = false, written = 0;
 
   const host = begin(el, CSS, "Which word comes next? Choose one. A + joins it to the word before.");
   quote(el);
   const box = make(el, "div", { class: "con-own" });
-  const sentence = make(make(box, "label", {}, "Your sentence"), "input", { type: "text", maxlength: LONGEST, spellcheck: "false", autocomplete: "off" });
+  const sentence = make(make(box, "label", {}, "Your beginning"), "input", { type: "text", maxlength: LONGEST, spellcheck: "false", autocomplete: "off" });
   const text = make(el, "div", { class: "con-text", tabindex: 0, role: "group", "aria-label": "the text, token by token" });
   const choices = make(el, "div", { class: "con-next", role: "group", "aria-label": "likeliest next tokens" });
   const rows = all(LIKELIEST, (k) => {
@@ -60,9 +62,9 @@ export function render({ model, el }) {
   const heat = slide(draws, {}, 0, 1.5, 0.1);
   const seed = make(make(draws, "label", {}, "seed"), "input", { type: "number", min: 0, max: 999999, value: 1 });
   const buttons = make(el, "div", { class: "con-buttons" });
-  const [onward, back, write, again, load] = ["Next token", "Back", "Write", "Start again", ""]
+  const [onward, back, write, again, load] = ["Next token", "Back", "", "Start again", ""]
     .map((label) => make(buttons, "button", { type: "button" }, label));
-  const note = make(buttons, "span", { class: "con-note" }, "Runs on this computer, and sends nothing.");
+  const note = make(buttons, "span", { class: "con-note" }, SENDS_NOTHING);
   heat.slider.value = model.get("temperature");
   const temperature = () => Number(heat.slider.value);
 
@@ -88,31 +90,47 @@ export function render({ model, el }) {
 
   // Read the sentence if it is new, else what stands there and some ids more; then draw some tokens.
   function ask(count = 0, more = []) {
-    clearTimeout(typing);
-    const what = typed === null ? { ids: [...ids, ...more] } : { text: typed };
-    written = typed === null ? pieces.length - own + more.length : 0;
-    [typed, times, mode] = [null, [], count > 1 ? "writing" : "live"];
+    stop();
+    if (!sentence.value) return refuse();
+    const what = typed ? { text: sentence.value } : { ids: [...ids, ...more] };
+    [written, busy] = [typed ? 0 : pieces.length - own + more.length, typed || busy];
+    [times, mode] = [[], count > 1 ? "writing" : "live"];
     const sampling = { temperature: temperature(), seed: Number(seed.value) || 0 };
-    engine.post({ kind: "run", id: ++run, ...what, count, shown: LIKELIEST, sampling });
+    engine.post({ kind: "run", id: run, ...what, count, shown: LIKELIEST, sampling });
     update();
   }
   function askSoon() {
-    clearTimeout(typing);
-    typing = setTimeout(() => ask(), WAIT);
+    stop();
+    if (!sentence.value) return refuse();
+    [busy, trouble, typing] = [true, "", setTimeout(() => ask(), WAIT)];
+    update();
   }
-  function type(sentence) { [typed, trouble] = sentence ? [sentence, ""] : [null, "Write at least one character."]; }
+  function refuse() {
+    [busy, trouble] = [false, EMPTY];
+    update();
+  }
+  // Hear no more of what was asked.
+  function stop() {
+    clearTimeout(typing);
+    run += 1;
+    engine.post({ kind: "stop" });
+    mode = "live";
+  }
 
   function hear(message) {
     if (message.kind === "ready") {
+      const keyed = load.matches(":focus-visible");
       [mode, revealed] = ["live", true];
       startOver();
+      if (keyed) sentence.focus();
       return;
     }
     if (message.id !== run) return;
+    busy = false;
     if (message.kind === "failed") [trouble, mode] = [message.why, "live"];
     if (message.kind === "read") {
       [ids, pieces, next] = [message.ids, message.pieces, message.next];
-      [own, trouble] = [pieces.length - written, ""];
+      [own, trouble, typed] = [pieces.length - written, "", false];
     }
     if (message.kind === "token") {
       ids.push(message.drawn);
@@ -120,13 +138,12 @@ export function render({ model, el }) {
       next = message.next;
       times.push(message.ms);
     }
-    if (message.kind === "done") [mode, trouble] = ["live", message.ended ? `Here ${name} ends its text.` : trouble];
+    if (message.kind === "done") [mode, trouble] = ["live", message.ended ? `Here ${name} ends its text. Choose a token, or take another seed.` : trouble];
     update();
   }
 
   function startOver() {
-    sentence.value = model.get("text");
-    type(sentence.value);
+    [sentence.value, typed] = [model.get("text"), true];
     ask();
   }
 
@@ -144,13 +161,14 @@ export function render({ model, el }) {
   function status() {
     if (mode === "loading") return `Loading part ${part[0]} of ${part[1]}.`;
     if (mode === "failed") return `${trouble[0].toUpperCase()}${trouble.slice(1)}. The recording still works.`;
+    if (busy) return COMPUTING;
     if (live() && trouble) return trouble;
     const speed = times.length ? Math.round(1000 * times.length / times.reduce((a, b) => a + b)) : 0;
-    if (live()) return `Live on this computer${engine.slow ? ", on the page's own thread" : ""}${speed ? `: ${speed} tokens a second` : ""}. Choose a token, or let it write.`;
+    if (live()) return `${here(engine)}${long(sentence)}${speed ? ` ${speed} tokens a second.` : ""} Choose a token, or let it write.`;
     const best = next[0], took = steps[n + 1]?.piece;
     const guess = chosen === null ? "" : `You chose “${word(next[chosen].piece)}”, ${percent(next[chosen].p)}. `;
     if (!revealed) return `Recorded with ${name}. Which one would you choose?`;
-    return `${guess}Likeliest is “${word(best.piece)}”, ${percent(best.p)}${took === undefined ? "" : `; drawn was “${word(took)}”`}.`;
+    return `${guess}Likeliest is “${word(best.piece)}”, ${percent(best.p)}${took === undefined ? "" : `; the recording goes on with “${word(took)}”`}.`;
   }
 
   // The text by tokens; those that stand there already are kept.
@@ -179,28 +197,29 @@ export function render({ model, el }) {
       button.classList.toggle("con-chosen", k === chosen);
     });
     says.textContent = status();
+    for (const node of [text, choices]) node.setAttribute("aria-busy", Boolean(live() && (busy || trouble === EMPTY)));
     caption.textContent = `tokens that ${name} has written: ${n}`;
-    heat.caption.textContent = `temperature: ${temperature().toFixed(1)}`;
+    heat.caption.textContent = `temperature: ${temperature().toFixed(1)}${temperature() ? "" : ", always the likeliest"}`;
     slider.value = n;
     slider.parentNode.hidden = live();
     box.hidden = !live();
     back.hidden = live();
     [back.disabled, onward.disabled] = live() ? [true, mode === "writing"] : [n === 0, n === steps.length - 1];
     write.hidden = !live();
-    write.textContent = mode === "writing" ? "Stop" : "Write";
+    write.textContent = mode === "writing" ? "Stop" : `Write ${MOST} tokens`;
     load.hidden = note.hidden = live();
-    load.disabled = mode === "loading";
+    load.setAttribute("aria-disabled", mode === "loading");
     load.textContent = mode === "failed" ? "Try again" : `Load ${name} (${size})`;
     const best = next[0];
     const spoken = `${live() ? "" : "Recorded: "}${pieces.length} tokens read${mode === "loading" ? ", loading" : mode === "failed" ? ", loading has failed" : ""}; `
       + (revealed && best ? `next: ${word(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}.` : "the next one is yours to choose.");
-    if (mode !== "writing") speak(el, spoken);
+    if (mode !== "writing") speak(el, busy ? COMPUTING : spoken);
     Object.assign(host.dataset, { mode, n, own, pieces: JSON.stringify(pieces), next: JSON.stringify(next.map(({ piece, p }) => [piece, p])), ids: JSON.stringify(ids) });
   }
 
-  sentence.addEventListener("input", () => { type(sentence.value); if (typed === null) update(); else askSoon(); });
+  sentence.addEventListener("input", () => { typed = true; askSoon(); });
   slider.addEventListener("input", () => { revealed = true; go(Number(slider.value)); });
-  heat.slider.addEventListener("input", () => { askSoon(); update(); });
+  heat.slider.addEventListener("input", askSoon);
   back.addEventListener("click", () => { revealed = true; go(n - 1); });
   onward.addEventListener("click", () => {
     if (live()) ask(1);
@@ -208,9 +227,7 @@ export function render({ model, el }) {
   });
   write.addEventListener("click", () => {
     if (mode !== "writing") return ask(MOST);
-    run += 1;
-    engine.post({ kind: "stop" });
-    mode = "live";
+    stop();
     update();
   });
   again.addEventListener("click", () => {
@@ -218,7 +235,7 @@ export function render({ model, el }) {
     if (!live()) state.restart();
     else startOver();
   });
-  load.addEventListener("click", loads);
+  load.addEventListener("click", () => { if (mode !== "loading") loads(); });
   state.restart();
 }
 

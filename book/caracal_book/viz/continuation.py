@@ -46,10 +46,11 @@ def continuation(model: Caracal, text: str, name: str = "micro", words: int = 24
     drawn = [i for i in ids[len(own):] if i != tokenizer.end_of_text]
     logits = rounded.logits(torch.tensor([[*own, *drawn]]))[0, len(own) - 1:].float()
     likeliest = (logits / (temperature or 1.0)).softmax(-1).topk(LIKELIEST)
+    shares = likeliest.values if temperature else torch.eye(LIKELIEST)[0].expand_as(likeliest.values)
     steps = [{"piece": piece, "next": [{"piece": tokenizer.decode([i]), "p": round(p, 4)}
                                        for i, p in zip(*row, strict=True)]}
-             for piece, *row in zip(["", *pieces_of(tokenizer, drawn)], likeliest.indices.tolist(),
-                                    likeliest.values.tolist(), strict=True)]
+             for piece, *row in zip(["", *pieces_of(tokenizer, drawn)], likeliest.indices.tolist(), shares.tolist(),
+                                    strict=True)]
     data = {"name": name, "text": text, "pieces": pieces_of(tokenizer, own), "steps": steps, "n": 0,
             "temperature": temperature, "folder": folder, "bytes": manifest["bytes"], "digest": manifest["digest"]}
     return Figure("continuation", data, _still(data), _alt(data), state=("n",),

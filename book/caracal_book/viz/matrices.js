@@ -22,7 +22,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["layer", "channel", "attention", "head", "t", "lag"], show);
   const attends = [...model.get("trace").heads.keys()].filter((i) => model.get("trace").heads[i]);
   let trace = model.get("trace"), chosen = null;
-  const host = begin(el, CSS, "Which token wrote a weight? Choose an entry of either matrix.");
+  const host = begin(el, CSS, "Which token wrote a weight? Choose an entry, or use the sliders.");
   quote(el);
   const live = new Live(model, {
     question: (text) => ({ kind: "look", text, shown: 0, wanted: channels }),
@@ -44,9 +44,11 @@ export function render({ model, el }) {
   const sliders = make(el, "div", { class: "mat-sliders" }), outputs = slide(sliders, {}, 0, 1), lags = slide(sliders, {}, 0, 1);
   const says = make(el, "p", { class: "mat-says", "aria-live": "off" });
   const [W, H] = [fit(680, 340), fit(84, 60)], kernel = make(el, "svg", { viewBox: `0 0 ${W} ${H}`, "aria-hidden": "true" });
-  legend(el, [["--c: var(--gate)", "its gates by lag"], ["--e: 1.5px solid var(--ink)", `of “${other.text}”`]]);
+  legend(el, [["--c: var(--gate)", "its gates by lag"], ["--e: 1.5px solid var(--gate)", "hollow: negative"],
+    ["--e: 1.5px solid var(--ink)", `gates of “${other.text}”`]]);
   const buttons = make(el, "div", { class: "ins-buttons" }), again = make(buttons, "button", { type: "button" }, "Start again");
   live.button(buttons);
+  live.of.push(text, pair, kernel);
 
   // On a phone one of the matrices is shown.
   function turn(at) {
@@ -73,8 +75,8 @@ export function render({ model, el }) {
     const { layer, channel, attention, head, t, lag } = chosen, { pieces, heads } = trace, j = t - lag;
     const gate = trace.gates[layer][channel], weights = heads[attends[attention]][head], name = channels[layer][1][channel];
     chips(text, pieces, (k) => [k === j && "ins-content", k === lag && "ins-gate", k === t && "ins-result"].filter(Boolean).join(" "));
-    const drawn = [[matrixOfGate(gate), "gate", channels.map(([i]) => i), layer, channels[layer][1], channel, "Fourier module"],
-      [weights, "other-1", attends, attention, [...heads[attends[attention]].keys()], head, "Attention"]];
+    const drawn = [[matrixOfGate(gate), "gate", channels.map(([i]) => i), layer, channels[layer][1], channel, "Fourier module, in its own scale"],
+      [weights, "other-1", attends, attention, [...heads[attends[attention]].keys()], head, "Attention, in its own scale"]];
     sides.forEach((side, k) => {
       const [rows, colour, layers, layerAt, parts, partAt, title] = drawn[k];
       side.title.textContent = title;
@@ -89,10 +91,10 @@ export function render({ model, el }) {
       caption.textContent = words;
     }
     const third = lag === j || lag === t ? "" : ", which is neither of the two";
-    says.textContent = live.status(`In output ${quoted(pieces[t])} (${t}), ${quoted(pieces[j])} (${j}) has the weight ${said(gate[lag])} in channel ${name}. `
-      + `${quoted(pieces[lag])} (${lag}) wrote it as its gate${third}. The head's ${said(weights[t][j])} was computed from ${quoted(pieces[t])} and ${quoted(pieces[j])}.`);
+    says.textContent = live.status(`In output ${quoted(pieces[t])} (${t}), ${quoted(pieces[j])} (${j}) has the weight ${fine(gate[lag])} in channel ${name}. `
+      + `${quoted(pieces[lag])} (${lag}) wrote it as its gate${third}. The head's ${fine(weights[t][j])} comes from the score of ${quoted(pieces[t])} and ${quoted(pieces[j])}, among all in the window.`);
     kernelOf(gate, other.gates[layer][channel], lag);
-    speak(el, `${live.live ? "" : "Recorded: "}block ${channels[layer][0]}, output ${t}: token ${j} has the weight ${said(gate[lag])}, written by token ${lag}; in attention ${said(weights[t][j])}.`);
+    speak(el, live.spoken(`block ${channels[layer][0]}, output ${t}: token ${j} has the weight ${fine(gate[lag])}, written by token ${lag}; in attention ${fine(weights[t][j])}.`));
     Object.assign(host.dataset, { mode: live.mode, ...chosen, pieces: JSON.stringify(pieces), gate: JSON.stringify(gate), weights: JSON.stringify(weights) });
   }
 
@@ -114,8 +116,8 @@ export function render({ model, el }) {
   outputs.slider.addEventListener("input", () => show({ ...chosen, t: Number(outputs.slider.value) }));
   lags.slider.addEventListener("input", () => show({ ...chosen, lag: Number(lags.slider.value) }));
   again.addEventListener("click", () => {
-    if (!live.live) return state.restart();
     live.sentence.value = model.get("text");
+    state.restart();
     live.ask();
   });
   turn(0);

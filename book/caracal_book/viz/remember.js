@@ -13,6 +13,7 @@ const CSS = `${INSTRUMENT}
   .caracal-live .rem-text { height: 6.2em; overflow: hidden; display: flex; flex-direction: column; justify-content: flex-end; }
   .caracal-live .rem-text p { margin: 0; }
   .caracal-live .rem-head { margin: 0.4rem 0 0.1rem; font-weight: 600; }
+  .caracal-live .rem-key { margin: 0.3rem 0; }
   .caracal-live .rem-strip { cursor: pointer; touch-action: pan-y; }
   .caracal-live .rem-says { min-height: 4.4em; font-variant-numeric: tabular-nums; margin: 0.4rem 0 0; font-weight: 600; }
   @media (max-width: 480px) { .caracal-live .rem-text { height: 9.3em; } }`;
@@ -29,7 +30,7 @@ export function render({ model, el }) {
   const [length, own, width, fourier, fixed] = ["length", "own", "width", "fourier", "fixed"].map((key) => model.get(key));
   const state = inStep(model, ["n", "gate"], (given) => show(given.n, given.gate));
   const written = [null, null];          // by the reader's computer: ids, pieces, sizes, times; by gate
-  let n = own, gate = 0, writing = false, asked = "";
+  let n = own, gate = 0, writing = false, asked = "", frame = 0;
   const host = begin(el, CSS, "Let the text grow. What happens beyond the training length, and does cutting the gates help?");
   quote(el);
   const live = new Live(model, {
@@ -38,7 +39,11 @@ export function render({ model, el }) {
       return { kind: "run", text, gates: gate ? length : null, ends: false, sampling: { temperature: model.get("temperature"), seed: model.get("seed") } };
     },
     answer: heard,
-    update: () => { writing &&= !live.trouble; draw(); },
+    update: () => {                      // tokens may come faster than a page is drawn
+      writing &&= !live.trouble;
+      if (!writing) draw();
+      else frame ||= requestAnimationFrame(() => { frame = 0; draw(); });
+    },
   });
   live.box(el, "Your beginning");
   const pick = picker(el, "gates", (to) => {
@@ -56,22 +61,22 @@ export function render({ model, el }) {
     const line = make(board, "path", { fill: "none", "stroke-width": 2 });
     const mark = make(board, "path", { fill: "none", stroke: "var(--ink)", "stroke-width": 1.5 });
     sweep(board, (across) => show(Math.ceil(across * longest()), gate));
-    return { head, limit, other, line, mark };
+    return { head, board, limit, other, line, mark };
   });
-  make(el, "p", { class: "ins-note" }, "Dashed: the training length. Grey: the same with the other gates.");
+  const key = make(el, "p", { class: "ins-note rem-key" });
   const says = make(el, "p", { class: "rem-says", "aria-live": "off" });
   const buttons = make(el, "div", { class: "ins-buttons" });
   const [write, step, again] = ["Write", "Next token", "Start again"].map((name) => make(buttons, "button", { type: "button" }, name));
   live.button(buttons);
+  live.of.push(text, work.board, size.board);
 
   const run = (k = gate) => (live.live ? written[k] ?? { ids: [], pieces: [], sizes: [], times: [] } : model.get("runs")[k]);
   const longest = () => Math.max(length, ...[0, 1].map((k) => run(k).pieces.length));
 
   function heard(message) {
     if (message.kind === "read") {
-      const { ids, pieces, sizes, ms } = message, kept = written[gate]?.ids ?? [];
-      const news = ids.findIndex((id, k) => id !== kept[k]), same = news < 0 ? ids.length : news;
-      written[gate] = { ids, pieces, sizes, times: ids.map((_, k) => (k < same ? written[gate].times[k] : ms / (ids.length - same))) };
+      const { ids, pieces, sizes } = message, kept = written[gate];
+      written[gate] = { ids, pieces, sizes, times: ids.map((id, k) => (id === kept?.ids[k] ? kept.times[k] : null)) };
     }
     if (message.kind === "token") {
       const { ids, pieces, sizes, times } = written[gate];
@@ -87,8 +92,7 @@ export function render({ model, el }) {
   function stop() {
     if (!writing) return;
     writing = false;
-    live.run += 1;
-    live.engine.post({ kind: "stop" });
+    live.stop();
   }
   function goOn(count) {
     writing = Boolean(live.sentence.value);
@@ -115,13 +119,12 @@ export function render({ model, el }) {
     caption.textContent = `tokens of the text: ${n}`;
     move(slider, { max: Math.max(1, pieces.length) });
     slider.value = n;
-    const costs = times ?? pieces.map((_, k) => cost(k + 1)), ceiling = peak(costs) || 1;
+    const costs = pieces.map((_, k) => cost(k + 1)), ceiling = peak(costs) || 1;
     const tallest = Math.max(peak(sizes), peak(run(1 - gate).sizes)) || 1;
     const bars = costs.map((value, k) => `M${x(k + 0.5).toFixed(1)} ${TALL}v${(-TALL * value / ceiling).toFixed(1)}`).join("");
     const curve = (values) => values.map((value, k) => `${k ? "L" : "M"}${x(k + 0.5).toFixed(1)} ${(TALL - (TALL - 2) * value / tallest).toFixed(1)}`).join("");
-    work.head.textContent = times ? `milliseconds for each token (full height: ${said(ceiling, 0)})`
-      : `multiplications for each token and channel (full height: ${ceiling.toLocaleString("en")})`;
-    size.head.textContent = `size of the results of the last Fourier layer (full height: ${said(tallest, 1)})`;
+    work.head.textContent = `multiplications for each token and channel (full height: ${ceiling.toLocaleString("en")})`;
+    size.head.textContent = `size of the results of the last Fourier module (full height: ${said(tallest, 1)})`;
     move(work.line, { d: bars, stroke: "var(--ink)", "stroke-width": Math.max(1, 0.7 * x(1)) });
     move(size.line, { d: curve(sizes), stroke: `var(--${gate ? "result" : "wrapped"})` });
     move(size.other, { d: curve(run(1 - gate).sizes) });
@@ -129,14 +132,17 @@ export function render({ model, el }) {
       move(limit, { d: `M${x(length)} 0V${TALL}` });
       move(mark, { d: `M${x(n - 0.5)} 0V${TALL}` });
     }
+    const compared = run(1 - gate).pieces.length;
+    key.textContent = `Dashed: the training length. ${compared ? "Grey: the same with the other gates." : "Write with the other gates, too, to compare."}`;
     const m = lowest(n), bytes = remembered(n), where = n <= length ? "within the training length" : `${said(n / length, 1)} training lengths`;
-    const block = m < BASE ? `The next block comes after ${Math.ceil(n / BASE) * BASE} tokens` : `Now a block of ${m} tokens is added to results ${n} to ${n + m - 1}`;
-    const sentence = `${n} tokens, ${where}, gates ${gate ? "cut" : "as trained"}: ${said(bytes / 2 ** 20)} MiB to remember, results of size ${said(sizes[n - 1] ?? 0)}. ${block}.`;
+    const block = m < BASE ? `The next block of tokens comes after ${Math.ceil(n / BASE) * BASE}` : `Now a block of ${m} tokens is added to results ${n} to ${n + m - 1}`;
+    const spent = times?.[n - 1] ? ` This token took ${said(times[n - 1], 0)} ms.` : "";
+    const sentence = `${n} token${n === 1 ? "" : "s"}, ${where}, gates ${gate ? "cut" : "as trained"}: ${said(bytes / 2 ** 20)} MiB to remember, results of size ${said(sizes[n - 1] ?? 0)}. ${block}.${spent}`;
     says.textContent = live.status(sentence);
     write.textContent = writing ? "Stop" : "Write";
     write.hidden = !live.live;
     step.disabled = writing || (!live.live && n >= pieces.length);
-    if (!writing) speak(el, `${live.live ? "" : "Recorded: "}${sentence}`.replace("MiB", "mebibytes"));
+    if (!writing) speak(el, live.spoken(sentence).replace("MiB", "mebibytes"));
     Object.assign(host.dataset, { mode: writing ? "writing" : live.mode, n, gate, bytes, ids: JSON.stringify(run().ids ?? []),
       sizes: JSON.stringify(sizes), costs: JSON.stringify(costs) });
   }

@@ -54,7 +54,7 @@ def shown(piece: str) -> str:
 
 def percent(p: float) -> str:
     """Write a share as the page does."""
-    return "< 1 %" if p < 0.01 else f"{int(100 * p + 0.5)} %"
+    return "< 1 %" if 0 < p < 0.01 else f"{int(100 * p + 0.5)} %"
 
 
 def rounded_to(digits: int, data: Any) -> Any:
@@ -150,7 +150,9 @@ def _read(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any] | None = N
     inside, parts = [], [x[0, -1]]
     for layer, block in enumerate(model.blocks):
         given = gates[layer] if gates else None
-        found, mixed = _mixed(block.mixer, block.mixer_norm(x), edit or {}, given, f"blocks.{layer}.mixer")
+        found, mixed = _mixed(block.mixer, block.mixer_norm(x), edit or {}, given)
+        if f"blocks.{layer}.mixer" in (edit or {}).get("off", ()):
+            mixed = torch.zeros_like(mixed)
         x = x + mixed
         fed = block.mlp(block.mlp_norm(x))
         x = x + fed
@@ -159,8 +161,8 @@ def _read(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any] | None = N
     return inside, parts, x[0]
 
 
-def _mixed(mixer: MultiHeadFourier | SlidingWindowAttention, x: Tensor, edit: Mapping[str, Any], gates: Tensor | None,
-           name: str) -> tuple[tuple[Tensor, Tensor], Tensor]:
+def _mixed(mixer: MultiHeadFourier | SlidingWindowAttention, x: Tensor, edit: Mapping[str, Any],
+           gates: Tensor | None) -> tuple[tuple[Tensor, Tensor], Tensor]:
     """Return the contents `[D, L]` and the gates `[D, L]`, or the weights `[H, L, L]`, and the output."""
     length = x.shape[1]
     if isinstance(mixer, MultiHeadFourier):
@@ -169,10 +171,9 @@ def _mixed(mixer: MultiHeadFourier | SlidingWindowAttention, x: Tensor, edit: Ma
         g = F.pad(g, (0, length - g.shape[-1]))
         points = int(edit.get("points", 2) * length + 0.5)  # two for each token are the linear convolution
         return (v[0], g[0]), mixer.to_out(circular_conv(v, g, points)[..., :length].mT)
-    window = 1 if name in edit.get("windows", ()) else mixer.window_size
     q, k, v = (s[0].unflatten(-1, (mixer.n_heads, -1)).transpose(0, 1) for s in mixer.to_qkv(x).chunk(3, -1))
     lag = torch.arange(length)[:, None] - torch.arange(length)
-    unseen = (lag.abs() if edit.get("ahead") else lag.where(lag >= 0, window)) >= window
+    unseen = (lag.abs() if edit.get("ahead") else lag.where(lag >= 0, mixer.window_size)) >= mixer.window_size
     weights = (q @ k.mT / q.shape[-1] ** 0.5).masked_fill(unseen, -torch.inf).softmax(-1)
     return (v.transpose(1, 2).flatten(0, 1), weights), mixer.to_out((weights @ v).transpose(0, 1).flatten(1)[None])
 

@@ -33,11 +33,11 @@ const CSS = `${INSTRUMENT}
 export function render({ model, el }) {
   const state = inStep(model, ["candidate", "layer", "unit", "lag"], show);
   let trace = model.get("trace"), chosen = null;
-  const host = begin(el, CSS, `Why “${bare(trace.next[0].piece)}”? Choose a block, then a channel and a token that add to its logit; or another candidate.`);
+  const host = begin(el, CSS, "Why this token? Choose a block, then a channel and a token that add to its logit; or another candidate.");
   quote(el);
   const live = new Live(model, {
     question: (text) => ({ kind: "look", text, shown: trace.next.length }),
-    answer: (message) => { trace = message; show(best(0)); },
+    answer: (message) => { trace = message; show({ ...chosen, candidate: 0, lag: 0 }); },
     update: () => draw(),
   });
   live.box(el);
@@ -45,7 +45,7 @@ export function render({ model, el }) {
   const panels = make(el, "div", { class: "why-panels" });
   const panel = () => { const section = make(panels, "section"); return [section, make(section, "p", { class: "why-title" })]; };
   const [first, firstHead] = panel(), [second, secondHead] = panel(), [third, thirdHead] = panel(), [fourth, fourthHead] = panel();
-  firstHead.textContent = "1. Likeliest next tokens";
+  firstHead.textContent = "1. Likeliest next tokens (temperature 1)";
   const next = make(first, "div", { class: "why-next", role: "group", "aria-label": "likeliest next tokens" });
   const candidates = all(trace.next.length, (k) => {
     const button = make(next, "button", { type: "button" });
@@ -69,18 +69,16 @@ export function render({ model, el }) {
     }
     return one;
   });
-  make(second, "p", { class: "caracal-help" }, "F: Fourier module, A: attention. Top row: the token itself, and what every text gets.");
+  make(second, "p", { class: "caracal-help" }, "F: Fourier module, A: attention. Top row: the token itself, and what every text gets. Hollow: negative. MLPs read only the last token and are not taken apart.");
   const units = picker(third, "part", (k) => show({ ...chosen, unit: k }));
   const terms = make(third, "div", { class: "why-terms", "aria-live": "off", tabindex: 0, role: "group", "aria-label": "parts by token" });
+  const more = scrolls(third, terms);
   const { caption, slider } = slide(third, {}, 0, 1);
-  const matrix = matrixOf(fourth, (_, j) => show({ ...chosen, lag: trace.pieces.length - 1 - j }));
+  const matrix = matrixOf(fourth, (t, j) => { if (t === trace.pieces.length - 1) show({ ...chosen, lag: t - j }); });
+  make(fourth, "p", { class: "caracal-help" }, "Choose an entry of the last row: only that row adds to this logit.");
   const says = make(fourth, "p", { class: "why-says", "aria-live": "off" });
 
-  // What to look at first: the Fourier module that adds most to a candidate, and in it the largest channel.
-  function best(candidate) {
-    const { parts } = trace.next[candidate], modules = [...trace.heads.keys()].filter((i) => !trace.heads[i]);
-    return { candidate, unit: 1, lag: 0, layer: (modules.length ? modules : [0]).reduce((a, b) => (parts[2 * b + 1] > parts[2 * a + 1] ? b : a)) };
-  }
+  live.of.push(text, panels);
 
   function show(given) {
     const candidate = clamp(Math.round(given.candidate) || 0, 0, trace.next.length - 1), layer = clamp(Math.round(given.layer) || 0, 0, trace.heads.length - 1);
@@ -139,6 +137,7 @@ export function render({ model, el }) {
       line.addEventListener("click", () => show({ ...chosen, lag: t - j }));
     });
     terms.scrollTop = terms.children[token + 1].offsetTop - terms.offsetTop - terms.clientHeight / 2;
+    more(pieces.length);
     slider.max = t;
     slider.value = lag;
     slider.setAttribute("aria-valuetext", `${lag}, token ${token}, ${bare(pieces[token])}`);
@@ -147,15 +146,15 @@ export function render({ model, el }) {
     const rows = attends ? row : matrices(one.gate);
     matrix(rows, pieces, attends ? "other-1" : "gate", t, token);
     const whole = values.reduce((a, b) => a + b, 0), product = unit && !attends
-      ? `${quoted(pieces[token])} (${token}) has the content ${said(one.content[token])}, ${quoted(pieces[lag])} (${lag}) the gate ${said(one.gate[lag])}. Their product ${said(one.content[token] * one.gate[lag])} times ${said(one.scale)} adds ${signed(values[token])}.`
-      : unit ? `Head ${one.name} gives ${quoted(pieces[token])} (${token}) the weight ${said(weightOf(token))}, times ${said(one.content[token])}: it adds ${signed(values[token])}.`
+      ? `${quoted(pieces[token])} (${token}) has the content ${said(one.content[token])}, ${quoted(pieces[lag])} (${lag}) the gate ${fine(one.gate[lag])}. Their product ${fine(one.content[token] * one.gate[lag])}, times ${fine(one.scale)} (how channel ${one.name} counts for ${quoted(best.piece)}), adds ${signed(values[token])}.`
+      : unit ? `Head ${one.name} gives ${quoted(pieces[token])} (${token}) the weight ${fine(weightOf(token))}, times ${said(one.content[token])}: it adds ${signed(values[token])}.`
         : `All ${kind}s together add ${signed(values[token])} from ${quoted(pieces[token])} (${token}).`;
     const mixers = best.parts.reduce((sum, part, k) => sum + (k % 2 ? part : 0), 0);
-    says.textContent = live.status(`${product} ${unit ? `The ${kind} adds ${signed(whole)}, ` : ""}block ${layer}'s mixer adds ${signed(best.parts[2 * layer + 1])}, all mixers ${signed(mixers)} of ${said(best.logit, 1)}.`);
+    says.textContent = live.status(`${product} ${unit ? `The ${kind} adds ${signed(whole)}, b` : "B"}lock ${layer}'s mixer adds ${signed(best.parts[2 * layer + 1])}, all mixers ${signed(mixers)} of ${said(best.logit, 1)}.`);
     onward.hidden = !live.live;
     onward.textContent = `Go on with ${quoted(best.piece)}`;
-    speak(el, `${live.live ? "" : "Recorded: "}${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; block ${layer}, `
-      + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`);
+    speak(el, live.spoken(`${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; block ${layer}, `
+      + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`));
     Object.assign(host.dataset, { mode: live.mode, ...chosen, trace: JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next }), values: JSON.stringify(values) });
   }
 
@@ -168,12 +167,13 @@ export function render({ model, el }) {
 
   slider.addEventListener("input", () => show({ ...chosen, lag: Number(slider.value) }));
   onward.addEventListener("click", () => {
+    if (live.busy || live.trouble) return;
     live.sentence.value += trace.next[chosen.candidate].piece;
     live.ask();
   });
   again.addEventListener("click", () => {
-    if (!live.live) return state.restart();
     live.sentence.value = model.get("text");
+    state.restart();
     live.ask();
   });
   state.restart();

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from caracal_book.experiments.surgery import gate_as, gate_up_to, mean_gates, windows_of
+from caracal_book.experiments.surgery import gate_as, gate_up_to, mean_gates, without
 from caracal_book.viz.trace import compare, in_the_page, rounded_to, trace, widest
 from caracal_min.locate import shipped_models
 from caracal_min.model import Caracal
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
 
 IDS = [5, 80, 7, 1, 200, 33, 80]
 
@@ -80,7 +80,8 @@ def bits(model, ids):
 def test_an_edit_is_the_ablation_of_the_experiments(model):
     texts = [[9, 8, 77, 6, 5, 4, 300], [7, 70, 700, 7, 70, 700, 7]]
     windows = [f"blocks.{i}.mixer" for i in model.config.attention_layers]
-    for edit, ablation in (({"lags": 3}, gate_up_to(model, 2)), ({"windows": windows}, windows_of(model)),
+    for edit, ablation in (({"lags": 3}, gate_up_to(model, 2)),
+                           ({"off": windows}, without(model, SlidingWindowAttention)),
                            ({"texts": texts}, gate_as(model, mean_gates(model, torch.tensor(texts))))):
         found = compare(model, (IDS, {}), (IDS, edit))
         with ablation:

@@ -16,8 +16,10 @@ const INSTRUMENT = `
   .caracal-live .ins-text .ins-result { outline: 2px solid var(--result); border-radius: 2px; }
   .caracal-live .ins-text .ins-future { border-color: var(--wrapped); border-style: dashed; }
   .caracal-live .ins-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; margin-top: 0.6rem; }
-  .caracal-live .ins-buttons button:disabled { opacity: 0.45; cursor: default; }
+  .caracal-live .ins-buttons :is(:disabled, [aria-disabled="true"]) { opacity: 0.45; cursor: default; }
+  .caracal-live [aria-busy="true"] { opacity: 0.35; }
   .caracal-live .ins-note { color: var(--muted); }
+  .caracal-live .ins-more { margin: 0; }
   .caracal-live .ins-pick { display: flex; flex-wrap: wrap; gap: 0.3rem; align-items: center; margin: 0 0 0.5rem; }
   .caracal-live .ins-pick button { min-width: 32px; min-height: 32px; padding: 0 0.5em; font-variant-numeric: tabular-nums; }
   .caracal-live .ins-pick select { min-height: 32px; margin: 0 0.6em 0 0.4em; padding: 0 0.4em; font: inherit; font-weight: 400; color: var(--ink);
@@ -96,12 +98,21 @@ function matrixOf(parent, pick, W = 340) {
   };
 }
 
+// Below a list: how many rows it has, where not all are seen.
+function scrolls(parent, list) {
+  const note = make(parent, "p", { class: "ins-note ins-more" });
+  return (rows) => {
+    note.textContent = list.scrollHeight > list.clientHeight + 1 ? `${rows} tokens: scroll the list` : "";
+  };
+}
+
 // The reader's own sentence and the button that loads the model.  `question(sentence)` is what the engine is asked of a
-// sentence, `answer(message)` hears what it says of the newest question, `update()` draws the state anew.
+// sentence, `refuse(message)` says what the sentence lacks, `answer(message)` hears what the engine says of the newest
+// question, `update()` draws the state anew.  What the nodes `of` show is dimmed while it is not of what is asked.
 class Live {
-  constructor(model, { question, answer, update }) {
+  constructor(model, { question, answer, update, refuse = () => "" }) {
     const [name, folder, digest] = ["name", "folder", "digest"].map((key) => model.get(key));
-    Object.assign(this, { name, question, answer, update, first: model.get("text"), mode: "recorded", trouble: "", run: 0, part: [0, 1] });
+    Object.assign(this, { name, question, answer, update, refuse, of: [], first: model.get("text"), mode: "recorded", trouble: "", run: 0, part: [0, 1] });
     this.size = `${(model.get("bytes") / 1e6).toFixed(1)} MB`;
     this.engine = new Engine({ folder, digest }, (message) => this.hear(message));
   }
@@ -112,14 +123,16 @@ class Live {
     this.sentence = make(this.own, "input", { type: "text", maxlength: LONGEST, spellcheck: "false", autocomplete: "off" });
     this.sentence.value = this.first;
     this.sentence.addEventListener("input", () => {
-      clearTimeout(this.wait);
+      this.stop();
+      [this.busy, this.trouble] = [true, ""];
       this.wait = setTimeout(() => this.ask(), WAIT);
+      this.update();
     });
   }
   button(row) {
     this.load = make(row, "button", { type: "button" });
-    this.note = make(row, "span", { class: "ins-note" }, "Runs on this computer, and sends nothing.");
-    this.load.addEventListener("click", () => this.loads());
+    this.note = make(row, "span", { class: "ins-note" });
+    this.load.addEventListener("click", () => { if (this.mode !== "loading") this.loads(); });
   }
 
   get live() { return this.mode === "live"; }
@@ -136,31 +149,49 @@ class Live {
   }
 
   ask(more = {}) {
+    if (!this.live) return this.update();
+    this.stop();
+    const sentence = this.sentence.value;
+    [this.busy, this.trouble] = [Boolean(sentence) && !more.ids, sentence ? "" : EMPTY];
+    if (sentence) this.engine.post({ id: this.run, ...this.question(sentence), ...more });
+    this.update();
+  }
+
+  // Hear no more of what was asked.
+  stop() {
     clearTimeout(this.wait);
-    if (!this.live) return;
-    if (!this.sentence.value) {
-      this.trouble = "Write at least one character.";
-      this.update();
-    } else this.engine.post({ id: ++this.run, ...this.question(this.sentence.value), ...more });
+    this.run += 1;
+    this.busy = false;
+    this.engine.post?.({ kind: "stop" });
   }
 
   hear(message) {
     if (message.kind === "ready") {
+      const keyed = this.load.matches(":focus-visible");
       this.mode = "live";
       this.ask();
+      if (keyed) this.sentence.focus();
     } else if (message.id === this.run) {
-      this.trouble = message.kind === "failed" ? message.why : "";
-      if (message.kind !== "failed") this.answer(message);
+      this.busy = false;
+      this.trouble = message.kind === "failed" ? message.why : this.refuse(message);
+      if (!this.trouble) this.answer(message);
     }
     this.update();
+  }
+
+  // What is said to those who hear a sentence of the figure.
+  spoken(sentence) {
+    return this.busy ? COMPUTING : !this.live ? `Recorded: ${sentence}` : this.trouble || sentence;
   }
 
   // What the state is, for a sentence of the figure; draws the button, too.
   status(otherwise) {
     this.own.hidden = !this.live;
-    this.load.hidden = this.note.hidden = this.live;
-    this.load.disabled = this.mode === "loading";
+    this.load.hidden = this.live;
+    this.note.textContent = this.live ? here(this.engine) + long(this.sentence) : SENDS_NOTHING;
+    this.load.setAttribute("aria-disabled", this.mode === "loading");
     this.load.textContent = this.mode === "failed" ? "Try again" : `Load ${this.name} (${this.size})`;
-    return this.mode === "loading" ? `Loading part ${this.part[0]} of ${this.part[1]}.` : this.trouble || otherwise;
+    for (const node of this.of) node.setAttribute("aria-busy", Boolean(this.live && (this.busy || this.trouble)));
+    return this.mode === "loading" ? `Loading part ${this.part[0]} of ${this.part[1]}.` : this.busy ? COMPUTING : this.trouble || otherwise;
   }
 }

@@ -4,7 +4,7 @@
 // A text may be read with an `edit` that changes the model, for a look at what it uses; it is then read in one piece:
 //   points    the convolution is cyclic, of so many points for each token, 1 or more: below 2 the end wraps around
 //   ahead     attention sees as far ahead as back
-//   windows   attention layers that see the token itself only
+//   off       mixers whose output is zeros
 //   lags      gates from this lag on are 0
 //   gates     for each layer's name the gates of other texts, in the place of its own
 
@@ -77,8 +77,8 @@ class Model {
 
   *block(name, x, kept, hear) {
     const mixed = hear(`${name}.mixer_norm`, this.norm(`${name}.mixer_norm`, x));
-    const mix = kept.keys ? this.attention : this.fourier;
-    x = hear(`${name}.mixed`, add(x, yield* mix.call(this, `${name}.mixer`, mixed, kept, hear)));
+    const mix = kept.keys ? this.attention : this.fourier, off = kept.edit.off?.includes(`${name}.mixer`);
+    x = hear(`${name}.mixed`, add(x, off ? new Float32Array(x.length) : yield* mix.call(this, `${name}.mixer`, mixed, kept, hear)));
     const input = hear(`${name}.mlp_norm`, this.norm(`${name}.mlp_norm`, x));
     const value = hear(`${name}.mlp.to_value`, yield* this.linear(`${name}.mlp.to_value`, input));
     const gate = hear(`${name}.mlp.to_gate`, yield* this.linear(`${name}.mlp.to_gate`, input));
@@ -121,8 +121,7 @@ class Model {
     });
     kept.keys.append(k);
     kept.values.append(v);
-    const window = kept.edit.windows?.includes(name) ? 1 : config.window_size;
-    const { y, weights } = attend(q, kept.keys, kept.values, start, config.n_heads, window, kept.edit.ahead);
+    const { y, weights } = attend(q, kept.keys, kept.values, start, config.n_heads, config.window_size, kept.edit.ahead);
     hear(`${name}.weights`, weights);
     hear(`${name}.mixed`, y);
     return hear(name, yield* this.linear(`${name}.to_out`, y));

@@ -1,6 +1,6 @@
 // Which token comes next: probabilities of logits, and a draw among them.
 
-// The `count` likeliest ids, likeliest first, with their probabilities among all at this temperature (0: at 1).
+// The `count` likeliest ids, likeliest first, with their probabilities among all at this temperature: at 0 the first has 1.
 function likeliest(logits, count, temperature = 1) {
   const p = softmax(logits, temperature || 1), best = [];
   for (let id = 0; id < logits.length; id++) {
@@ -10,7 +10,7 @@ function likeliest(logits, count, temperature = 1) {
     best.splice(k, 0, id);
     if (best.length > count) best.pop();
   }
-  return best.map((id) => ({ id, p: p[id] }));
+  return best.map((id, k) => ({ id, p: temperature ? p[id] : Number(k === 0) }));
 }
 
 // Draw an id as `caracal_min.generation.draw` does: temperature 0 takes the likeliest; topK keeps that many ids, topP of
