@@ -6,6 +6,7 @@ a parquet, jsonl, jsonl.xz or jsonl.gz file with a `text` column, or a folder of
 cut into documents of some kilobytes (`local_files`), or a folder with no files but those.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -73,15 +74,19 @@ def require_source(source: str) -> None:
 def text_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold text, in the order of their names.
 
-    Text files count where there are no others, since beside others they tell what these are, as README.txt does.
+    Text files count where there are no others, since beside others they tell what these are, as README.txt does; a
+    warning names those that are left out.
 
     Raises:
         ValueError: there is none.
     """
     files = sorted(path for path in folder.iterdir() if path.is_file())
-    for endings in (FORMATS, PLAIN):
-        if found := [path for path in files if path.name.endswith(endings)]:
-            return found
+    rows, plain = ([path for path in files if path.name.endswith(endings)] for endings in (FORMATS, PLAIN))
+    if rows and plain:
+        warnings.warn(f"{folder}: beside {rows[0].name}, {', '.join(path.name for path in plain)} is not read as text; "
+                      "give txt files a folder of their own", stacklevel=2)
+    if rows or plain:
+        return rows or plain
     raise ValueError(f"{folder} has no file that ends in {', '.join((*FORMATS, PLAIN))}, and it is no folder of shards")
 
 

@@ -19,7 +19,7 @@ from ..progress import progress_bar
 __all__ = ["held_out_loss", "loss_by_context_length", "loss_by_position", "token_losses"]
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, progress: str = "",
                  end_of_text: int | None = None) -> Tensor:
     """Return the loss of every predicted token.

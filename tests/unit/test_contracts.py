@@ -252,6 +252,7 @@ def test_weights_that_hooks_bring_when_a_module_is_called(changes):
 
 SHARDED = """
 import sys, torch, torch.distributed as dist
+from caracal_min.evaluation.losses import token_losses
 from torch.distributed.fsdp import fully_shard
 from test_contracts import model, tokens
 
@@ -263,6 +264,8 @@ def main(rank, address):
     if "embedding" in sys.argv:
         fully_shard(whole.embedding)
     fully_shard(whole)
+    whole.generate(ids, 1)  # before the first step
+    token_losses(whole, ids)
     for step in range(2):
         for m in (plain, whole):
             m.loss(ids, ids.roll(-1, 1)).backward()
