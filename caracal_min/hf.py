@@ -229,8 +229,8 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         """
         held = [{*part.parameters()} for part in (self.embedding, self.lm_head)]
         if self.config.tie_word_embeddings and held[0] != held[1] and max(map(len, held)) > 1:
-            raise ValueError("embedding and lm_head are one matrix, and an adapter changes one use of it; adapt other "
-                             "layers, or train it whole (PEFT: modules_to_save=['lm_head'], ensure_weight_tying=True)")
+            raise ValueError("embedding and lm_head are one matrix, an adapter changes one use; adapt others or train "
+                             "it whole (PEFT: modules_to_save=['lm_head'], ensure_weight_tying=True; merge, then save)")
         past = past_key_values if cache is None else cache
         if input_ids is None or options.get("inputs_embeds") is not None:
             raise ValueError("give input_ids, [batch, length], alone: embeddings in their place are not taken")

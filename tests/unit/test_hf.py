@@ -641,8 +641,6 @@ def test_the_tied_matrix_is_trained_whole_as_the_refusal_says(tmp_path):
                              ensure_weight_tying=True)
     adapted, x = changed(peft.get_peft_model(build(), config)), ids(2, 20)
     logits = adapted(x).logits
-    adapted.save_pretrained(tmp_path / "adapter")
-    torch.testing.assert_close(peft.PeftModel.from_pretrained(build(), tmp_path / "adapter").eval()(x).logits, logits)
     adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
     torch.testing.assert_close(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], logits,
                                rtol=1e-4, atol=1e-4)
