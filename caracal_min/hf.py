@@ -21,7 +21,7 @@ from .extras import missing
 from .model import Caracal
 from .modules import Block
 from .packing import PackedDocuments, documents_of_positions
-from .weights import SUMS
+from .weights import replacing_weights
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedConfig, PreTrainedModel
@@ -116,9 +116,8 @@ class CaracalCache:
             return
         layers = model.new_caches(rows, needed + max(256, needed // 2), device=ids.device)
         if self.layers:
-            tokens, lengths = _padded_right(self.tokens, self.mask), self.mask.sum(1).tolist()
             with torch.no_grad():
-                model.hidden(tokens, layers, lengths)
+                model.hidden(_padded_right(self.tokens, self.mask), layers, self.mask.sum(1).tolist())
         self.layers = layers
 
     def keep(self, tokens: Tensor, mask: Tensor) -> None:
@@ -169,8 +168,7 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         """Return a model that shares the weights of `model`: what changes them changes both."""
         with torch.device("meta"):
             made = cls(PretrainedCaracalConfig(**asdict(model.config)))
-        weights = model.state_dict()
-        made.load_state_dict(weights | {"lm_head.weight": weights["embedding.weight"]}, assign=True)
+        made.load_state_dict(model.state_dict() | {"lm_head.weight": model.embedding.weight}, assign=True)
         made.tie_weights()
         return made.train(model.training)
 
@@ -187,9 +185,9 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         return False  # keys and values would be kept: the first forward pass makes a CaracalCache
 
     def save_pretrained(self, save_directory: str | Path, *arguments: Any, **options: Any) -> None:
-        """Write the model as `PreTrainedModel` does; hashes of other weights in the folder are removed."""
-        (Path(save_directory) / SUMS).unlink(missing_ok=True)
-        super().save_pretrained(save_directory, *arguments, **options)
+        """Write the model as `PreTrainedModel` does; other weights in the folder, and their hashes, are removed."""
+        with replacing_weights(Path(save_directory)):
+            super().save_pretrained(save_directory, *arguments, **options)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the model as `PreTrainedModel` does; where no card is, one says how to load it."""
@@ -226,8 +224,13 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
 
         Raises:
             ValueError: no ids, or embeddings; ids, a mask or positions of another shape; positions that count something
-                else; another kind of cache; several documents in a row, or a row of padding alone, with a cache.
+                else; another kind of cache; several documents in a row, or a row of padding alone, with a cache;
+                adapters that change one of `embedding` and `lm_head`, or each in its way, while these are tied.
         """
+        held = [{*part.parameters()} for part in (self.embedding, self.lm_head)]
+        if self.config.tie_word_embeddings and held[0] != held[1] and max(map(len, held)) > 1:
+            raise ValueError("embedding and lm_head are one matrix, an adapter changes one use; adapt others or train "
+                             "it whole (PEFT: modules_to_save=['lm_head'], ensure_weight_tying=True; merge, then save)")
         past = past_key_values if cache is None else cache
         if input_ids is None or options.get("inputs_embeds") is not None:
             raise ValueError("give input_ids, [batch, length], alone: embeddings in their place are not taken")
@@ -254,22 +257,19 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             past.reserve(self, tokens)
             states = self._read(tokens, past.layers, lengths, **options)
             past.keep(input_ids, mask)
-        hidden, between = states.last_hidden_state, states.hidden_states
+        hidden = [states.last_hidden_state, *(states.hidden_states or ())]
         if documents is not None:
-            hidden, between = packed.together(hidden), between and tuple(map(packed.together, between))
+            hidden = [packed.together(h) for h in hidden]
         if padded:
-            places = (mask.cumsum(1) - 1).clamp(min=0)[..., None]
-            hidden = hidden.take_along_dim(places, 1)
-            between = between and tuple(h.take_along_dim(places, 1) for h in between)
-        logits, loss = self.lm_head(slice_logits_to_keep(hidden, logits_to_keep)), None
+            hidden = [h.take_along_dim((mask.cumsum(1) - 1).clamp(min=0)[..., None], 1) for h in hidden]
+        logits, loss = self.lm_head(slice_logits_to_keep(hidden[0], logits_to_keep)), None
         logits = logits if past is None else logits.detach()
-        if labels is not None:
-            if padded:  # the first token of a row has nothing before it that could predict it
-                labels = labels.masked_fill(mask.cumsum(1) == mask.int(), -100)
+        if labels is not None:  # the first token of a row has nothing before it that could predict it
+            labels = labels.masked_fill(mask.cumsum(1) == mask.int(), -100)
             if documents is not None:
                 labels = labels.masked_fill(position_ids == 0, -100)
             loss = self.loss_function(logits=logits, labels=labels, vocab_size=self.config.vocab_size, **options)
-        return CausalLMOutputWithPast(loss, logits, past, between)
+        return CausalLMOutputWithPast(loss, logits, past, tuple(hidden[1:]) or None)
 
     @capture_outputs
     def _read(self, tokens: Tensor, caches: list[Cache] | None = None, lengths: list[int] | None = None,

@@ -38,6 +38,9 @@ class Caracal(LanguageModel):
         config: shape and initialisation.
 
     Attributes:
+        embedding: the matrix at both ends, called at both, so that hooks may bring its weight.  A forward hook gets
+            ids, whose type is integer, at the look-up, and hidden states at the output: return None for those to
+            change the look-up alone, as noise on it should.  `hf.CaracalForCausalLM` has a module for each end.
         other_settings: fields of `config.json` that other tools wrote; they mean nothing here and are saved again.
 
     Source: Caracal, Section 3.1 and Appendix E.

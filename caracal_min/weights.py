@@ -29,9 +29,10 @@ from .data.tokenizers import Tokenizer, save_tokenizer
 from .files import file_sha256, writing_folder
 
 __all__ = ["CONFIG", "SUMS", "WEIGHTS", "Shapes", "read_checked", "read_config", "read_shapes", "read_weights",
-           "repeat_layers", "require_shapes", "require_sizes", "write_model"]
+           "repeat_layers", "replacing_weights", "require_shapes", "require_sizes", "write_model"]
 
 CONFIG, WEIGHTS, SUMS = "config.json", "model.safetensors", "SHA256SUMS"
+_INDEX = WEIGHTS + ".index.json"  # of weights in parts, as transformers writes them
 
 _LARGEST_TEXT = 1 << 20  # bytes; our configurations have 400, those of transformers some thousand
 _FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
@@ -52,6 +53,7 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
     """Write a model, and its tokenizer if it has one, into `folder`, which is made if absent.
 
     The same model gives the same bytes.  What is there is replaced as `files.writing_folder` says: never half of it.
+    Other weights there, which are in parts, are removed.
 
     Args:
         config: what JSON holds; with `model_type`.
@@ -72,6 +74,27 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
             save_tokenizer(tokenizer, partial)
         sums = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(partial.iterdir())]
         (partial / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
+    for part in (folder / _INDEX, *folder.glob("model-*-of-*.safetensors")):  # as transformers may have left
+        part.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_weights(folder: Path) -> Iterator[None]:
+    """Remove from `folder` what belongs to other weights than those that the body, which is transformers, writes there.
+
+    These are the hashes, and `model.safetensors` where the body writes an index of parts, or an index where it does
+    not: transformers removes the parts.  If the body writes neither, such as an adapter, both stay.
+    """
+    (folder / SUMS).unlink(missing_ok=True)
+
+    def written() -> set[tuple[str, int]]:
+        return {(path.name, path.stat().st_mtime_ns) for path in (folder / WEIGHTS, folder / _INDEX) if path.exists()}
+
+    before = written()
+    yield
+    if new := {name for name, _ in written() - before}:
+        for other in {WEIGHTS, _INDEX} - new:
+            (folder / other).unlink(missing_ok=True)
 
 
 def read_config(folder: Path) -> dict:

@@ -206,6 +206,15 @@ def test_hooks_of_every_module_are_called_on_every_way_through_the_model(path, c
     assert called == {(name, when) for name in kinds() for when in ("before", "after")}
 
 
+def test_a_hook_of_the_embedding_can_tell_the_look_up_from_the_output():
+    plain, hooked, ids = model(), model(), tokens()
+    plain.blocks[0].register_forward_pre_hook(lambda block, given: (2 * given[0], *given[1:]))
+    hooked.embedding.register_forward_hook(lambda m, given, out: None if given[0].is_floating_point() else 2 * out)
+    assert torch.equal(hooked(ids)[0], plain(ids)[0]) and not torch.equal(plain(ids)[0], model()(ids)[0])
+    assert torch.equal(hooked.loss(ids, ids.roll(-1, 1)), plain.loss(ids, ids.roll(-1, 1)))
+    assert torch.equal(hooked.generate(ids, 9, temperature=0.0), plain.generate(ids, 9, temperature=0.0))
+
+
 def test_a_steering_vector_steers_what_is_drawn():
     plain, steered, ids = model(), model(), tokens()
     for m in (plain, steered):

@@ -5,6 +5,7 @@ import inspect
 import shutil
 import subprocess
 import sys
+import warnings
 from dataclasses import asdict
 from types import SimpleNamespace
 
@@ -111,6 +112,24 @@ def test_weights_in_parts_and_in_another_type(tmp_path, model):
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "half")
     assert again.dtype == torch.bfloat16 and torch.equal(again(x).logits, half(x).logits)
     assert (half(x).logits - model(x).logits).abs().max() < 0.1 * model(x).logits.abs().max()
+
+
+@pytest.mark.parametrize("size", ["20KB", "1GB"])
+@pytest.mark.parametrize("before", ["20KB", "1GB", "Caracal"])
+def test_no_older_weights_stay_beside_those_that_are_saved(tmp_path, model, before, size):
+    """transformers reads `model.safetensors` first, and other programs the index of parts."""
+    older = {"fourier_per_attention": None}
+    if before == "Caracal":
+        caracal(**older).save_pretrained(tmp_path)
+    else:
+        build(**older).save_pretrained(tmp_path, max_shard_size=before)
+    model.save_pretrained(tmp_path, max_shard_size=size)
+    parts, x = size == "20KB", ids(1, 9)
+    assert (tmp_path / "model.safetensors").exists() != parts
+    assert (tmp_path / "model.safetensors.index.json").exists() == any(tmp_path.glob("model-*.safetensors")) == parts
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
+    model.save_pretrained(tmp_path, max_shard_size="1KB" if parts else "1GB", variant="other")
+    assert (tmp_path / "model.safetensors").exists() != parts  # that of a variant lies beside it
 
 
 def test_the_configuration_has_the_names_of_both(tmp_path):
@@ -592,16 +611,59 @@ def test_adapters_train_are_saved_and_are_merged(folder, tmp_path, target, check
     assert torch.equal(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], merged(x).logits)
 
 
+@pytest.mark.parametrize("options", [
+    {"target_modules": ["embedding"]}, {"target_modules": ["lm_head"]}, {"target_modules": ["embedding", "lm_head"]},
+    {"target_modules": ["lm_head"], "ensure_weight_tying": True},  # merged, both adapters change the one matrix
+    *({"target_modules": ["to_out"], "modules_to_save": names}
+      for names in (["embedding"], ["lm_head"], ["embedding", "lm_head"])),
+    {"target_modules": ["to_out"], "trainable_token_indices": {"embedding": [3, 4], "lm_head": [3, 5]}}])
+def test_an_adapter_of_one_use_of_the_tied_matrix_is_refused(options):
+    """Merged, it would be another model than was trained, or one whose output matrix is not its embedding."""
+    peft = pytest.importorskip("peft")
+    adapted = peft.get_peft_model(build(), peft.LoraConfig(task_type="CAUSAL_LM", **options))
+    for call in (lambda: adapted(ids(1, 5)), lambda: greedy(adapted, ids(1, 5), 2)):
+        with pytest.raises(ValueError, match="^embedding and lm_head are one matrix, .*'lm_head'.*ensure_w") as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+def changed(adapted):
+    with torch.no_grad():
+        for weight in adapted.parameters():
+            if weight.requires_grad:
+                weight.add_(0.1 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)))
+    return adapted.eval()
+
+
+def test_the_tied_matrix_is_trained_whole_as_the_refusal_says(tmp_path):
+    peft = pytest.importorskip("peft")
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["to_out"], modules_to_save=["lm_head"],
+                             ensure_weight_tying=True)
+    adapted, x = changed(peft.get_peft_model(build(), config)), ids(2, 20)
+    logits = adapted(x).logits
+    adapted.merge_and_unload().save_pretrained(tmp_path / "merged")
+    torch.testing.assert_close(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], logits,
+                               rtol=1e-4, atol=1e-4)
+
+
+def test_two_matrices_are_adapted_apart_and_a_quantised_head_is_no_adapter():
+    peft = pytest.importorskip("peft")
+    untied, x = CaracalForCausalLM(PretrainedCaracalConfig(**SIZE, tie_word_embeddings=False)), ids(2, 20)
+    config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["embedding", "lm_head"])
+    adapted = changed(peft.get_peft_model(untied, config))
+    logits = adapted(x).logits
+    torch.testing.assert_close(adapted.merge_and_unload()(x).logits, logits, rtol=1e-4, atol=1e-4)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, that torchao will take its place
+        small = torch.ao.quantization.quantize_dynamic(build(), {"lm_head"})
+    assert 0 < (small(x).logits - build()(x).logits).norm() < 0.1 * build()(x).logits.norm()
+
+
 def test_tokens_that_are_adapted_are_so_in_the_head_too():
     """PEFT ties them where the configuration says, in its dictionary, that the two are one."""
     peft = pytest.importorskip("peft")
     config = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["to_value"], trainable_token_indices=[3, 4])
-    adapted = peft.get_peft_model(build(), config).eval()
-    with torch.no_grad():
-        for weight in adapted.parameters():
-            if weight.requires_grad:
-                weight.add_(torch.randn_like(weight))
-    x = torch.tensor([[1, 3, 4, 3, 7]])
+    adapted, x = changed(peft.get_peft_model(build(), config)), torch.tensor([[1, 3, 4, 3, 7]])
     logits = adapted(x).logits
     assert (logits - build()(x).logits)[..., 3:5].abs().max() > 0.1
     torch.testing.assert_close(adapted.merge_and_unload()(x).logits, logits, rtol=1e-4, atol=1e-4)

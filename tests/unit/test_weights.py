@@ -451,6 +451,16 @@ def test_what_could_not_be_loaded_is_not_saved(tmp_path, change, words):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
+def test_weights_in_parts_that_lay_there_are_removed(tmp_path):
+    """Other programs read the index of parts first."""
+    theirs = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors", "model.safetensors.index.json"]
+    for name in (*theirs, "model.other.safetensors", "notes.txt"):
+        (tmp_path / name).touch()
+    Caracal(SMALL).save_pretrained(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        [SUMS, CONFIG, WEIGHTS, "model.other.safetensors", "notes.txt"])
+
+
 def test_what_mends_a_pruned_model_and_a_parametrized_one_mends_it(tmp_path):
     model, tokens = Caracal(SMALL), torch.randint(30, (2, 9))
     pruned(model)
