@@ -340,9 +340,9 @@ def test_a_cache_holds_one_document_for_each_row(model):
                                model(torch.cat([x, x[:, :1]], 1)).logits[:, -1:], rtol=1e-4, atol=1e-4)
 
 
-def test_smoothed_labels_are_those_of_the_next_token(model):
+def test_smoothed_labels_are_those_of_the_next_token(model, tmp_path):
     """The trainer shifts them for the classes that it knows by name; others would learn to copy."""
-    settings = TrainingArguments(label_smoothing_factor=0.1, use_cpu=True, report_to=[])
+    settings = TrainingArguments(str(tmp_path), label_smoothing_factor=0.1, use_cpu=True, report_to=[])
     x = ids(2, 20)
     found = Trainer(model, settings).compute_loss(model, {"input_ids": x, "labels": x.clone()})
     lost = -model(x).logits[:, :-1].log_softmax(-1)
