@@ -3,7 +3,8 @@
 const WAIT = 150;            // milliseconds after a key
 const LONGEST = 300;         // characters of a sentence
 
-const COMPUTING = "Computing …", EMPTY = "Write at least one character.";
+const COMPUTING = "Computing …";
+const EMPTY = "Write at least one character.";
 const SENDS_NOTHING = "Runs on this computer, and sends nothing.";
 const here = ({ slow }) => `Live on this computer${slow ? ", on the page's own thread" : ""}.`;
 const long = ({ value }) => (value.length < LONGEST ? "" : ` ${LONGEST} characters at most.`);
