@@ -1,10 +1,13 @@
 """The face of the book: what stands on the first screen of a page, how wide a line is, and how boxes differ."""
 
+import io
 import re
 
+import numpy as np
 import pytest
 from figure_pages import contrast
 from page_checks import DESK, PHONE, Visit, unfold
+from PIL import Image
 from test_pages import CLAIMS, PAGES
 
 from caracal_book.rules.cells import heading_of
@@ -171,6 +174,8 @@ def test_a_card_has_a_picture_in_the_colours_of_the_theme(theme, browser, site, 
         used = {colour.lower() for colour in re.findall(r"#[0-9a-fA-F]{6}\b", drawing)}
         assert used & set(colours(shown)) and not used & (set(colours(other)) - set(colours(shown)))
         assert re.search(r'<rect width="\d+" height="\d+" fill="none"/>', drawing), "it stands on the page's own ground"
+        seen = np.asarray(Image.open(io.BytesIO(picture.screenshot())).convert("L"))
+        assert (seen.mean() > 128) == (theme == "light")
     context.close()
 
 

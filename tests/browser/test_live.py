@@ -59,6 +59,8 @@ def test_a_plot_is_painted_in_the_colours_of_the_theme(theme, scheme, show):
         page.wait_for_timeout(300)
         shown = page.locator(".live-plot:visible")
         assert shown.count() == 1 and shown.evaluate("node => getComputedStyle(node).filter") == "none"
+        wide = float(page.locator("img.live-plot").get_attribute("width"))
+        assert shown.bounding_box()["width"] == pytest.approx(wide, abs=1)
         pixels = np.asarray(Image.open(io.BytesIO(shown.screenshot())).convert("RGB")).reshape(-1, 3)
         seen = Counter(map(tuple, pixels.tolist()))
         expected = dark if "dark" in (theme or scheme) else viz.palette

@@ -33,6 +33,11 @@ DESCRIPTION = ("A language model built on polynomial multiplication, taken apart
 STILLS = "_static/chapters"
 openings = ByPage("opening_figures")  # of chapters, as HTML
 _STILL = re.compile(r'class="caracal-still" src="data:image/svg\+xml,([^"]+)" alt=')
+_PLOT = '<image href="data:image/webp'  # of a live figure: drawn on white
+# Light and dark change places, hues stay.
+_TURNED = ('<filter id="turned" color-interpolation-filters="sRGB">'
+           '<feColorMatrix values="-1 0 0 0 1 0 -1 0 0 1 0 0 -1 0 1 0 0 0 1 0"/>'
+           '<feColorMatrix type="hueRotate" values="180"/></filter>' + _PLOT.replace(" ", ' filter="url(#turned)" ', 1))
 _COVER = re.compile(r'(?<=<div class="cover-figure">)([\w/]+)(?=</div>)')
 
 
@@ -64,7 +69,7 @@ def write_stills(app, exception):
         folder.mkdir(parents=True, exist_ok=True)
         for docname, html in openings(app.env).items():
             drawing = without_ground(unquote(_STILL.search(html)[1]).replace("'", '"'))  # as it was drawn
-            for theme, coloured in (("light", drawing), ("dark", on_dark(drawing))):
+            for theme, coloured in (("light", drawing), ("dark", on_dark(drawing).replace(_PLOT, _TURNED))):
                 (folder / still_name(docname, theme)).write_text(coloured, encoding="utf-8")
 
 

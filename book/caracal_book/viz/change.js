@@ -8,14 +8,14 @@
 const CSS = `${INSTRUMENT}
   .caracal-live .cha-rows { max-height: 370px; margin: 0.6rem 0; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
   .caracal-live .cha-rows:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
-  .caracal-live .cha-rows > div { display: grid; grid-template-columns: 2em 6em 1fr 6.5em; gap: 0.4em; align-items: center; min-height: 24px; text-align: right; }
+  .caracal-live .cha-rows > div { display: grid; grid-template-columns: 2em 6em 1fr 7.5em; gap: 0.4em; align-items: center; min-height: 24px; text-align: right; }
   .caracal-live .cha-rows b { font-weight: 600; text-align: left; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
   .caracal-live .cha-rows .cha-more { font-weight: 700; }
   .caracal-live .cha-rows .cha-first { grid-area: 1 / 3 / auto / -1; }
   .caracal-live .cha-bars { display: grid; gap: 1px; }
   .caracal-live .cha-bars i { display: block; box-sizing: border-box; height: 7px; width: var(--w); min-width: 1px; background: var(--b); border: 1.5px solid var(--e); }
   .caracal-live .cha-says { min-height: 3em; margin: 0.4rem 0 0; font-weight: 600; }
-  @media (max-width: 480px) { .caracal-live .cha-rows > div { grid-template-columns: 1.4em 4.6em 1fr 5.8em; } }`;
+  @media (max-width: 480px) { .caracal-live .cha-rows > div { grid-template-columns: 1.4em 4.6em 1fr 7.2em; } }`;
 const MOVES = 1e-3;          // of a probability: less is rounding
 
 export function render({ model, el }) {

@@ -127,7 +127,7 @@ export function render({ model, el }) {
   // Both are there, and the theme shows one.
   function plot(src, alt, width, height) {
     const light = make(answer, "img", { class: "live-plot dark-light", src, alt, width, height });
-    const dark = make(answer, "canvas", { class: "live-plot", role: "img", "aria-label": alt, width, height });
+    const dark = make(answer, "canvas", { class: "live-plot", role: "img", "aria-label": alt, style: `width: ${width}px` });
     light.addEventListener("load", () => {
       Object.assign(dark, { width: light.naturalWidth, height: light.naturalHeight });
       const board = dark.getContext("2d");
