@@ -75,7 +75,7 @@ def text_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold text, in the order of their names.
 
     Text files count where there are no others, since beside others they tell what these are, as README.txt does; a
-    warning names those that are left out.
+    warning says so.
 
     Raises:
         ValueError: there is none.
@@ -83,8 +83,8 @@ def text_files(folder: Path) -> list[Path]:
     files = sorted(path for path in folder.iterdir() if path.is_file())
     rows, plain = ([path for path in files if path.name.endswith(endings)] for endings in (FORMATS, PLAIN))
     if rows and plain:
-        warnings.warn(f"{folder}: beside {rows[0].name}, {', '.join(path.name for path in plain)} is not read as text; "
-                      "give txt files a folder of their own", stacklevel=2)
+        warnings.warn(f"{folder}: its {len(plain)} txt, such as {plain[0].name}, are left out beside {rows[0].name}; "
+                      "give them a folder of their own to read them", stacklevel=2)
     if rows or plain:
         return rows or plain
     raise ValueError(f"{folder} has no file that ends in {', '.join((*FORMATS, PLAIN))}, and it is no folder of shards")

@@ -125,11 +125,18 @@ def test_the_model_in_the_page_finds_what_the_package_finds(theme, weights, visi
     assert [one for one in found + violations(page) if one[0] not in PAGE_ONLY] == []
 
 
-def test_in_the_page_the_sums_can_run_over_all_tokens(visit, tmp_path):
+@pytest.fixture
+def words_live(visit, tmp_path):
+    """A page with WORDS, whose model is there."""
     viz.engine.write(MODEL, tmp_path / "weights")
     write_page(tmp_path, WORDS.to_html())
     page = visit(tmp_path)
     go_live(page)
+    return page
+
+
+def test_in_the_page_the_sums_can_run_over_all_tokens(words_live):
+    page = words_live
     page.get_by_label("Your sentence").fill("It is on the sea")
     option(page, "end").click()
     before, after = encode("It is on the sea"), encode("It is on the end")
@@ -139,11 +146,8 @@ def test_in_the_page_the_sums_can_run_over_all_tokens(visit, tmp_path):
         agree(answered(page, len(after), key), compare(MODEL, (before, edit), (after, edit)))
 
 
-def test_the_reader_s_last_word_is_a_choice_and_what_it_became_is_said(visit, tmp_path):
-    viz.engine.write(MODEL, tmp_path / "weights")
-    write_page(tmp_path, WORDS.to_html())
-    page = visit(tmp_path)
-    go_live(page)
+def test_the_reader_s_last_word_is_a_choice_and_what_it_became_is_said(words_live):
+    page = words_live
     page.get_by_label("Your sentence").fill("It is on the sea. ")
     option(page, "sea.").click()
     length = len(encode("It is on the sea. "))

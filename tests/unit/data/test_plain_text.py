@@ -69,7 +69,7 @@ def test_a_short_file_is_one_document_and_a_folder_has_many(tmp_path):
         write(tmp_path / name, text)
     assert list(documents(str(tmp_path))) == ["one", "two\n\nparagraphs"]
     write_jsonl(tmp_path / "data.jsonl", [{"text": "a row"}])
-    with pytest.warns(UserWarning, match="beside data.jsonl, a.txt, b.txt is not read"):
+    with pytest.warns(UserWarning, match="its 2 txt, such as a.txt, are left out beside data.jsonl"):
         assert list(documents(str(tmp_path))) == ["a row"]  # beside rows, a text file tells what they are
 
 
