@@ -97,10 +97,10 @@ export function render({ model, el }) {
     const last = lastWord(), how = last && last !== ownWord() ? ` when “${ownWord()}” became “${last}”; the last by ${percent(share.at(-1))}.` : ": no word is changed.";
     const sentence = moved ? `${many} of ${share.length} predictions moved${how}`
       : `Mean: ${average(after).toFixed(2)} bits a token; as trained, ${average(before).toFixed(2)}.`;
-    more(pieces.length);
     says.textContent = live.status(sentence);
     speak(el, live.spoken(`${names.join(", ")}. ${sentence}`).replaceAll(" %", " percent"));
     Object.assign(host.dataset, { mode: live.mode, choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]) });
+    more(pieces.length);
   }
 
   again.addEventListener("click", () => {

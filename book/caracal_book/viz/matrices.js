@@ -26,7 +26,7 @@ export function render({ model, el }) {
   quote(el);
   const live = new Live(model, {
     question: (text) => ({ kind: "look", text, shown: 0, wanted: channels }),
-    answer: (message) => { trace = message; show({ ...chosen, t: trace.pieces.length - 1 }); },
+    answer: (message) => { trace = message; choose({ ...chosen, t: trace.pieces.length - 1 }); },
     update: () => draw(),
   });
   live.box(el);
@@ -56,12 +56,15 @@ export function render({ model, el }) {
     sides.forEach(({ section }, k) => section.classList.toggle("mat-away", k !== at));
   }
 
-  function show(given) {
+  function choose(given) {
     const at = (key, count) => clamp(Math.round(given[key]) || 0, 0, count - 1);
     const layer = at("layer", channels.length), attention = at("attention", attends.length), t = at("t", trace.pieces.length);
     chosen = { layer, channel: at("channel", channels[layer][1].length), attention,
       head: at("head", trace.heads[attends[attention]].length), t, lag: at("lag", t + 1) };
     state.tell(chosen);
+  }
+  function show(given) {
+    choose(given);
     draw();
   }
 

@@ -37,7 +37,7 @@ export function render({ model, el }) {
   quote(el);
   const live = new Live(model, {
     question: (text) => ({ kind: "look", text, shown: trace.next.length }),
-    answer: (message) => { trace = message; show({ ...chosen, candidate: 0, lag: 0 }); },
+    answer: (message) => { trace = message; choose({ ...chosen, candidate: 0, lag: 0 }); },
     update: () => draw(),
   });
   live.box(el);
@@ -80,11 +80,14 @@ export function render({ model, el }) {
 
   live.of.push(text, panels);
 
-  function show(given) {
+  function choose(given) {
     const candidate = clamp(Math.round(given.candidate) || 0, 0, trace.next.length - 1), layer = clamp(Math.round(given.layer) || 0, 0, trace.heads.length - 1);
     chosen = { candidate, layer, unit: clamp(Math.round(given.unit) || 0, 0, of(candidate, layer).units.length),
       lag: clamp(Math.round(given.lag) || 0, 0, trace.pieces.length - 1) };
     state.tell(chosen);
+  }
+  function show(given) {
+    choose(given);
     draw();
   }
 
@@ -136,8 +139,6 @@ export function render({ model, el }) {
       make(line, "span", {}, signed(value));
       line.addEventListener("click", () => show({ ...chosen, lag: t - j }));
     });
-    terms.scrollTop = terms.children[token + 1].offsetTop - terms.offsetTop - terms.clientHeight / 2;
-    more(pieces.length);
     slider.max = t;
     slider.value = lag;
     slider.setAttribute("aria-valuetext", `${lag}, token ${token}, ${bare(pieces[token])}`);
@@ -156,6 +157,8 @@ export function render({ model, el }) {
     speak(el, live.spoken(`${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; block ${layer}, `
       + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`));
     Object.assign(host.dataset, { mode: live.mode, ...chosen, trace: JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next }), values: JSON.stringify(values) });
+    terms.scrollTop = terms.children[token + 1].offsetTop - terms.offsetTop - terms.clientHeight / 2;
+    more(pieces.length);
   }
 
   // The matrix of one gate; of the same gate the same one, so that it is drawn once.

@@ -98,7 +98,7 @@ function matrixOf(parent, pick, W = 340) {
   };
 }
 
-// Below a list: how many rows it has, where not all are seen.
+// Below a list: how many rows it has, where not all are seen.  It measures, so a figure calls it when all is drawn.
 function scrolls(parent, list) {
   const note = make(parent, "p", { class: "ins-note ins-more" });
   return (rows) => {
