@@ -208,7 +208,7 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         Args:
             input_ids: ids of the new tokens, `[B, L]`, integer.
             attention_mask: 0 at padding, 1 elsewhere, `[B, L]`, or `[B, N + L]` with the N tokens of a cache.  Padding
-                gets the logits of the last token before it.
+                gets the logits of the last token before it, and 0 where there is none.
             position_ids: `[B, L]` or `[1, L]`, which count each row's tokens, as they do if left out.  Where they
                 begin at 0 again, so does a document: each gives what it gives alone, as for `Caracal`.
             past_key_values: cache to continue, which is changed; gradients do not flow through it.  From version 5.24
@@ -258,10 +258,10 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             states = self._read(tokens, past.layers, lengths, **options)
             past.keep(input_ids, mask)
         hidden = [states.last_hidden_state, *(states.hidden_states or ())]
-        if documents is not None:
-            hidden = [packed.together(h) for h in hidden]
+        hidden = hidden if documents is None else [packed.together(h) for h in hidden]
         if padded:
-            hidden = [h.take_along_dim((mask.cumsum(1) - 1).clamp(min=0)[..., None], 1) for h in hidden]
+            read = mask.cumsum(1)[..., None]
+            hidden = [h.take_along_dim((read - 1).clamp(min=0), 1).where(read > 0, 0) for h in hidden]
         logits, loss = self.lm_head(slice_logits_to_keep(hidden[0], logits_to_keep)), None
         logits = logits if past is None else logits.detach()
         if labels is not None:  # the first token of a row has nothing before it that could predict it

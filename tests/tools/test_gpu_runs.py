@@ -1,5 +1,6 @@
 """Every stage runs small on a CPU where only PyTorch is, goes on where it was stopped, and leaves its rows."""
 
+import argparse
 import json
 import lzma
 import subprocess
@@ -9,6 +10,7 @@ import time
 from dataclasses import replace
 
 import add_record
+import gpu_rows
 import gpu_runs
 import pytest
 
@@ -75,7 +77,7 @@ def test_rows_of_machine_and_of_ways(bare):
     out, _, _ = bare
     assert all(rate > 1e8 for rate in results(out, "rates").values())
     errors = results(out, "errors")
-    for name in gpu_runs.ways.implementations("cpu", 32):
+    for name in gpu_rows.ways.implementations("cpu", 32):
         for dtype, low, high in (("float32", 1e-9, 1e-6), ("bfloat16", 1e-3, 3e-3), ("float16", 1e-4, 4e-4)):
             assert all(low < e < high for e in errors[f"{name}, torch.{dtype}, 32"].values())
     assert "skipped" in results(out, "device_tests")
@@ -104,7 +106,7 @@ def test_runs_and_what_they_are_worth(bare, packed):
     local = load_model(out / "micro_local" / "bfloat16")
     size = (out / "micro_local" / "bfloat16" / "model.safetensors").stat().st_size
     assert local.config.gate_length == 1 and 2 < size / local.num_parameters() < 2.1
-    corpus = gpu_runs._corpus(str(packed / "micro"), str(gpu_runs.HELD_OUT))
+    corpus = gpu_rows._corpus(str(packed / "micro"), str(gpu_rows.HELD_OUT))
     assert abs(held_out_loss(local.float(), corpus.validation[:1025], 256)
                - results(out, "evaluation_micro_local")["loss"]) < 0.02
 
@@ -154,9 +156,9 @@ def test_rows_that_measure_are_one_record(bare, tmp_path):
 
 
 def test_what_does_not_fit_waits_and_what_fails_does_not_stop_the_others(tmp_path, capsys):
-    options = gpu_runs.argparse.Namespace(out=tmp_path, device="cpu", rehearse=False, deadline=time.monotonic() + 90,
+    options = argparse.Namespace(out=tmp_path, device="cpu", rehearse=False, deadline=time.monotonic() + 90,
                                           rows=[])
-    rows = [gpu_runs.Row("long", 2, dict), gpu_runs.Row("wrong", 1, lambda: 1 / 0), gpu_runs.Row("right", 1, dict)]
+    rows = [gpu_rows.Row("long", 2, dict), gpu_rows.Row("wrong", 1, lambda: 1 / 0), gpu_rows.Row("right", 1, dict)]
     assert gpu_runs.carry_out(iter(rows), options) == (["long"], ["wrong"])
     assert results(tmp_path, "right") == {} and not (tmp_path / "wrong.json").exists()
     assert "ZeroDivisionError" in capsys.readouterr().err
@@ -166,7 +168,7 @@ def test_somebody_who_interrupts_ends_the_stage(tmp_path):
     def interrupted():
         raise KeyboardInterrupt
 
-    options = gpu_runs.argparse.Namespace(out=tmp_path, device="cpu", rehearse=True, deadline=time.monotonic() + 90,
+    options = argparse.Namespace(out=tmp_path, device="cpu", rehearse=True, deadline=time.monotonic() + 90,
                                           rows=[])
     with pytest.raises(KeyboardInterrupt):
-        gpu_runs.carry_out(iter([gpu_runs.Row("one", 1, interrupted)]), options)
+        gpu_runs.carry_out(iter([gpu_rows.Row("one", 1, interrupted)]), options)

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 import shutil
 import subprocess
 import sys
@@ -348,6 +349,20 @@ def test_smoothed_labels_are_those_of_the_next_token(model, tmp_path):
     lost = -model(x).logits[:, :-1].log_softmax(-1)
     expected = 0.9 * lost.gather(-1, x[:, 1:, None]).mean() + 0.1 * lost.mean()
     torch.testing.assert_close(found, expected)
+
+
+def test_smoothed_labels_behind_padding_do_not_tell_the_first_token(model, tmp_path):
+    """The trainer scores the first token of a padded row at the padding before it, which must not have read it."""
+    settings = TrainingArguments(str(tmp_path), label_smoothing_factor=0.1, use_cpu=True, report_to=[])
+    x, mask = ids(1, 20), torch.ones(1, 20, dtype=torch.int64)
+    mask[:, :4] = 0
+    labels = x.masked_fill(mask == 0, -100)
+    assert not model(x, attention_mask=mask).logits[:, :4].any()
+    given = {"input_ids": x, "attention_mask": mask, "labels": labels}
+    found = Trainer(model, settings).compute_loss(model, dict(given))
+    lost = -model(x[:, 4:]).logits[:, :-1].log_softmax(-1)
+    expected = 0.9 * lost.gather(-1, x[:, 5:, None]).sum() + 0.1 * lost.mean(-1).sum()
+    torch.testing.assert_close(found, (expected + math.log(256)) / 16)
 
 
 def test_the_trainer_packs_documents_with_the_collator_of_transformers(model):
