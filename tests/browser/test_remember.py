@@ -112,7 +112,7 @@ def test_the_model_in_the_page_writes_as_the_package_does_with_its_gates_whole_a
         assert ids == OWN and data(page)["sizes"] == pytest.approx(sizes(model, OWN), rel=1e-3)
         page.get_by_role("button", name="Write").click()
         page.wait_for_function(
-            "JSON.parse(document.querySelector('.caracal-figure').dataset.ids).length > 80")
+            "Number(document.querySelector('.caracal-figure').dataset.n) > 80")
         page.get_by_role("button", name="Stop").click()
         wait(page, "live")
         shown = data(page)

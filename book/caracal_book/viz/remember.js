@@ -143,8 +143,8 @@ export function render({ model, el }) {
     write.hidden = !live.live;
     step.disabled = writing || (!live.live && n >= pieces.length);
     if (!writing) speak(el, live.spoken(sentence).replace("MiB", "mebibytes"));
-    Object.assign(host.dataset, { mode: writing ? "writing" : live.mode, n, gate, bytes, ids: JSON.stringify(run().ids ?? []),
-      sizes: JSON.stringify(sizes), costs: JSON.stringify(costs) });
+    Object.assign(host.dataset, { mode: writing ? "writing" : live.mode, n, gate, bytes });
+    if (!writing) Object.assign(host.dataset, { ids: JSON.stringify(run().ids ?? []), sizes: JSON.stringify(sizes), costs: JSON.stringify(costs) });
   }
 
   slider.addEventListener("input", () => show(Number(slider.value), gate));

@@ -32,7 +32,7 @@ const CSS = `${INSTRUMENT}
 
 export function render({ model, el }) {
   const state = inStep(model, ["candidate", "layer", "unit", "lag"], show);
-  let trace = model.get("trace"), chosen = null;
+  let trace = model.get("trace"), chosen = null, told = null;
   const host = begin(el, CSS, "Why this token? Choose a block, then a channel and a token that add to its logit; or another candidate.");
   quote(el);
   const live = new Live(model, {
@@ -156,7 +156,9 @@ export function render({ model, el }) {
     onward.textContent = `Go on with ${quoted(best.piece)}`;
     speak(el, live.spoken(`${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; block ${layer}, `
       + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`));
-    Object.assign(host.dataset, { mode: live.mode, ...chosen, trace: JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next }), values: JSON.stringify(values) });
+    Object.assign(host.dataset, { mode: live.mode, ...chosen, values: JSON.stringify(values) });
+    if (told !== trace) host.dataset.trace = JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next });
+    told = trace;
     terms.scrollTop = terms.children[token + 1].offsetTop - terms.offsetTop - terms.clientHeight / 2;
     more(pieces.length);
   }
