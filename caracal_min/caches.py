@@ -12,6 +12,7 @@ or none.  A caller of a layer alone may use it too.
 """
 
 from collections.abc import Sequence
+from copy import deepcopy
 
 import torch
 import torch.nn.functional as F
@@ -34,6 +35,8 @@ class FourierCache:
         convolution: empty online convolution, which stores v and g (`relaxed`, `partitioned`).
         conv_state: the inputs before the first token, `[B, taps - 1, D]`, all zero; None for a layer without pre_conv.
     """
+
+    __copy__ = deepcopy  # two that share their tensors would write over each other
 
     def __init__(self, convolution: OnlineConvolution, conv_state: Tensor | None):
         self.convolution = convolution
@@ -101,6 +104,8 @@ class WindowCache:
         k, v: `[B, H, slots, d]`, all zero; slots is the window, or the capacity where that is smaller.
         window: keys that a query sees, its own token's included.
     """
+
+    __copy__ = deepcopy  # two that share their tensors would write over each other
 
     def __init__(self, k: Tensor, v: Tensor, window: int):
         self.window = window

@@ -67,7 +67,7 @@ def writing_folder(folder: Path, last: str) -> Iterator[Path]:
             for file in written:
                 os.chmod(file, mode)
                 _sync(file)
-            if (folder / last).exists():
+            if written and written[-1].name == last and (folder / last).exists():
                 (folder / last).unlink()
                 _sync(folder)
             for file in written:

@@ -110,8 +110,7 @@ def stream(model: Decoder, prompt: Prompt, max_new_tokens: int, *, caches: list[
         torch.Size([1])
         torch.Size([1])
     """
-    ids, lengths = _as_batch(prompt, model.device)
-    return _steps(model, ids, lengths, max_new_tokens, caches, "stream", options)
+    return _steps(model, *_as_batch(prompt, model.device), max_new_tokens, caches, "stream", options)
 
 
 @overload
@@ -174,7 +173,8 @@ def _steps(model: Decoder, ids: Tensor, lengths: list[int], max_new_tokens: int,
         raise TypeError(f"{type(model).__name__}.{called}() got an unexpected keyword argument {unknown!r}; accepted: "
                         f"caches, {', '.join(known)}")
     model.require_tokens(ids, "prompt")
-    sampling = Sampling(**options)
+    if (sampling := Sampling(**options)).stops:
+        model.require_tokens(torch.tensor([sampling.stops], device=ids.device), "stop")
     _require_whole("max_new_tokens", max_new_tokens, 0)
     end = max(lengths) + max(0, max_new_tokens - 1)  # the last token that is drawn is not read
     if model.max_tokens is not None and end > model.max_tokens:

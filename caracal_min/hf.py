@@ -7,6 +7,7 @@ It has the modules of `model.Caracal` under the same names, and its forward pass
 other, and the logits are equal to the last bit.
 """
 
+from copy import deepcopy
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from .config import CaracalConfig
 from .extras import missing
 from .model import Caracal
 from .modules import Block
-from .packing import PackedDocuments, documents_of_positions
+from .packing import PackedDocuments, documents_of_positions, padded_right
 from .weights import replacing_weights
 
 try:
@@ -90,6 +91,7 @@ class CaracalCache:
 
     is_compileable = is_croppable = False
     is_linear = (False,)
+    __copy__ = deepcopy
 
     def __init__(self) -> None:
         self.layers: list[Cache] = []
@@ -117,7 +119,7 @@ class CaracalCache:
         layers = model.new_caches(rows, needed + max(256, needed // 2), device=ids.device)
         if self.layers:
             with torch.no_grad():
-                model.hidden(_padded_right(self.tokens, self.mask), layers, self.mask.sum(1).tolist())
+                model.hidden(padded_right(self.tokens, self.mask), layers, self.mask.sum(1).tolist())
         self.layers = layers
 
     def keep(self, tokens: Tensor, mask: Tensor) -> None:
@@ -184,10 +186,13 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # keys and values would be kept: the first forward pass makes a CaracalCache
 
-    def save_pretrained(self, save_directory: str | Path, *arguments: Any, **options: Any) -> None:
-        """Write the model as `PreTrainedModel` does; other weights in the folder, and their hashes, are removed."""
-        with replacing_weights(Path(save_directory)):
-            super().save_pretrained(save_directory, *arguments, **options)
+    def save_pretrained(self, save_directory: str | Path, is_main_process: bool = True, *arguments: Any,
+                        **options: Any) -> None:
+        """Write the model as `PreTrainedModel` does, or nothing; it replaces other weights there, and their hashes."""
+        if not is_main_process:  # which may gather what the main process writes
+            return super().save_pretrained(save_directory, is_main_process, *arguments, **options)
+        with replacing_weights(folder := Path(save_directory)) as partial:
+            super().save_pretrained(partial, is_main_process, *arguments, **{"repo_id": folder.name} | options)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the model as `PreTrainedModel` does; where no card is, one says how to load it."""
@@ -245,11 +250,11 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         documents = None if position_ids is None else documents_of_positions(position_ids, mask, held)
         tokens, lengths, padded = input_ids, None, attention_mask is not None and not mask.all()
         if padded:  # padding on the right is harmless, and caches know the lengths of their rows
-            tokens, lengths = _padded_right(input_ids, mask), mask.sum(1).tolist()
+            tokens, lengths = padded_right(input_ids, mask), mask.sum(1).tolist()
             if past is not None and 0 in lengths:
                 raise ValueError(f"attention_mask leaves no token in row {lengths.index(0)}; a cache takes one or more")
         if documents is not None:
-            packed = PackedDocuments(_padded_right(documents, mask) if padded else documents, tokens)
+            packed = PackedDocuments(padded_right(documents, mask) if padded else documents, tokens)
             tokens = packed.apart(tokens)
         if past is None:
             states = self._read(tokens, **options)
@@ -287,11 +292,6 @@ def _mask(attention_mask: Tensor | None, ids: Tensor, seen: int) -> Tensor:
         raise ValueError(f"attention_mask has shape {tuple(attention_mask.shape)}; give [{batch}, {seen + length}], "
                          "0 at padding and 1 elsewhere")
     return attention_mask[:, -length:].bool()
-
-
-def _padded_right(ids: Tensor, mask: Tensor) -> Tensor:
-    """Return what stands at the tokens of each row, in order, and then what stands at its padding, `[B, L]`."""
-    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
 AutoConfig.register(PretrainedCaracalConfig.model_type, PretrainedCaracalConfig)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-__all__ = ["PackedDocuments", "document_ids", "documents_of_positions", "micro_batches"]
+__all__ = ["PackedDocuments", "document_ids", "documents_of_positions", "micro_batches", "padded_right"]
 
 
 def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
@@ -55,6 +55,11 @@ def documents_of_positions(positions: Tensor, mask: Tensor, held: int | None = N
         raise ValueError("position_ids begin at 0 several times, and a cache holds one document for each row; give "
                          "use_cache=False, or each document a row of its own")
     return first.cumsum(1).masked_fill(~mask, mask.shape[1] + 1)
+
+
+def padded_right(ids: Tensor, mask: Tensor) -> Tensor:
+    """Return what stands at the tokens of each row, in order, and then what stands at its padding, `[B, L]`."""
+    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
 class PackedDocuments:

@@ -74,27 +74,29 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
             save_tokenizer(tokenizer, partial)
         sums = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(partial.iterdir())]
         (partial / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
-    for part in (folder / _INDEX, *folder.glob("model-*-of-*.safetensors")):  # as transformers may have left
-        part.unlink(missing_ok=True)
+    _remove_weights(folder, {WEIGHTS})
 
 
 @contextmanager
-def replacing_weights(folder: Path) -> Iterator[None]:
-    """Remove from `folder` what belongs to other weights than those that the body, which is transformers, writes there.
+def replacing_weights(folder: Path) -> Iterator[Path]:
+    """Give a folder for what the body, which is transformers, writes; when it ends without an error, that moves.
 
-    These are the hashes, and `model.safetensors` where the body writes an index of parts, or an index where it does
-    not: transformers removes the parts.  If the body writes neither, such as an adapter, both stay.
+    It takes the place, in `folder`, of other weights in one file or in parts, and of hashes.  Where the body writes no
+    weights, such as an adapter, these stay.  What is replaced is replaced as `files.writing_folder` says.
     """
-    (folder / SUMS).unlink(missing_ok=True)
+    with writing_folder(folder, last=CONFIG) as partial:
+        yield partial
+        written = {file.name for file in partial.iterdir()}
+        if CONFIG in written:
+            (folder / SUMS).unlink(missing_ok=True)
+    if written & {WEIGHTS, _INDEX}:
+        _remove_weights(folder, written)
 
-    def written() -> set[tuple[str, int]]:
-        return {(path.name, path.stat().st_mtime_ns) for path in (folder / WEIGHTS, folder / _INDEX) if path.exists()}
 
-    before = written()
-    yield
-    if new := {name for name, _ in written() - before}:
-        for other in {WEIGHTS, _INDEX} - new:
-            (folder / other).unlink(missing_ok=True)
+def _remove_weights(folder: Path, kept: set[str]) -> None:
+    for file in (folder / WEIGHTS, folder / _INDEX, *folder.glob("model-*-of-*.safetensors")):
+        if file.name not in kept:
+            file.unlink(missing_ok=True)
 
 
 def read_config(folder: Path) -> dict:

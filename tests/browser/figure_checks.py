@@ -1,10 +1,16 @@
-"""What is wrong with the figures and the code of a chapter, as functions from a page to lists of problems."""
+"""What is wrong with the face, the figures and the code of a chapter, as functions from a page to lists of problems."""
 
 import re
 
 from page_checks import DESK, PHONE
 
 SMALL_DESK = {"width": 1200, "height": 900}
+MEASURE = 42 * 16  # pixels of the longest line of prose
+
+_TOP = "node => node.getBoundingClientRect().top + scrollY"
+_PROSE = """() => Math.max(...[...document.querySelectorAll('.bd-article > section p, .bd-article > section li')]
+    .filter(node => !node.closest('table, figure, .cell, .caracal-figure, dd') && node.checkVisibility())
+    .map(node => node.getBoundingClientRect().width))"""
 
 _FRAMES = """() => [...document.querySelectorAll('.book-figure .caracal-live, .book-figure .plot')].map(node => {
     const box = node.getBoundingClientRect(), look = getComputedStyle(node), around = node.closest('figure');
@@ -26,6 +32,31 @@ _CODE = """() => [...document.querySelectorAll('article .highlight pre')].filter
     const over = node.scrollWidth - node.clientWidth;
     node.style.whiteSpace = before;
     return [columns, over, scrolls]; })"""
+
+
+def face_problems(page, heading: str, verdicts: dict[str, str]) -> list[str]:
+    """Question and live figure stand on the first screen, set-up and imports do not, and no line of prose is too long.
+
+    The page says its `heading` and links its solutions; boxes say what the ledger says, its `verdicts` by number.
+    """
+    problems = []
+    for size in (DESK, PHONE):
+        page.set_viewport_size(size)
+        top = page.locator(".caracal-figure[data-ready]").first.evaluate(_TOP)
+        if top >= size["height"] - 200:
+            problems.append(f"the figure begins at {top:.0f} of {size['height']} pixels")
+    page.set_viewport_size(DESK)
+    if page.get_by_text("%pip install").count() or page.locator("details.hide").first.get_attribute("open") is not None:
+        problems.append("set-up or imports are shown")
+    if not 300 < (width := page.evaluate(_PROSE)) <= MEASURE:
+        problems.append(f"prose is {width:.0f} pixels wide")
+    if (said := page.locator("h1 .chapter-number").first.inner_text()) != heading:
+        problems.append(f"{said} in the place of {heading}")
+    if (link := page.locator(".to-solutions a").evaluate("node => node.href")) != page.url.replace(
+            "/notebooks/", "/book/solutions/"):
+        problems.append(f"solutions at {link}")
+    chips = page.locator("blockquote.claim-box .claim-verdicts .verdict").all_text_contents()
+    return problems + [chip for chip in chips if chip not in (f"Claim {n}: {said}" for n, said in verdicts.items())]
 
 
 def frame_problems(page) -> list[str]:

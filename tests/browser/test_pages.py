@@ -4,7 +4,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from figure_checks import caption_problems, code_problems, frame_problems, plot_problems, screen_problems
+from figure_checks import (
+    caption_problems,
+    code_problems,
+    face_problems,
+    frame_problems,
+    plot_problems,
+    screen_problems,
+)
 from page_checks import (
     DESK,
     PHONE,
@@ -18,10 +25,13 @@ from page_checks import (
 )
 from test_access import OF_COLOUR, show_theme, violations
 
-from caracal_book.rules.cells import number_of
+from caracal_book.rules.cells import heading_of, number_of
+from caracal_book.rules.ledger import read_ledger
 
 SCREEN = {"width": 390, "height": 780}
-BOOK = Path(__file__).resolve().parents[2] / "_build" / "html"
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = ROOT / "_build" / "html"
+VERDICTS = {claim.id: claim.verdict for claim in read_ledger(ROOT / "book" / "claims.yml")}
 CLAIMS, MINIMAL = "book/claims.html", ("book/api/minimal.html", "_modules/caracal_min/minimal.html")
 # One entry stands in where nothing is built, so that the fixtures can say so.
 HTML = {path.relative_to(BOOK).as_posix(): path for path in BOOK.rglob("*.html") if "_static" not in path.parts}
@@ -42,6 +52,8 @@ def test_a_page_on_a_desk(name, look, site, book):
     """
     page = look()
     asked = {"loading": page_problems(Visit(page, f"{site}/{name}"))}
+    if name in CHAPTERS:
+        asked["face"] = face_problems(page, heading_of(name[10:]), VERDICTS)
     if name not in SOURCES[1:]:
         asked["axe"] = violations(page)
         show_theme(page, "dark")
@@ -89,8 +101,18 @@ def on_a_screen(page):
     return screen_problems(page, SCREEN["height"])
 
 
+def of_face(page):
+    return face_problems(page, "Chapter 4", VERDICTS)
+
+
 FAULTS = {
     "document.querySelector('figure.book-figure > figcaption').remove()": lambda page: caption_problems(page, "4"),
+    "document.querySelector('article h1').style.marginTop = '800px'": of_face,
+    "document.querySelector('details.hide').open = true": of_face,
+    "document.querySelector('article section > p').style.maxWidth = 'none'": of_face,
+    "document.querySelector('.chapter-number').textContent = 'Chapter 5'": of_face,
+    "document.querySelector('.to-solutions a').href += '#x'": of_face,
+    "document.querySelector('.claim-verdicts .verdict').textContent += ' it'": of_face,
     "document.querySelectorAll('figcaption')[1].textContent = 'Figure 4.9. ' + 'x'.repeat(30)":
         lambda page: caption_problems(page, "4"),
     "document.querySelector('.cell_output').append(new Image(8, 8))": lambda page: caption_problems(page, "4"),
@@ -108,7 +130,7 @@ def test_a_planted_fault_of_a_figure_or_of_code_is_found(fault, page, phone, sit
     of_phones = FAULTS[fault] is on_a_screen
     page = phone if of_phones else page
     Visit(page, f"{site}/{next((name for name in CHAPTERS if name[10:12] == '04'), CLAIMS)}")
-    if not of_phones:
+    if FAULTS[fault] not in (on_a_screen, of_face):
         unfold(page)
     before = FAULTS[fault](page)
     page.evaluate(fault)

@@ -90,6 +90,19 @@ def test_a_call_that_breaks_off_can_be_made_again_or_another_in_its_place(convol
 
 
 @pytest.mark.parametrize("gate_length", [None, 7])
+@torch.no_grad()
+def test_a_copy_goes_on_by_itself(gate_length, small_blocks):
+    m, ids = model(gate_length), tokens()
+    one = m.new_caches(3, CAPACITY)
+    m.logits(ids[:, :9], one)
+    two = [copy.copy(cache) for cache in one]
+    pairs = [[m.logits(text[:, t:t + 1], caches) for text, caches in ((ids, one), (ids.flip(0), two))]
+             for t in range(9, 20)]
+    for row, text in zip(zip(*pairs, strict=True), (ids, torch.cat([ids[:, :9], ids.flip(0)[:, 9:]], 1)), strict=True):
+        torch.testing.assert_close(torch.cat(row, 1), m.logits(text[:, :20])[:, 9:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("gate_length", [None, 7])
 @pytest.mark.parametrize("lengths", [[1, 9, 8], [6, 7, 3]])
 @torch.no_grad()
 def test_rows_of_different_lengths_break_off_together(lengths, gate_length, small_blocks, monkeypatch):

@@ -143,6 +143,8 @@ def test_filters():
     (dict(stop=2.5), ["stop=2.5", "sequence of ids"]),
     (dict(stop=[1, 2.5]), ["stop=[1, 2.5]", "sequence of ids"]),
     (dict(stop="ab"), ["stop=ab", "sequence of ids"]),
+    (dict(stop=99), ["stop holds id 99", "0 to 39"]),
+    (dict(stop=[3, -1]), ["stop holds id -1", "0 to 39"]),
     (dict(max_new_tokens=np.float64(2)), ["max_new_tokens=2.0", "whole number"]),
 ])
 def test_bad_options_get_one_clear_line(options, words):

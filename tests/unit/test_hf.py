@@ -133,6 +133,23 @@ def test_no_older_weights_stay_beside_those_that_are_saved(tmp_path, model, befo
     assert (tmp_path / "model.safetensors").exists() != parts  # that of a variant lies beside it
 
 
+def test_a_save_that_fails_leaves_what_was_there(tmp_path, model, monkeypatch):
+    """transformers writes the configuration first: it stood beside the older weights, and no hash said so."""
+    caracal(gate_length=4).save_pretrained(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+    def fails(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("transformers.modeling_utils.safe_save_file", fails)
+    with pytest.raises(OSError, match=r"could not be written \(.*No space left.*what was there is unchanged"):
+        model.save_pretrained(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+    monkeypatch.undo()
+    model.save_pretrained(tmp_path, is_main_process=False)  # as the other processes of a run do
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
 def test_the_configuration_has_the_names_of_both(tmp_path):
     by_ours = PretrainedCaracalConfig(**SIZE, gate_length=5)
     by_theirs = PretrainedCaracalConfig(vocab_size=256, hidden_size=32, num_hidden_layers=4, num_attention_heads=2,
