@@ -14,7 +14,8 @@ from page_checks import DESK, THEMED
 from caracal_book.viz import Figure, engine
 
 # The first opens a page in a fifth of the time: others begin a window of their own for it.
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "google-chrome-stable",
+            "chrome")
 MAC_BROWSER = "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync",
          "--disable-background-networking", "--disable-component-update"]
