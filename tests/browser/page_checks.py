@@ -99,13 +99,14 @@ def figure_problems(page) -> list[str]:
 
 def _reacts(page, figure, control) -> bool:
     control.focus()
-    page.wait_for_timeout(300)
+    page.wait_for_timeout(100)
     before = figure.evaluate(_STATE)
     for key in KEYS:
         page.keyboard.press(key)
-        page.wait_for_timeout(150)
-        if figure.evaluate(_STATE) != before:
-            return True
+        for _ in range(10):
+            if figure.evaluate(_STATE) != before:
+                return True
+            page.wait_for_timeout(15)
     return False
 
 

@@ -3,6 +3,8 @@
 `test_pages` asks every page so.  Here are faults that must be found, and what moves.
 """
 
+from collections.abc import Sequence
+
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from page_checks import DESK, THEMED
@@ -41,15 +43,17 @@ _AXE = """async ([options, selector]) => {
 }"""
 
 
-def violations(page, rules: list[str] | None = None, alike: str = ALIKE) -> list[list[str]]:
+def violations(page, rules: list[str] | None = None, alike: str = ALIKE, but: Sequence[str] = ()) -> list[list[str]]:
     """Return, for each thing that axe finds wrong, the rule, the element, its HTML, and the colours if it has them.
 
-    Contrast inside `alike`, a selector, is asked once for each look.
+    All rules are asked, or `rules`, or all but some.  Contrast inside `alike`, a selector, is asked once for each look.
     """
     if page.evaluate("typeof axe") == "undefined":
         page.evaluate(AXE_SCRIPT)
     page.evaluate(_REPEATED, alike)
-    options = {"runOnly": {"type": "rule", "values": rules}} if rules else {}
+    options = {"rules": {rule: {"enabled": False} for rule in but}}
+    if rules:
+        options["runOnly"] = {"type": "rule", "values": rules}
     return page.evaluate(_AXE, [options, "*:not([data-repeated])"])
 
 
