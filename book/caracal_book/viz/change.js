@@ -24,7 +24,7 @@ export function render({ model, el }) {
   let choices = null, found = null;                 // found: an answer of the engine, with the question that it answers
   const host = begin(el, CSS, model.get("help"));
   quote(el);
-  const live = new Live(model, {
+  const live = new Live(model, host, {
     question: (text) => ({ kind: "compare", takes: takesOf(text) }),
     refuse: ({ pieces }) => (!moved && pieces.length < 2 ? "Write at least two tokens: the first is not predicted." : ""),
     answer: (message) => { found = message; },
@@ -97,9 +97,9 @@ export function render({ model, el }) {
     const last = lastWord(), how = last && last !== ownWord() ? ` when “${ownWord()}” became “${last}”; the last by ${percent(share.at(-1))}.` : ": no word is changed.";
     const sentence = moved ? `${many} of ${share.length} predictions moved${how}`
       : `Mean: ${average(after).toFixed(2)} bits a token; as trained, ${average(before).toFixed(2)}.`;
-    says.textContent = live.status(sentence);
+    live.say(says, sentence);
     speak(el, live.spoken(`${names.join(", ")}. ${sentence}`).replaceAll(" %", " percent"));
-    Object.assign(host.dataset, { mode: live.mode, choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]) });
+    Object.assign(host.dataset, { choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]) });
     more(pieces.length);
   }
 

@@ -24,7 +24,7 @@ export function render({ model, el }) {
   let trace = model.get("trace"), chosen = null;
   const host = begin(el, CSS, "Which token wrote a weight? Choose an entry, or use the sliders.");
   quote(el);
-  const live = new Live(model, {
+  const live = new Live(model, host, {
     question: (text) => ({ kind: "look", text, shown: 0, wanted: channels }),
     answer: (message) => { trace = message; choose({ ...chosen, t: trace.pieces.length - 1 }); },
     update: () => draw(),
@@ -94,11 +94,11 @@ export function render({ model, el }) {
       caption.textContent = words;
     }
     const third = lag === j || lag === t ? "" : ", which is neither of the two";
-    says.textContent = live.status(`In output ${quoted(pieces[t])} (${t}), ${quoted(pieces[j])} (${j}) has the weight ${fine(gate[lag])} in channel ${name}. `
+    live.say(says, `In output ${quoted(pieces[t])} (${t}), ${quoted(pieces[j])} (${j}) has the weight ${fine(gate[lag])} in channel ${name}. `
       + `${quoted(pieces[lag])} (${lag}) wrote it as its gate${third}. The head's ${fine(weights[t][j])} comes from the score of ${quoted(pieces[t])} and ${quoted(pieces[j])}, among all in the window.`);
     kernelOf(gate, other.gates[layer][channel], lag);
     speak(el, live.spoken(`block ${channels[layer][0]}, output ${t}: token ${j} has the weight ${fine(gate[lag])}, written by token ${lag}; in attention ${fine(weights[t][j])}.`));
-    Object.assign(host.dataset, { mode: live.mode, ...chosen, pieces: JSON.stringify(pieces), gate: JSON.stringify(gate), weights: JSON.stringify(weights) });
+    Object.assign(host.dataset, { ...chosen, pieces: JSON.stringify(pieces), gate: JSON.stringify(gate), weights: JSON.stringify(weights) });
   }
 
   // Gates by lag as bars, those of the other text as outlines.

@@ -33,7 +33,7 @@ export function render({ model, el }) {
   let n = own, gate = 0, writing = false, asked = "", frame = 0;
   const host = begin(el, CSS, "Let the text grow. What happens beyond the training length, and does cutting the gates help?");
   quote(el);
-  const live = new Live(model, {
+  const live = new Live(model, host, {
     question: (text) => {
       if (text !== asked) [written[0], written[1], asked] = [null, null, text];
       return { kind: "run", text, gates: gate ? length : null, ends: false, sampling: { temperature: model.get("temperature"), seed: model.get("seed") } };
@@ -138,7 +138,7 @@ export function render({ model, el }) {
     const block = m < BASE ? `The next block of tokens comes after ${Math.ceil(n / BASE) * BASE}` : `Now a block of ${m} tokens is added to results ${n} to ${n + m - 1}`;
     const spent = times?.[n - 1] ? ` This token took ${said(times[n - 1], 0)} ms.` : "";
     const sentence = `${n} token${n === 1 ? "" : "s"}, ${where}, gates ${gate ? "cut" : "as trained"}: ${said(bytes / 2 ** 20)} MiB to remember, results of size ${said(sizes[n - 1] ?? 0)}. ${block}.${spent}`;
-    says.textContent = live.status(sentence);
+    live.say(says, sentence);
     write.textContent = writing ? "Stop" : "Write";
     write.hidden = !live.live;
     step.disabled = writing || (!live.live && n >= pieces.length);

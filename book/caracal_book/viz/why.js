@@ -35,7 +35,7 @@ export function render({ model, el }) {
   let trace = model.get("trace"), chosen = null, told = null;
   const host = begin(el, CSS, "Why this token? Choose a block, then a channel and a token that add to its logit; or another candidate.");
   quote(el);
-  const live = new Live(model, {
+  const live = new Live(model, host, {
     question: (text) => ({ kind: "look", text, shown: trace.next.length }),
     answer: (message) => { trace = message; choose({ ...chosen, candidate: 0, lag: 0 }); },
     update: () => draw(),
@@ -151,12 +151,12 @@ export function render({ model, el }) {
       : unit ? `Head ${one.name} gives ${quoted(pieces[token])} (${token}) the weight ${fine(weightOf(token))}, times ${said(one.content[token])}: it adds ${signed(values[token])}.`
         : `All ${kind}s together add ${signed(values[token])} from ${quoted(pieces[token])} (${token}).`;
     const mixers = best.parts.reduce((sum, part, k) => sum + (k % 2 ? part : 0), 0);
-    says.textContent = live.status(`${product} ${unit ? `The ${kind} adds ${signed(whole)}, b` : "B"}lock ${layer}'s mixer adds ${signed(best.parts[2 * layer + 1])}, all mixers ${signed(mixers)} of ${said(best.logit, 1)}.`);
+    live.say(says, `${product} ${unit ? `The ${kind} adds ${signed(whole)}, b` : "B"}lock ${layer}'s mixer adds ${signed(best.parts[2 * layer + 1])}, all mixers ${signed(mixers)} of ${said(best.logit, 1)}.`);
     onward.hidden = !live.live;
     onward.textContent = `Go on with ${quoted(best.piece)}`;
     speak(el, live.spoken(`${bare(best.piece)}, ${percent(best.p).replace("%", "percent").replace("<", "less than")}; block ${layer}, `
       + `${unit ? `${kind} ${one.name}` : `all ${kind}s`}: token ${token} adds ${signed(values[token])} of ${said(best.logit, 1)}.`));
-    Object.assign(host.dataset, { mode: live.mode, ...chosen, values: JSON.stringify(values) });
+    Object.assign(host.dataset, { ...chosen, values: JSON.stringify(values) });
     if (told !== trace) host.dataset.trace = JSON.stringify({ pieces, gates: trace.gates, heads, next: trace.next });
     told = trace;
     terms.scrollTop = terms.children[token + 1].offsetTop - terms.offsetTop - terms.clientHeight / 2;

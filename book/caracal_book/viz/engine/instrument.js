@@ -110,9 +110,9 @@ function scrolls(parent, list) {
 // sentence, `refuse(message)` says what the sentence lacks, `answer(message)` hears what the engine says of the newest
 // question, `update()` draws the state anew.  What the nodes `of` show is dimmed while it is not of what is asked.
 class Live {
-  constructor(model, { question, answer, update, refuse = () => "" }) {
+  constructor(model, host, { question, answer, update, refuse = () => "" }) {
     const [name, folder, digest] = ["name", "folder", "digest"].map((key) => model.get(key));
-    Object.assign(this, { name, question, answer, update, refuse, of: [], first: model.get("text"), mode: "recorded", trouble: "", run: 0, part: [0, 1] });
+    Object.assign(this, { name, host, question, answer, update, refuse, of: [], first: model.get("text"), mode: "recorded", trouble: "", run: 0, part: [0, 1] });
     this.size = `${(model.get("bytes") / 1e6).toFixed(1)} MB`;
     this.engine = new Engine({ folder, digest }, (message) => this.hear(message));
   }
@@ -126,7 +126,7 @@ class Live {
       this.stop();
       [this.busy, this.trouble] = [true, ""];
       this.wait = setTimeout(() => this.ask(), WAIT);
-      this.update();
+      this.say();
     });
   }
   button(row) {
@@ -139,12 +139,12 @@ class Live {
 
   async loads() {
     [this.mode, this.trouble] = ["loading", ""];
-    this.update();
+    this.say();
     try {
-      await this.engine.load((at, of) => { this.part = [at, of]; this.update(); });
+      await this.engine.load((at, of) => { this.part = [at, of]; this.say(); });
     } catch (error) {
       [this.mode, this.trouble] = ["failed", `${error.message[0].toUpperCase()}${error.message.slice(1)}. The recording still works.`];
-      this.update();
+      this.say();
     }
   }
 
@@ -184,14 +184,17 @@ class Live {
     return this.busy ? COMPUTING : !this.live ? `Recorded: ${sentence}` : this.trouble || sentence;
   }
 
-  // What the state is, for a sentence of the figure; draws the button, too.
-  status(otherwise) {
+  // Say in a node of the figure what the state is, or a sentence; draws the button, too.  Without a sentence, while the
+  // figure stands as it was drawn: the same again.
+  say(node = this.node, sentence = this.said) {
+    [this.node, this.said] = [node, sentence];
+    this.host.dataset.mode = this.mode;
     this.own.hidden = !this.live;
     this.load.hidden = this.live;
     this.note.textContent = this.live ? here(this.engine) + long(this.sentence) : SENDS_NOTHING;
     this.load.setAttribute("aria-disabled", this.mode === "loading");
     this.load.textContent = this.mode === "failed" ? "Try again" : `Load ${this.name} (${this.size})`;
     for (const node of this.of) node.setAttribute("aria-busy", Boolean(this.live && (this.busy || this.trouble)));
-    return this.mode === "loading" ? `Loading part ${this.part[0]} of ${this.part[1]}.` : this.busy ? COMPUTING : this.trouble || otherwise;
+    node.textContent = this.mode === "loading" ? `Loading part ${this.part[0]} of ${this.part[1]}.` : this.busy ? COMPUTING : this.trouble || sentence;
   }
 }
