@@ -50,8 +50,8 @@ def writing_folder(folder: Path, last: str) -> Iterator[Path]:
     For files that mean something together only, such as weights and their configuration.  `last` names the one without
     which readers take none of the others: the old one goes first, and the new one comes after all others.  So a kill
     leaves the old files, or the new ones, or, between two renamings, no file `last`, but never an old one beside new
-    others.  An error leaves the old files.  Other names stay as they are; `folder` is made if absent.  Permissions are
-    those of `writing`.
+    others.  An error leaves the old files.  Names that the body does not write stay as they are; `folder` is made if
+    absent.  Permissions are those of `writing`.
 
     Raises:
         OSError: a file cannot be written, in one line that names the folder.

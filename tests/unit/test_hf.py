@@ -150,6 +150,17 @@ def test_a_save_that_fails_leaves_what_was_there(tmp_path, model, monkeypatch):
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
 
 
+def test_an_adapter_that_is_saved_into_the_folder_of_its_model_leaves_that_whole(tmp_path):
+    peft = pytest.importorskip("peft")
+    caracal().save_pretrained(tmp_path)
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    adapted = AutoModelForCausalLM.from_pretrained(tmp_path)
+    adapted.add_adapter(peft.LoraConfig(target_modules=["to_gate"], init_lora_weights=False))
+    adapted.save_pretrained(tmp_path)
+    after = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert before.items() <= after.items() and {"adapter_config.json", "adapter_model.safetensors"} <= after.keys()
+
+
 def test_the_configuration_has_the_names_of_both(tmp_path):
     by_ours = PretrainedCaracalConfig(**SIZE, gate_length=5)
     by_theirs = PretrainedCaracalConfig(vocab_size=256, hidden_size=32, num_hidden_layers=4, num_attention_heads=2,
