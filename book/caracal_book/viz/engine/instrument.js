@@ -175,8 +175,8 @@ class Live {
       this.busy = false;
       this.trouble = message.kind === "failed" ? message.why : this.refuse(message);
       if (!this.trouble) this.answer(message);
+      this.update();
     }
-    this.update();
   }
 
   // What is said to those who hear a sentence of the figure.
