@@ -194,7 +194,7 @@ class Live {
     this.note.textContent = this.live ? here(this.engine) + long(this.sentence) : SENDS_NOTHING;
     this.load.setAttribute("aria-disabled", this.mode === "loading");
     this.load.textContent = this.mode === "failed" ? "Try again" : `Load ${this.name} (${this.size})`;
-    for (const node of this.of) node.setAttribute("aria-busy", Boolean(this.live && (this.busy || this.trouble)));
+    for (const shown of this.of) shown.setAttribute("aria-busy", Boolean(this.live && (this.busy || this.trouble)));
     node.textContent = this.mode === "loading" ? `Loading part ${this.part[0]} of ${this.part[1]}.` : this.busy ? COMPUTING : this.trouble || sentence;
   }
 }
