@@ -4,13 +4,17 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from safetensors import SafetensorError
 
 __all__ = ["file_sha256", "writing", "writing_folder"]
+
+_STALE = 86_400  # seconds after which a folder that is still being written is taken for that of a killed call
 
 
 @contextmanager
@@ -44,22 +48,27 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def writing_folder(folder: Path, last: str) -> Iterator[Path]:
+def writing_folder(folder: Path, last: str,
+                   replaced: Callable[[set[str]], Iterable[str]] = lambda written: ()) -> Iterator[Path]:
     """Give an empty folder; the files that the body writes there move into `folder` when it ends without an error.
 
     For files that mean something together only, such as weights and their configuration.  `last` names the one without
     which readers take none of the others: the old one goes first, and the new one comes after all others.  So a kill
     leaves the old files, or the new ones, or, between two renamings, no file `last`, but never an old one beside new
-    others.  An error leaves the old files.  Names that the body does not write stay as they are; `folder` is made if
-    absent.  Permissions are those of `writing`.
+    others.  An error leaves the old files.  Names that the body does not write stay as they are, but for what belongs
+    to an old `last`: patterns that `replaced` returns for the names that were written.  These files go with it.
+    `folder` is made if absent.  Permissions are those of `writing`.  Several processes may write at once.
 
     Raises:
         OSError: a file cannot be written, in one line that names the folder.
     """
-    partial = folder / ".partial"
     with _named(folder):
-        shutil.rmtree(partial, ignore_errors=True)  # what a killed call has left
-        partial.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(".partial-*"):
+            with suppress(FileNotFoundError):  # of a call that ends just now
+                if time.time() - left.stat().st_mtime > _STALE:
+                    shutil.rmtree(left, ignore_errors=True)
+        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
         try:
             mode = _mode_of_new_files(partial / "new")
             yield partial
@@ -67,9 +76,14 @@ def writing_folder(folder: Path, last: str) -> Iterator[Path]:
             for file in written:
                 os.chmod(file, mode)
                 _sync(file)
-            if written and written[-1].name == last and (folder / last).exists():
-                (folder / last).unlink()
-                _sync(folder)
+            if written and written[-1].name == last:
+                names = {file.name for file in written}
+                gone = [file for name in (last, *replaced(names)) for file in folder.glob(name)
+                        if name == last or file.name not in names]
+                for file in gone:
+                    file.unlink(missing_ok=True)
+                if gone:
+                    _sync(folder)
             for file in written:
                 os.replace(file, folder / file.name)
                 _sync(folder)

@@ -15,6 +15,7 @@ compared before it is written, so what is saved can be loaded.
 
 import json
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,6 +34,10 @@ __all__ = ["CONFIG", "SUMS", "WEIGHTS", "Shapes", "read_checked", "read_config",
 
 CONFIG, WEIGHTS, SUMS = "config.json", "model.safetensors", "SHA256SUMS"
 _INDEX = WEIGHTS + ".index.json"  # of weights in parts, as transformers writes them
+_ADAPTER = "adapter_config.json"  # as PEFT writes it
+# What goes with weights that are replaced, in one file or in parts, and what transformers said of their use.
+_REPLACED = (WEIGHTS, "model-*-of-*.safetensors", _INDEX, SUMS, "generation_config.json")
+_OF_A_SAVE = {"architectures", "dtype", "torch_dtype", "transformers_version"}  # in a configuration of transformers
 
 _LARGEST_TEXT = 1 << 20  # bytes; our configurations have 400, those of transformers some thousand
 _FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
@@ -53,7 +58,7 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
     """Write a model, and its tokenizer if it has one, into `folder`, which is made if absent.
 
     The same model gives the same bytes.  What is there is replaced as `files.writing_folder` says: never half of it.
-    Other weights there, which are in parts, are removed.
+    Other weights there, and what transformers wrote of their use, are removed.
 
     Args:
         config: what JSON holds; with `model_type`.
@@ -63,18 +68,18 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
 
     Raises:
         ValueError: the tensors are not those of the configuration, or not all of one floating-point type, so the
-            model could not be loaded again; nothing is written.
+            model could not be loaded again, or an adapter is there; nothing is written.
         OSError: they cannot be written, in one line; what was there is unchanged.
     """
     tensors = _to_write(state, expected)
-    with writing_folder(folder, last=CONFIG) as partial:
+    _require_no_adapter(folder)
+    with writing_folder(folder, last=CONFIG, replaced=_replaced) as partial:
         (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8", newline="\n")
         save_file(tensors, partial / WEIGHTS, {"format": "pt"})
         if tokenizer is not None:
             save_tokenizer(tokenizer, partial)
         sums = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(partial.iterdir())]
         (partial / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
-    _remove_weights(folder, {WEIGHTS})
 
 
 @contextmanager
@@ -82,21 +87,34 @@ def replacing_weights(folder: Path) -> Iterator[Path]:
     """Give a folder for what the body, which is transformers, writes; when it ends without an error, that moves.
 
     It takes the place, in `folder`, of other weights in one file or in parts, and of hashes.  Where the body writes no
-    weights, such as an adapter, these stay.  What is replaced is replaced as `files.writing_folder` says.
+    configuration, such as an adapter, these stay, and so do weights where it writes a variant of them.  What is
+    replaced is replaced as `files.writing_folder` says.
+
+    Raises:
+        ValueError: the body writes a model where an adapter is, or a variant where weights of another configuration
+            are; nothing is written.
     """
-    with writing_folder(folder, last=CONFIG) as partial:
+    with writing_folder(folder, last=CONFIG, replaced=_replaced) as partial:
         yield partial
         written = {file.name for file in partial.iterdir()}
         if CONFIG in written:
-            (folder / SUMS).unlink(missing_ok=True)
-    if written & {WEIGHTS, _INDEX}:
-        _remove_weights(folder, written)
+            _require_no_adapter(folder)
+        if CONFIG in written and not written & {WEIGHTS, _INDEX} and (folder / CONFIG).exists():
+            old, new = read_config(folder), read_config(partial)
+            for key in sorted(old.keys() & new.keys() - _OF_A_SAVE):
+                if old[key] != new[key]:
+                    raise ValueError(f"{folder} holds a model with {key}={old[key]}, and a variant of it has the same; "
+                                     f"this one has {new[key]}: give another folder")
 
 
-def _remove_weights(folder: Path, kept: set[str]) -> None:
-    for file in (folder / WEIGHTS, folder / _INDEX, *folder.glob("model-*-of-*.safetensors")):
-        if file.name not in kept:
-            file.unlink(missing_ok=True)
+def _replaced(written: set[str]) -> tuple[str, ...]:
+    return _REPLACED if written & {WEIGHTS, _INDEX} else (SUMS,)
+
+
+def _require_no_adapter(folder: Path) -> None:
+    if (folder / _ADAPTER).exists():
+        raise ValueError(f"{folder} holds an adapter ({_ADAPTER}), which transformers would add to what is saved; "
+                         "give another folder, or remove the adapter")
 
 
 def read_config(folder: Path) -> dict:
@@ -194,6 +212,9 @@ def read_checked(folder: Path, layers: int, matrices: Shapes, expected: Callable
     """Return the tensors as `read_weights`, after a check of their names and shapes in an order that a false
     configuration cannot make costly: the arguments are those of `require_sizes` and `require_shapes`.
     """
+    if (folder / _ADAPTER).exists():
+        warnings.warn(f"{folder} holds an adapter, which is not applied: load it by caracal_min.hf, merge it, and save "
+                      "the model elsewhere", stacklevel=4)
     found = read_shapes(folder)
     require_sizes(folder, found, layers, matrices)
     require_shapes(folder, found, expected())

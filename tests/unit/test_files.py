@@ -1,9 +1,13 @@
 """Files written whole or not at all: errors, kills at every step, a full disk."""
 
 import os
+import re
 import resource
+import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -137,13 +141,43 @@ def test_killed_at_any_step_the_old_or_the_new_is_there(tmp_path, kind, kept):
 
 def test_what_a_kill_leaves_is_cleared_away_by_the_next_call(tmp_path):
     (tmp_path / "file.partial").write_text("half of a very long text")
-    (tmp_path / ".partial").mkdir()
-    (tmp_path / ".partial" / "foreign").write_text("half")
+    left, at_work = tmp_path / ".partial-1", tmp_path / ".partial-2"
+    for folder, age in ((left, 90_000), (at_work, 80_000)):
+        folder.mkdir()
+        (folder / "foreign").write_text("half")
+        os.utime(folder, (time.time() - age,) * 2)
     with writing(tmp_path / "file") as partial:
         partial.write_text("new")
     with writing_folder(tmp_path, "config") as partial:
         (partial / "config").write_text("new")
-    assert contents(tmp_path) == {"file": b"new", "config": b"new"} and not (tmp_path / ".partial").exists()
+    assert at_work.exists() and not left.exists()
+    shutil.rmtree(at_work)
+    assert contents(tmp_path) == {"file": b"new", "config": b"new"} and not [*tmp_path.glob(".partial*")]
+
+
+def test_files_that_belong_to_the_old_last_one_go_with_it(tmp_path):
+    for name in ("config", "weights-1", "weights-2", "words"):
+        (tmp_path / name).write_text("old")
+    with writing_folder(tmp_path, "config", replaced=lambda names: ["weights-*"]) as partial:
+        (partial / "words").write_text("new")
+    assert len(contents(tmp_path)) == 4
+    with writing_folder(tmp_path, "config", replaced=lambda names: ["weights-*"]) as partial:
+        for name in ("config", "weights-2"):
+            (partial / name).write_text("new")
+        assert len(contents(tmp_path)) >= 4
+    assert contents(tmp_path) == {"config": b"new", "weights-2": b"new", "words": b"new"}
+
+
+def test_several_may_write_a_folder_at_once(tmp_path):
+    def write(name):
+        for _ in range(20):
+            with writing_folder(tmp_path, "config") as partial:
+                for file in ("config", "weights"):
+                    (partial / file).write_text("new")
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(write, range(3)))
+    assert contents(tmp_path) == {"config": b"new", "weights": b"new"} and not [*tmp_path.glob(".partial*")]
 
 
 def write_shards(folder):
@@ -216,7 +250,7 @@ def test_a_full_disk_leaves_the_old_file_and_gets_one_line(small_disk, write, sm
                                           r"\); what was there is unchanged: make room, or give another") as caught:
             write(large)(small_disk)
         assert "\n" not in str(caught.value)
-        assert contents(small_disk) == before and not (small_disk / ".partial").exists()
+        assert contents(small_disk) == before and not [*small_disk.glob(".partial*")]
     write(small)(small_disk)
 
 
@@ -228,7 +262,7 @@ def test_a_place_that_cannot_be_written_gets_one_line(tmp_path):
             with writing(path) as partial:
                 partial.write_text("new")
         assert "\n" not in str(caught.value)
-    with pytest.raises(OSError, match=r"file could not be written \(.*Not a directory.*\)"):
+    with pytest.raises(OSError, match=r"file could not be written \(.*File exists.*\)"):
         Caracal(SMALL).save_pretrained(tmp_path / "file")
     assert contents(tmp_path) == {"file": b"old"}
 
@@ -255,5 +289,6 @@ def test_the_bytes_are_on_the_disk_before_the_name_and_the_name_before_the_end(t
     with writing_folder(tmp_path, "config") as partial:
         for name in ("config", "weights"):
             (partial / name).write_text("new")
-    assert sorted(steps[:2]) == ["sync .partial/config", "sync .partial/weights"]
+    assert sorted(re.sub("partial-[^/]*", "partial", step) for step in steps[:2]) == [
+        "sync .partial/config", "sync .partial/weights"]
     assert steps[2:] == ["name weights", "sync .", "name config", "sync ."]

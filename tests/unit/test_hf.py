@@ -3,11 +3,13 @@
 import copy
 import inspect
 import math
+import os
 import shutil
 import subprocess
 import sys
 import warnings
 from dataclasses import asdict
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -131,6 +133,9 @@ def test_no_older_weights_stay_beside_those_that_are_saved(tmp_path, model, befo
     assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
     model.save_pretrained(tmp_path, max_shard_size="1KB" if parts else "1GB", variant="other")
     assert (tmp_path / "model.safetensors").exists() != parts  # that of a variant lies beside it
+    with pytest.raises(ValueError, match="holds a model with fourier_per_attention=2, and a variant of it has"):
+        build(**older).save_pretrained(tmp_path, variant="older")
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
 
 
 def test_a_save_that_fails_leaves_what_was_there(tmp_path, model, monkeypatch):
@@ -159,6 +164,36 @@ def test_an_adapter_that_is_saved_into_the_folder_of_its_model_leaves_that_whole
     adapted.save_pretrained(tmp_path)
     after = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
     assert before.items() <= after.items() and {"adapter_config.json", "adapter_model.safetensors"} <= after.keys()
+    for save in (caracal().save_pretrained, build().save_pretrained):  # the adapter would change it
+        with pytest.raises(ValueError, match=r"holds an adapter \(adapter_config.json\), which transformers"):
+            save(tmp_path)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == after
+    with pytest.warns(UserWarning, match="holds an adapter, which is not applied: load it by caracal_min.hf, merge it"):
+        Caracal.from_pretrained(tmp_path, device="cpu")
+
+
+def test_words_on_the_use_of_another_model_do_not_stay(tmp_path, model):
+    model.save_pretrained(tmp_path)
+    assert (tmp_path / "generation_config.json").exists()
+    caracal().save_pretrained(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["SHA256SUMS", "config.json", "model.safetensors"]
+
+
+def test_a_kill_at_any_step_of_a_save_leaves_no_mixture(tmp_path, model, monkeypatch):
+    """Weights in parts over a single file: the old file goes before the new configuration comes."""
+    seen, replace, unlink = [], os.replace, Path.unlink
+
+    def look(of, *given, **options):
+        of(*given, **options)
+        names = {file.name for file in tmp_path.iterdir()}
+        seen.append(("config.json" in names, "model.safetensors" in names, any("-of-" in name for name in names)))
+
+    caracal(gate_length=4).save_pretrained(tmp_path)
+    monkeypatch.setattr(os, "replace", lambda *given: look(replace, *given))
+    monkeypatch.setattr(Path, "unlink", lambda *given, **options: look(unlink, *given, **options))
+    model.save_pretrained(tmp_path, max_shard_size="20KB")
+    assert seen[-1] == (True, False, True) and (False, False, True) in seen
+    assert not [step for step in seen if step in ((True, True, True), (True, False, False))]
 
 
 def test_the_configuration_has_the_names_of_both(tmp_path):
