@@ -57,7 +57,8 @@ def writing_folder(folder: Path, last: str,
     leaves the old files, or the new ones, or, between two renamings, no file `last`, but never an old one beside new
     others.  An error leaves the old files.  Names that the body does not write stay as they are, but for what belongs
     to an old `last`: patterns that `replaced` returns for the names that were written.  These files go with it.
-    `folder` is made if absent.  Permissions are those of `writing`.  Several processes may write at once.
+    `folder` is made if absent.  Permissions are those of `writing`.  Several processes may write the same files at
+    once, so what a killed call left is removed after a day.
 
     Raises:
         OSError: a file cannot be written, in one line that names the folder.

@@ -58,7 +58,7 @@ def documents_of_positions(positions: Tensor, mask: Tensor, held: int | None = N
 
 
 def padded_right(ids: Tensor, mask: Tensor) -> Tensor:
-    """Return what stands at the tokens of each row, in order, and then what stands at its padding, `[B, L]`."""
+    """Return integers `[B, L]`: in each row those of `ids` where `mask`, `[B, L]` of bool, is True, then the others."""
     return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
