@@ -6,8 +6,9 @@ Three backends compute the same thing, and none builds a mask of L x L::
 
     blocked   any device.  The sequence is cut into blocks of w tokens.  A query in block n can only see keys in
               blocks n - 1 and n, so one w x 2w mask, shared by every block, is enough: O(L * w) time and memory.
-              The mask leaves PyTorch its memory-efficient kernel and not its flash kernel, which takes none.  Two calls
-              without one, causal each, would have to be added up by their normalisers, which PyTorch does not return.
+              The mask leaves PyTorch its memory-efficient kernel, or cuDNN's, and not its flash kernel, which takes
+              none.  Two calls without one, causal each, would have to be added up by their normalisers, which PyTorch
+              does not return.
     flex      FlexAttention of PyTorch, which skips the tiles that the window does not touch (CUDA).
     flash     the kernel of the flash-attn package, half precision only (CUDA from compute capability 8.0 on).
 """
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
@@ -63,6 +65,16 @@ def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backe
 
 
 def _blocked(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
+    if not torch.compiler.is_compiling():
+        return _in_blocks(q, k, v, window)
+    # For cuDNN, PyTorch keeps a backward pass by the strides of q, k and v, and (2.11 at least) not by those of the
+    # incoming gradient, for which it was built too.  Compiled, this gradient lies otherwise than in a pass that was not
+    # compiled; after one of those it would be read in the wrong places, and beyond its end.
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+        return _in_blocks(q, k, v, window)
+
+
+def _in_blocks(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     batch, heads, length, channels = q.shape
     w = min(window, length)
     first = F.scaled_dot_product_attention(q[:, :, :w], k[:, :, :w], v[:, :, :w], is_causal=True)

@@ -188,3 +188,19 @@ def test_bad_input_gets_one_clear_line(change, words):
 def test_an_empty_batch_has_an_empty_result(length):
     x = torch.zeros(0, 2, length, 4)
     assert sliding_window_attention(x, x, x, 4).shape == x.shape
+
+
+def test_compiled_it_leaves_cudnn_out():
+    """Whose backward pass, built before by a call that was not compiled, would misread the gradient."""
+    class Watch(torch.fx.Interpreter):
+        def call_function(self, target, args, kwargs):
+            if target is torch.nn.functional.scaled_dot_product_attention:
+                allowed.append(torch.backends.cuda.cudnn_sdp_enabled())
+            return super().call_function(target, args, kwargs)
+
+    allowed, (q, k, v) = [torch.backends.cuda.cudnn_sdp_enabled()], qkv(11)
+    torch.compiler.reset()
+    compiled = torch.compile(sliding_window_attention, fullgraph=True, dynamic=False,
+                             backend=lambda graph, inputs: Watch(graph).run)
+    assert torch.allclose(compiled(q, k, v, 4, "blocked"), masked_softmax(q, k, v, 4))
+    assert [*allowed, torch.backends.cuda.cudnn_sdp_enabled()] == [True, False, False, True]

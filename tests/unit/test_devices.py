@@ -164,6 +164,10 @@ def test_the_output_layer_in_parts(device):
 @on_every_device
 @pytest.mark.parametrize("what", ["blocks", "model"])
 def test_compiled_under_autocast_without_a_graph_break(device, what, compiler):
+    """By bfloat16's rounding the embedding's gradient differs by 1e-3, others, sums that nearly cancel, by up to 3e-2.
+
+    The window is shorter than the text, so that attention has its first block and the others.
+    """
     torch.compiler.reset()
     torch.manual_seed(0)
     plain = Caracal(CaracalConfig(300, 32, 3, 4, window_size=16)).to(device)
@@ -177,8 +181,9 @@ def test_compiled_under_autocast_without_a_graph_break(device, what, compiler):
         results.append([loss, *torch.autograd.grad(loss, list(plain.parameters()))])
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == {"blocks": 3, "model": 1}[what]
     assert not torch._dynamo.utils.counters["graph_break"]
-    for a, b in zip(*results, strict=True):
-        assert error(b, a) < 3e-2
+    names = ["loss", *dict(plain.named_parameters())]
+    for name, a, b in zip(names, *results, strict=True):
+        assert error(b, a) < (1e-2 if name in ("loss", "embedding.weight") else 5e-2), name
 
 
 @on_every_device

@@ -22,6 +22,8 @@ from caracal_min.spectral import DIRECT, causal_conv, causal_conv_backward
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # One rounding of the result to its dtype; the interpreter cuts off what bfloat16 does not hold and errs twice as far.
+# In float32 the sums count too: each of n terms, added one by one, rounds a sum that has grown as a random walk does,
+# which makes 2 ** -24 * (n / 6) ** 0.5 together, and sqrt(1.5) times that is allowed.
 TOLERANCE = {torch.float32: 4e-7, torch.float16: 4e-4, torch.bfloat16: 6e-3}
 
 
@@ -66,8 +68,9 @@ def test_result_and_gradients_are_those_of_the_sum(length, taps, dtype, calls):
     r = causal_conv_fft(*given_)
     found = r, *torch.autograd.grad(r, given_, dr.to(DEVICE))
     assert calls == [length, length]
+    tolerance = max(TOLERANCE[dtype], 2 ** -24 * (length / 4) ** 0.5)
     for a, b in zip(found, expected, strict=True):
-        assert a.dtype == dtype and relative_error(a.cpu(), b) < TOLERANCE[dtype]
+        assert a.dtype == dtype and relative_error(a.cpu(), b) < tolerance
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
