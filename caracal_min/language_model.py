@@ -85,7 +85,7 @@ class LanguageModel(nn.Module):
     def loss(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
         """Return what `forward` returns as its loss, and never hold all logits: for training.
 
-        Arguments and errors as `forward`.
+        It can be differentiated once; for second derivatives take `forward`'s.  Arguments and errors as `forward`.
         """
         return self(tokens, targets, keep="none", documents=documents)[1]
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from .spectral import transformed
 
@@ -57,7 +56,8 @@ def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, rows: 
     """Mean cross-entropy in nats of the logits `hidden @ weight.T`, of which only a part is held at any time.
 
     Equals `token_loss(F.linear(hidden, weight), targets)` up to rounding, under autocast too; it can be
-    differentiated once.  Under a transform of `torch.func` it is that, and holds all logits.
+    differentiated once, and a second derivative is refused.  Under a transform of `torch.func` it is that, and holds
+    all logits.
 
     Args:
         hidden: `[..., D]`, floating point.  weight: `[vocabulary, D]`.  targets: ids `[...]`; -100 is left out.
@@ -138,8 +138,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return total * share
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, d_total: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # asked for by create_graph
+            raise RuntimeError("the gradient of a loss that never holds all logits has no gradient of its own; for "
+                               "second derivatives take model(tokens, targets)[1], or token_loss of logits")
         d_hidden, d_weight, share = ctx.saved_tensors
         share = share * d_total
         return (None if d_hidden is None else (d_hidden * share).to(d_hidden.dtype),

@@ -7,11 +7,14 @@ from weakref import WeakValueDictionary
 
 from filelock import FileLock, Timeout
 
+from ..data.tokenizers import Tokenizer, save_tokenizer
 from ..record import require_recordable
 from .checkpoint import Checkpoints
 
-__all__ = ["RunFolder", "RunInUseError"]
+__all__ = ["TOKENIZER", "RunFolder", "RunInUseError"]
 
+TOKENIZER = "tokenizer"
+"""Folder of the tokenizer in that of a run: what the run was given may be another file by the time it is looked at."""
 _held: WeakValueDictionary[Path, "RunFolder"] = WeakValueDictionary()
 
 
@@ -32,6 +35,8 @@ class RunFolder:
     Attributes:
         checkpoints: the last two checkpoints.
         model, record: where the trained model and the record of the run are written.
+
+    The tokenizer lies in the folder `tokenizer` from the beginning.
 
     Raises:
         OSError: it is a file, or cannot be written; another process works in it (`RunInUseError`).
@@ -71,6 +76,11 @@ class RunFolder:
             raise OSError(errno.ENOSPC, f"{self.path} is on a disk with {free / 1e6:,.0f} MB free, the run needs "
                           f"{needed / 1e6:,.0f} MB for two checkpoints, one in the making, and the model; make room, "
                           "or give another place")
+
+    def keep_tokenizer(self, tokenizer: Tokenizer, begins: bool) -> None:
+        """Write the tokenizer of a run, if it begins."""
+        if self._is_main and begins:
+            save_tokenizer(tokenizer, self.path / TOKENIZER)
 
     def close(self) -> None:
         """Let other processes work in the folder."""

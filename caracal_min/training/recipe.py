@@ -36,8 +36,8 @@ class TrainConfig:
     """Ablation of the paper, for caracal: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention layers,
     5:1, 3:1, 2:1 or 1:1."""
     start: str | None = None
-    """Trained model to start from, of the same size and architecture: folder of a run or of a model, or "owner/name" on
-    the hub.  None: weights are drawn with the seed."""
+    """Trained model to start from, of the same size, architecture and tokenizer: folder of a run or of a model, or
+    "owner/name" on the hub.  None: weights are drawn with the seed."""
     model: tuple[str, ...] = ()
     """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128 gate_length=256
     fourier_per_attention=None.  For a baseline: d_model, n_layers and n_heads."""

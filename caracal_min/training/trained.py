@@ -1,21 +1,24 @@
 """The model of a run: the one that it begins with, the finished one, or the one of its last checkpoint."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..data.tokenizers import Tokenizer, make_tokenizer
+from ..data.tokenizers import Tokenizer, load_tokenizer, tokenizer_sha256
 from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..locate import locate_model, shipped_models
 from ..weights import CONFIG, WEIGHTS
 from ..zoo.registry import load_model, make_model
 from .checkpoint import Checkpoints, weights_of
+from .folder import TOKENIZER
 from .recipe import TrainConfig, model_changes
 
 __all__ = ["Trained", "initial_model", "load_trained"]
 
 _EMBEDDING = re.compile(r"\bembed\w*\.weight$")  # of Caracal and of the baselines
+_WITHOUT_TENSORS = ("n_heads", "window_size", "gate_length")  # what the weights compute depends on them, no shape does
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,15 @@ class Trained:
         """Hash of the file of its weights; of a finished model the one that the record of its training has."""
         return file_sha256(self.source)
 
-    def give_to(self, model: LanguageModel) -> None:
-        """Copy the weights into a model of the same kind and size, which may have another gate length.
+    def give_to(self, model: LanguageModel, tokenizer: Tokenizer, changes: Collection[str] | None) -> None:
+        """Copy the weights into a model of the same kind and size.
+
+        Args:
+            tokenizer: of the text that it is going to read.
+            changes: fields of `CaracalConfig` that may be others than those of this one; None: all.
 
         Raises:
-            ValueError: it has other weights.
+            ValueError: it has other weights, another tokenizer, or another field that is not among the changes.
         """
         given, expected = ({name: t.shape for name, t in weights_of(which).items()} for which in (self.model, model))
         if given != expected:
@@ -52,6 +59,14 @@ class Trained:
             raise ValueError(f"the weights of {self.source} are not those of the model that is to start from them ("
                              f"{kinds[0]} parameters, and {kinds[1]}); give the same architecture, preset, variant and "
                              "tokenizer")
+        if (own := self.model.tokenizer) is not None and tokenizer_sha256(own) != tokenizer_sha256(tokenizer):
+            raise ValueError(f"{self.source} was trained with another tokenizer than {tokenizer.name}, whose ids mean "
+                             "other text; give the one that it was trained with")
+        for name in () if changes is None else sorted({*_WITHOUT_TENSORS} - {*changes}):
+            old, new = (getattr(which.config, name, None) for which in (self.model, model))
+            if old != new:
+                raise ValueError(f"{self.source} was trained with {name}={old}, and what is to start from it has "
+                                 f"{name}={new}; give the one that you want, with --model {name}=...")
         model.load_state_dict(self.model.state_dict())
 
 
@@ -104,7 +119,7 @@ def initial_model(config: TrainConfig, tokenizer: Tokenizer, own: LanguageModel 
     if config.prompt and not hasattr(model, "generate"):
         raise ValueError(f"prompt={config.prompt!r}, and a {type(model).__name__} cannot generate; leave it empty")
     if start is not None:
-        start.give_to(model)
+        start.give_to(model, tokenizer, model_changes(config.model) if own is None else None)
     model.tokenizer = tokenizer
     return model
 
@@ -130,5 +145,5 @@ def _built(path: Path, settings: dict, tensors: dict, gate_length: int | None) -
     model = make_model(settings["architecture"], settings["preset"], settings["variant"], vocab_size,
                        settings["context"], **(model_changes(settings["model"]) | cut))
     model.load_state_dict(weights, strict=False)  # those of tied weights are not in the file
-    model.take_tokenizer(lambda: make_tokenizer(settings["tokenizer"]))
+    model.take_tokenizer(lambda: load_tokenizer(path.parent / TOKENIZER))
     return model.eval()

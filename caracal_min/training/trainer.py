@@ -104,6 +104,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.model, config)
         if self._folder is not None:
             self._folder.require_space(self.model.num_parameters())
+            self._folder.keep_tokenizer(self._tokenizer, begins=checkpoint is None)
         self.corpus = self.group.main_first(self._load_corpus) if corpus is None else corpus
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
         self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,

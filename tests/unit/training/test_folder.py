@@ -272,5 +272,5 @@ def test_a_run_that_diverges_ends_without_a_record(tmp_path):
         trainer.model.blocks[0].mixer.to_out.bias[0] = float("nan")
     with pytest.raises(DivergedError):
         trainer.run()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["lock", "tokenizer"]
     assert trainer.log == []

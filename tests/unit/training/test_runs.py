@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 import torch
 
-from caracal_min.data import RULE, documents, tokenize
+from caracal_min import Caracal
+from caracal_min.data import RULE, ByteTokenizer, documents, make_tokenizer, tokenize
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.files import file_sha256
 from caracal_min.record import read_record
 from caracal_min.training import TrainConfig, Trainer, learning_rate
 from caracal_min.training.run_log import RunLog
+from caracal_min.training.trained import load_trained
 from caracal_min.zoo import VARIANTS, load_model
 
 
@@ -271,3 +273,50 @@ def test_a_start_of_another_model_is_refused_and_so_is_another_start_on_the_way(
             Trainer(replace(more, start=start))
     with Trainer(config(text, start=str(tmp_path / "first"), model=("gate_length=8",))) as trainer:
         assert trainer.model.config.gate_length == 8
+
+
+def test_a_start_keeps_its_tokenizer_and_what_no_tensor_tells_unless_it_is_named(text, tmp_path):
+    own = ("gate_length=8", "window_size=16")
+    with Trainer(config(text, out=tmp_path / "first", model=own)) as trainer:
+        trainer.run()
+    start = str(tmp_path / "first")
+    with pytest.raises(ValueError, match="was trained with gate_length=8, and .* has gate_length=None; give the one"):
+        Trainer(config(text, start=start, model=own[1:]))
+    with pytest.raises(ValueError, match="was trained with window_size=16, and .* has window_size=64"):
+        Trainer(config(text, start=start, model=own[:1]))
+    with Trainer(config(text, start=start, model=("gate_length=None", own[1]))) as trainer:
+        assert trainer.model.config.gate_length is None
+    model = Caracal.from_preset("nano", max_positions=32)
+    with Trainer(config(text, start=start), model=model) as trainer:  # the caller knows what it is
+        assert trainer.model is model
+    stopped = config(text, out=tmp_path / "stopped", model=own, tokenizer=written(tmp_path / "own.json", "ab"))
+    with Trainer(stopped) as trainer:
+        trainer.run(until=1)
+    for path in (tmp_path / "first", tmp_path / "stopped"):
+        with pytest.raises(ValueError, match="was trained with another tokenizer than .*json, whose ids mean other"):
+            Trainer(config(text, start=str(path), model=own, tokenizer=written(tmp_path / "other.json", "ba")))
+
+
+def written(path, letters):
+    """A tokenizer of 256 ids, in which two bytes have changed places with the bytes of some letters."""
+    stored = json.loads(ByteTokenizer().to_json())
+    ids = stored["model"]["vocab"]
+    for i, letter in enumerate(letters, 1):
+        other = next(token for token, number in ids.items() if number == i)
+        ids[letter], ids[other] = ids[other], ids[letter]
+    path.write_text(json.dumps(stored))
+    return str(path)
+
+
+def test_a_run_that_has_not_ended_is_read_with_its_own_tokenizer(text, tmp_path, monkeypatch):
+    """What it was given may be another file by then, or lie elsewhere."""
+    own = written(tmp_path / "own.json", "ab")
+    with Trainer(config(text, out=tmp_path / "run", tokenizer=own)) as trainer:
+        trainer.run(until=1)
+    kept = make_tokenizer(own).encode("abc")
+    written(tmp_path / "own.json", "ba")
+    monkeypatch.chdir(tmp_path)
+    assert load_trained(tmp_path / "run").model.require_tokenizer().encode("abc") == kept
+    with pytest.raises(ValueError, match="was made with tokenizer='own.json'"):
+        Trainer(config(text, out=tmp_path / "run", tokenizer=own))
+    assert load_trained(tmp_path / "run").model.require_tokenizer().encode("abc") == kept
