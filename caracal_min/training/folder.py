@@ -1,4 +1,14 @@
-"""The folder of a run: it can be written, one process at a time works in it, and what it holds fits together."""
+"""The folder of a run: it can be written, one process at a time works in it, and what it holds fits together::
+
+    checkpoint.safetensors            weights, optimizer state, random state, step, log (see `checkpoint`)
+    checkpoint.previous.safetensors   the one before it
+    log.jsonl                         one line per step: tokens, loss, grad_norm, ...; tensorboard/ has it as curves
+    shards/                           the corpus as token shards, if it is neither the embedded one nor shards already
+    tokenizer/                        written when the run begins: what it was given may be another file later
+    model/                            config.json and model.safetensors, written at the end
+    record.json                       what was run, where, on what, and its curve, written once, at the end (`record`)
+    lock                              held by the process that works here
+"""
 
 import errno
 import shutil
@@ -14,7 +24,7 @@ from .checkpoint import Checkpoints
 __all__ = ["TOKENIZER", "RunFolder", "RunInUseError"]
 
 TOKENIZER = "tokenizer"
-"""Folder of the tokenizer in that of a run: what the run was given may be another file by the time it is looked at."""
+"""Folder of the tokenizer in that of a run."""
 _held: WeakValueDictionary[Path, "RunFolder"] = WeakValueDictionary()
 
 
@@ -35,8 +45,6 @@ class RunFolder:
     Attributes:
         checkpoints: the last two checkpoints.
         model, record: where the trained model and the record of the run are written.
-
-    The tokenizer lies in the folder `tokenizer` from the beginning.
 
     Raises:
         OSError: it is a file, or cannot be written; another process works in it (`RunInUseError`).

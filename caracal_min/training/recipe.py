@@ -181,9 +181,9 @@ class TrainConfig:
         """Steps that the token budget buys, at least one."""
         return max(1, self.tokens // (self.batch_size * self.context))
 
-    def time_used(self, seconds: float) -> float:
-        """Return the part of the budget in minutes that some seconds are; 0 without one."""
-        return 0.0 if self.minutes is None else seconds / (60 * self.minutes)
+    def time_used(self, seconds: float, first: float = 0.0) -> float:
+        """Return the part of the budget in minutes that some seconds are, without the first ones; 0 without one."""
+        return 0.0 if self.minutes is None else (seconds - first) / max(60 * self.minutes - first, 1e-9)
 
 
 def model_changes(texts: Iterable[str]) -> dict[str, Any]:
@@ -208,14 +208,15 @@ def model_changes(texts: Iterable[str]) -> dict[str, Any]:
     return changes
 
 
-def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0) -> float:
+def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0, first: float = 0.0) -> float:
     """Return the learning rate of step 0, 1, ...: linear over `warmup`, then a cosine to `final_fraction` of the peak.
 
-    Under a budget in minutes the schedule follows the time used, `seconds`, where that is further ahead.
+    Under a budget in minutes the schedule follows the time used, `seconds`, where that is further ahead.  It begins
+    after the `first` of them, those of the first step: a compiler may need more for this than the warm-up lasts.
 
     Source: Caracal, Section 5.1.
     """
-    place = max(step, config.time_used(seconds) * config.steps)
+    place = max(step, config.time_used(seconds, first) * config.steps)
     rising = math.ceil(config.warmup * config.steps)
     if place < rising:
         return config.learning_rate * min(1.0, (place + 1) / rising)

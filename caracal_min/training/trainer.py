@@ -1,15 +1,6 @@
 """The training loop: warm-up and cosine, clipping, accumulation, and a run that survives a kill.
 
-A run is a `TrainConfig`.  With `out` set it lives in a folder, in which one process at a time works::
-
-    checkpoint.safetensors            weights, optimizer state, random state, step, log (see `checkpoint`)
-    checkpoint.previous.safetensors   the one before it
-    log.jsonl                         one line per step: tokens, loss, grad_norm, ...; tensorboard/ has it as curves
-    shards/                           the corpus as token shards, if it is neither the embedded one nor shards already
-    model/                            config.json and model.safetensors, written at the end
-    record.json                       what was run, where, on what, and its curve, written once, at the end (`record`)
-    lock                              held by the process that works here
-
+A run is a `TrainConfig`.  With `out` set it lives in a folder (`folder`), in which one process at a time works.
 The same configuration again goes on, on the same curve.  Started by `torchrun`, several processes follow that of one.
 """
 
@@ -149,6 +140,7 @@ class Trainer:
                     self._folder.require_held()
                 entry = self._train_step()
                 self.seconds, stop = self.group.max(before + time.perf_counter() - started, bool(signals))
+                self._first = self._first or self.seconds
                 with torch.compiler.set_stance("force_eager"):  # kernels are built for the shapes of training alone
                     self._evaluate(entry)
                 if "validation_loss" in entry:
@@ -193,7 +185,7 @@ class Trainer:
 
     def _train_step(self) -> dict:
         started = time.perf_counter()
-        rate = learning_rate(self.step, self.config, self.seconds)
+        rate = learning_rate(self.step, self.config, self.seconds, self._first)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
@@ -222,8 +214,7 @@ class Trainer:
         tokens, seconds = self.config.batch_size * self.config.context, time.perf_counter() - started
         entry = {"step": self.step, "tokens": self.step * tokens, "loss": loss, "learning_rate": rate,
                  "grad_norm": None if overflow else norm, "seconds": seconds, "tokens_per_second": tokens / seconds}
-        if self.scaler.is_enabled():
-            entry["loss_scale"] = scale
+        entry |= {"loss_scale": scale} if self.scaler.is_enabled() else {}
         if self._flops and self._peak:
             entry["mfu"] = entry["tokens_per_second"] * self._flops / (self._peak * self.group.world_size)
         return entry
@@ -255,7 +246,7 @@ class Trainer:
             raise DivergedError(self._diverged(f"{name} is not finite", self.step))
 
     def _diverged(self, what: str, step: int) -> str:
-        out, rate = self.config.out, learning_rate(step - 1, self.config, self.seconds)
+        out, rate = self.config.out, learning_rate(step - 1, self.config, self.seconds, self._first)
         kept = "no checkpoint was asked for (set out)" if out is None else f"the last good checkpoint is in {out}"
         return (f"{what} at step {step} with learning rate {rate:.2e}; {kept}; "
                 "start again with a lower learning_rate or a longer warmup")
@@ -280,14 +271,16 @@ class Trainer:
 
     def _facts(self) -> dict:
         """What must be equal for a run to go on, and where it stands."""
-        return {"step": self.step, "seconds": self.seconds, "settings": self._settings, "corpus": self.corpus.digest,
-                "scaler": self.scaler.state_dict(), "parts": self._processes, "stretches": self._stretches}
+        return {"step": self.step, "seconds": self.seconds, "first": self._first, "settings": self._settings,
+                "corpus": self.corpus.digest, "scaler": self.scaler.state_dict(), "parts": self._processes,
+                "stretches": self._stretches}
 
     def _resume(self, checkpoint: Checkpoint | None) -> None:
-        self.step, self.seconds, self._processes, self._ahead, log = 0, 0.0, [], {}, b""
+        self.step, self.seconds, self._first, self._processes, self._ahead, log = 0, 0.0, 0.0, [], {}, b""
         if checkpoint is not None:
             log, facts = checkpoint.restore(self.model, self.optimizer, self.corpus.digest), checkpoint.facts
-            self.step, self.seconds, self._processes = facts["step"], facts["seconds"], facts["parts"]
+            self.step, self.seconds, self._first, self._processes = (
+                facts[name] for name in ("step", "seconds", "first", "parts"))
             self.scaler.load_state_dict(facts["scaler"])
         if self._folder is not None and self._folder.complete and not self.finished:
             raise ValueError(f"{self.config.out} holds the record of a finished run, but no checkpoint of its end; its "

@@ -17,6 +17,7 @@ from caracal_min.data.shards import ShardedTokens
 from caracal_min.files import file_sha256
 from caracal_min.record import read_record
 from caracal_min.training import TrainConfig, Trainer, learning_rate
+from caracal_min.training import trainer as trainer_module
 from caracal_min.training.run_log import RunLog
 from caracal_min.training.trained import load_trained
 from caracal_min.zoo import VARIANTS, load_model
@@ -105,6 +106,23 @@ def test_the_budget_that_ends_first_counts():
     assert learning_rate(700, made, seconds=0) == learning_rate(700, TrainConfig.for_preset("nano"))
     assert learning_rate(0, made, seconds=60) == pytest.approx(0.1 * 3e-3)
     assert learning_rate(0, made, seconds=30) == pytest.approx(learning_rate(made.steps // 2, made))
+
+
+def test_the_warm_up_begins_after_the_first_step_in_which_a_compiler_works(text, tmp_path, monkeypatch):
+    """The clock is replaced: of two minutes the first step takes one, and any other a second; a quarter warms up."""
+    clock = [0.0]
+
+    def clip(*arguments, clip=trainer_module.clip_grad_norm_):
+        clock[0] += 1.0 if clock[0] else 60.0
+        return clip(*arguments)
+
+    monkeypatch.setattr(trainer_module, "clip_grad_norm_", clip)
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+    made = config(text, steps=10_000, minutes=2.0, warmup=0.25, eval_every=1000, out=tmp_path)
+    Trainer(made).run(until=9)
+    rates = [entry["learning_rate"] for entry in Trainer(made).run()]
+    assert len(rates) == 61 and rates.index(max(rates)) in (15, 16) and max(rates) == pytest.approx(3e-3, rel=1e-2)
+    assert all(a < b for a, b in zip(rates[1:15], rates[2:16], strict=True))  # over the resumption, too
 
 
 @pytest.mark.parametrize("variant", [v for v in VARIANTS if v not in ("default", "2:1")])
