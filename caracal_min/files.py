@@ -1,9 +1,11 @@
 """Files that are written whole or not at all, and their hashes."""
 
+import errno
 import hashlib
 import os
 import shutil
 import stat
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,7 +14,7 @@ from pathlib import Path
 
 from safetensors import SafetensorError
 
-__all__ = ["file_sha256", "writing", "writing_folder"]
+__all__ = ["file_sha256", "reading_folder", "writing", "writing_folder"]
 
 _STALE = 86_400  # seconds after which a folder that is still being written is taken for that of a killed call
 
@@ -55,41 +57,67 @@ def writing_folder(folder: Path, last: str,
     For files that mean something together only, such as weights and their configuration.  `last` names the one without
     which readers take none of the others: the old one goes first, and the new one comes after all others.  So a kill
     leaves the old files, or the new ones, or, between two renamings, no file `last`, but never an old one beside new
-    others.  An error leaves the old files.  Names that the body does not write stay as they are, but for what belongs
-    to an old `last`: patterns that `replaced` returns for the names that were written.  These files go with it.
-    `folder` is made if absent.  Permissions are those of `writing`.  Several processes may write the same files at
-    once, so what a killed call left is removed after a day.
+    others.  An error leaves the old files, or, between two renamings, says where the new ones are; Ctrl-C there waits
+    for the new ones.  Names that the body does not write stay as they are, but for what belongs to an old `last`:
+    patterns that `replaced` returns for the names that were written.  These files go with it.  `folder` is made if
+    absent.  Permissions are those of `writing`.  Several processes may write at once, and the files of one of them
+    stay (not so on Windows and some network disks, which cannot lock a folder: there they have to write the same
+    ones); so what a killed call left is removed after a day.
 
     Raises:
-        OSError: a file cannot be written, in one line that names the folder.
+        OSError: a file cannot be written, or a folder has its name; in one line that names the folder.
     """
-    with _named(folder):
+    partial = None
+    with _named(folder, lambda: partial and f"it is half replaced: move what is in {partial} into it, {last} last"):
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(".partial-*"):
             with suppress(FileNotFoundError):  # of a call that ends just now
                 if time.time() - left.stat().st_mtime > _STALE:
                     shutil.rmtree(left, ignore_errors=True)
-        partial = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
+        new = Path(tempfile.mkdtemp(prefix=".partial-", dir=folder))
         try:
-            mode = _mode_of_new_files(partial / "new")
-            yield partial
-            written = sorted(partial.iterdir(), key=lambda file: file.name == last)
+            mode = _mode_of_new_files(new / "new")
+            yield new
+            written = sorted(new.iterdir(), key=lambda file: file.name == last)
             for file in written:
                 os.chmod(file, mode)
                 _sync(file)
-            if written and written[-1].name == last:
-                names = {file.name for file in written}
-                gone = [file for name in (last, *replaced(names)) for file in folder.glob(name)
-                        if name == last or file.name not in names]
-                for file in gone:
-                    file.unlink(missing_ok=True)
-                if gone:
-                    _sync(folder)
-            for file in written:
-                os.replace(file, folder / file.name)
-                _sync(folder)
+            with _alone(folder):
+                gone, names = [], {file.name for file in written}
+                if last in names:
+                    gone = [file for name in (last, *replaced(names)) for file in folder.glob(name)
+                            if name == last or file.name not in names]
+                for file in (*gone, *(folder / name for name in names)):
+                    if file.is_dir() and not file.is_symlink():
+                        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
+                partial = new
+                try:
+                    _move(written, gone, folder)
+                except OSError:
+                    if (new / last).exists() and (folder / last).exists():  # the first step has failed
+                        partial = None
+                    raise
+                except BaseException:
+                    _move(written, gone, folder)
+                    partial = None
+                    raise
+                partial = None
         finally:
-            shutil.rmtree(partial, ignore_errors=True)
+            if partial is None:
+                shutil.rmtree(new, ignore_errors=True)
+
+
+@contextmanager
+def reading_folder(folder: Path, last: str) -> Iterator[None]:
+    """Let the body read files that `writing_folder` has written, and refuse them where they were written meanwhile.
+
+    Raises:
+        ValueError: `last` has come, gone, or been replaced, in one line.
+    """
+    before = _stamp(folder / last)
+    yield
+    if _stamp(folder / last) != before:
+        raise ValueError(f"{folder} was saved anew while it was read; read it again")
 
 
 def file_sha256(path: Path) -> str:
@@ -99,13 +127,52 @@ def file_sha256(path: Path) -> str:
 
 
 @contextmanager
-def _named(path: Path) -> Iterator[None]:
-    """Turn what the disk and safetensors report into one line that names the file."""
+def _named(path: Path, now: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+    """Turn what the disk and safetensors report into one line that names the file, and says what is there now."""
     try:
         yield
     except (OSError, SafetensorError) as error:
-        raise OSError(f"{path} could not be written ({error}); what was there is unchanged: make room, or give "
-                      "another place") from error
+        state = now() or "what was there is unchanged: make room, or give another place"
+        raise OSError(f"{path} could not be written ({error}); {state}") from error
+
+
+def _move(written: list[Path], gone: list[Path], folder: Path) -> None:
+    """Remove the old files and rename the new ones, the last one last; what was broken off goes on where it was."""
+    if gone and written[-1].exists():
+        for file in gone:
+            file.unlink(missing_ok=True)
+        _sync(folder)
+    for file in written:
+        if file.exists():
+            os.replace(file, folder / file.name)
+        _sync(folder)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let one process, and thread, at a time run the body, where the system can lock a folder."""
+    if sys.platform == "win32":
+        yield
+        return
+    import fcntl
+
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        with suppress(OSError):  # else a process that was forked meanwhile would hold it on
+            fcntl.flock(opened, fcntl.LOCK_UN)
+        os.close(opened)
+
+
+def _stamp(path: Path) -> tuple[int, int] | None:
+    """Return what tells a file from one that took its name; None: there is none."""
+    with suppress(OSError):
+        found = path.stat()
+        return found.st_ino, found.st_mtime_ns
+    return None
 
 
 def _mode_of_new_files(path: Path) -> int:

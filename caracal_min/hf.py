@@ -7,7 +7,6 @@ It has the modules of `model.Caracal` under the same names, and its forward pass
 other, and the logits are equal to the last bit.
 """
 
-from copy import deepcopy
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,14 @@ import torch
 from huggingface_hub import HfApi
 from torch import Tensor, nn
 
-from .caches import Cache
+from .caches import Cache, CaracalCache
 from .config import CaracalConfig
 from .extras import missing
+from .files import reading_folder
 from .model import Caracal
 from .modules import Block
-from .packing import PackedDocuments, documents_of_positions, padded_right
-from .weights import replacing_weights
+from .packing import PackedDocuments, documents_of_positions, new_tokens, padded_right
+from .weights import CONFIG, read_config, replacing_weights
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedConfig, PreTrainedModel
@@ -51,7 +51,7 @@ A Caracal language model (Gan et al., ICML 2026) with {parameters:,} parameters.
     {shape}
 """
 
-__all__ = ["CaracalCache", "CaracalForCausalLM", "PretrainedCaracalConfig"]
+__all__ = ["CaracalForCausalLM", "PretrainedCaracalConfig"]
 
 
 class PretrainedCaracalConfig(PreTrainedConfig):
@@ -73,60 +73,22 @@ class PretrainedCaracalConfig(PreTrainedConfig):
         ours = CaracalConfig(**{f.name: given.pop(f.name) for f in fields(CaracalConfig) if f.name in given})
         super().__post_init__(**given, **asdict(ours))
 
+    @classmethod
+    def from_dict(cls, config_dict: dict[str, Any], **options: Any) -> Any:
+        """Make what a `config.json` describes, and remember what it holds."""
+        read = dict(config_dict)
+        made = super().from_dict(config_dict, **options)
+        (made[0] if isinstance(made, tuple) else made)._read = read
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what to write into a `config.json`."""
+        return {name: value for name, value in super().to_dict().items() if name != "_read"}
+
     @property
     def shape(self) -> CaracalConfig:
         """The same as `Caracal` takes it."""
         return CaracalConfig(**{f.name: getattr(self, f.name) for f in fields(CaracalConfig)})
-
-
-class CaracalCache:
-    """What `generate` hands from token to token: the caches of the layers, and the tokens that they have read.
-
-    Full caches are replaced by longer ones, which read all tokens again, in one parallel pass.
-
-    Attributes:
-        layers: a cache for each block (`caches`); none before the first token.
-        tokens, mask: what was given as input_ids, `[B, N]`, and where it is no padding, `[B, N]`.
-    """
-
-    is_compileable = is_croppable = False
-    is_linear = (False,)
-    __copy__ = deepcopy
-
-    def __init__(self) -> None:
-        self.layers: list[Cache] = []
-        self.tokens = self.mask = torch.empty(0, 0)
-
-    def get_seq_length(self, layer_idx: int = 0) -> int:
-        """Return how many tokens a row was given, N, its padding included."""
-        return self.tokens.shape[1]
-
-    def reorder_cache(self, rows: Tensor) -> None:
-        """Let row i be what row rows[i] was, as beam search does; rows: `[B]`."""
-        for cache in self.layers:
-            cache.reorder(rows)
-        self.tokens, self.mask = self.tokens[rows], self.mask[rows]
-
-    def reserve(self, model: "CaracalForCausalLM", ids: Tensor) -> None:
-        """Make room for `[B, L]` ids more."""
-        rows, count = ids.shape
-        held = model.seen(self.layers) if self.layers else [0] * rows
-        if len(held) != rows:
-            raise ValueError(f"the cache has {len(held)} rows, input_ids {rows}; give as many, or begin without cache")
-        needed = max(held) + count
-        if self.layers and all(cache.capacity is None or needed <= cache.capacity for cache in self.layers):
-            return
-        layers = model.new_caches(rows, needed + max(256, needed // 2), device=ids.device)
-        if self.layers:
-            with torch.no_grad():
-                model.hidden(padded_right(self.tokens, self.mask), layers, self.mask.sum(1).tolist())
-        self.layers = layers
-
-    def keep(self, tokens: Tensor, mask: Tensor) -> None:
-        """Note what the layers have read."""
-        if self.tokens.numel():
-            tokens, mask = torch.cat([self.tokens, tokens], 1), torch.cat([self.mask, mask], 1)
-        self.tokens, self.mask = tokens, mask
 
 
 class CaracalBlock(GradientCheckpointingLayer, Block):
@@ -167,12 +129,29 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
 
     @classmethod
     def from_caracal(cls, model: Caracal) -> "CaracalForCausalLM":
-        """Return a model that shares the weights of `model`: what changes them changes both."""
+        """Return a model that shares the weights of `model`: what changes them changes both.
+
+        A change of type or device, as by `to` and `double`, gives one of them weights of its own.
+        """
+        ends = {} if model.tokenizer is None else {"eos_token_id": model.tokenizer.end_of_text}
         with torch.device("meta"):
-            made = cls(PretrainedCaracalConfig(**asdict(model.config)))
+            made = cls(PretrainedCaracalConfig(**asdict(model.config), **ends))
         made.load_state_dict(model.state_dict() | {"lm_head.weight": model.embedding.weight}, assign=True)
         made.tie_weights()
         return made.train(model.training)
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | Path | None, *arguments: Any, config: Any = None,
+                        **options: Any) -> Any:
+        """Load a model as `PreTrainedModel` does; ValueError where it is saved anew while it is read from a folder."""
+        name = pretrained_model_name_or_path
+        folder = Path(name or "", options.get("subfolder") or "")
+        with reading_folder(folder, last=CONFIG):
+            read = getattr(config, "_read", None)  # where Auto has read it, before this call
+            if (read and config.name_or_path == str(name) and folder.is_dir()
+                    and not read_config(folder).items() <= read.items()):
+                raise ValueError(f"{folder} was saved anew after its {CONFIG} was read; read that again")
+            return super().from_pretrained(name, *arguments, config=config, **options)
 
     @torch.no_grad()
     @guard_torch_init_functions()
@@ -246,7 +225,7 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         self.require_tokens(input_ids, "input_ids")
         past = CaracalCache() if past is None and use_cache else past
         held = None if past is None else past.get_seq_length()
-        mask = _mask(attention_mask, input_ids, held or 0)
+        mask = new_tokens(attention_mask, input_ids, held or 0)
         documents = None if position_ids is None else documents_of_positions(position_ids, mask, held)
         tokens, lengths, padded = input_ids, None, attention_mask is not None and not mask.all()
         if padded:  # padding on the right is harmless, and caches know the lengths of their rows
@@ -281,17 +260,6 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
               **_: Any) -> BaseModelOutput:
         with torch.set_grad_enabled(caches is None and torch.is_grad_enabled()):
             return BaseModelOutput(self.hidden(tokens, caches, lengths))
-
-
-def _mask(attention_mask: Tensor | None, ids: Tensor, seen: int) -> Tensor:
-    """Return where the new tokens are no padding, `[B, L]` of bool; the mask may cover `seen` tokens before them."""
-    if attention_mask is None:
-        return torch.ones_like(ids, dtype=torch.bool)
-    batch, length = ids.shape
-    if tuple(attention_mask.shape) not in ((batch, length), (batch, seen + length)):
-        raise ValueError(f"attention_mask has shape {tuple(attention_mask.shape)}; give [{batch}, {seen + length}], "
-                         "0 at padding and 1 elsewhere")
-    return attention_mask[:, -length:].bool()
 
 
 AutoConfig.register(PretrainedCaracalConfig.model_type, PretrainedCaracalConfig)

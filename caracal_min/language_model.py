@@ -101,7 +101,8 @@ class LanguageModel(nn.Module):
                 one graph, which may fuse across blocks and takes several times longer to build; "no" does nothing.
 
         A copy of the model, or one that is read from a pickle, is compiled for the same and has its own weights.
-        The shapes of the first call count: others are compiled anew.  Forget earlier models with
+        The shapes of the first call count: others are compiled anew.  Hooks of modules inside a block come first:
+        those that are added later are left out, until `torch.compiler.reset()`.  Forget earlier models with
         `torch.compiler.reset()`: the compiler keeps eight versions of a function and then falls back without it.
         """
         require_compiled(what)

@@ -20,13 +20,14 @@ from . import generation
 from .caches import Cache, advance_together
 from .config import CaracalConfig, find_preset, parse_config, short_repr
 from .data.tokenizers import load_tokenizer
+from .files import reading_folder
 from .language_model import Kept, LanguageModel
 from .locate import locate_model
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
 from .precision import find_device
 from .projections import TiedEmbedding
 from .text import stream_text
-from .weights import CONFIG, Shapes, read_checked, read_config, repeat_layers, write_model
+from .weights import CONFIG, OF_THE_WEIGHTS, Shapes, read_checked, read_config, repeat_layers, write_model
 
 __all__ = ["Caracal"]
 
@@ -41,7 +42,8 @@ class Caracal(LanguageModel):
         embedding: the matrix at both ends, called at both, so that hooks may bring its weight.  A forward hook gets
             ids, whose type is integer, at the look-up, and hidden states at the output: return None for those to
             change the look-up alone, as noise on it should.  `hf.CaracalForCausalLM` has a module for each end.
-        other_settings: fields of `config.json` that other tools wrote; they mean nothing here and are saved again.
+        other_settings: fields of `config.json` that other tools wrote; they mean nothing here and are saved again,
+            but for those that describe the weights as they were saved, such as their type.
 
     Source: Caracal, Section 3.1 and Appendix E.
     """
@@ -192,10 +194,12 @@ class Caracal(LanguageModel):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration, weights, tokenizer if there is one, and hashes into `folder` (`weights.write_model`).
 
+        A model without tokenizer has, when it is loaded again, one that lay in the folder; a warning says so.
+
         Raises:
             ValueError: its tensors are not those of its configuration (pruned, adapted, quantized, of several types),
                 so that `from_pretrained` would refuse them; nothing is written.
-            OSError: they cannot be written, in one line; what was there is unchanged.
+            OSError: they cannot be written, in one line that says what is there now.
 
         Example:
             >>> import tempfile
@@ -206,7 +210,8 @@ class Caracal(LanguageModel):
             >>> torch.equal(again.embedding.weight, model.embedding.weight)
             True
         """
-        config = {**self.other_settings, "model_type": "caracal", **asdict(self.config)}
+        others = {name: value for name, value in self.other_settings.items() if name not in OF_THE_WEIGHTS}
+        config = {**others, "model_type": "caracal", **asdict(self.config)}
         write_model(Path(folder), config, self.state_dict(), _shapes(self.config), self.tokenizer)
 
     @classmethod
@@ -227,7 +232,7 @@ class Caracal(LanguageModel):
         Raises:
             FileNotFoundError: no such model, folder or repository.
             ValueError: the files are damaged, or of another kind of model, or do not belong together; this is found
-                before anything is built.  Or an argument is none that is accepted.
+                before anything is built; or they were saved anew meanwhile, or an argument is none that is accepted.
 
         Example:
             >>> model = Caracal.from_pretrained("runs/nano/model", device="cpu")    # doctest: +SKIP
@@ -236,17 +241,18 @@ class Caracal(LanguageModel):
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise ValueError(f"dtype={short_repr(dtype)}; give a floating-point type such as torch.bfloat16, or None")
         folder = locate_model(name_or_folder, revision)
-        stored, other_settings = parse_config(read_config(folder), folder / CONFIG)
-        config = _changed(stored, changes)
-        matrices = {"embedding.weight": (config.vocab_size, config.d_model)}
-        if config.positional_encoding == "learned":
-            matrices["positions.weight"] = (config.max_positions, config.d_model)
-        state = read_checked(folder, config.n_layers, matrices, lambda: _shapes(config))
-        with torch.device("meta"):
-            model = cls(config)
-        model.load_state_dict(state, assign=True)
-        model.other_settings = other_settings
-        model.take_tokenizer(lambda: load_tokenizer(folder))
+        with reading_folder(folder, last=CONFIG):
+            stored, other_settings = parse_config(read_config(folder), folder / CONFIG)
+            config = _changed(stored, changes)
+            matrices = {"embedding.weight": (config.vocab_size, config.d_model)}
+            if config.positional_encoding == "learned":
+                matrices["positions.weight"] = (config.max_positions, config.d_model)
+            state = read_checked(folder, config.n_layers, matrices, lambda: _shapes(config))
+            with torch.device("meta"):
+                model = cls(config)
+            model.load_state_dict(state, assign=True)
+            model.other_settings = other_settings
+            model.take_tokenizer(lambda: load_tokenizer(folder))
         if dtype is None:
             dtype = torch.promote_types(model.embedding.weight.dtype, torch.float32)
         return model.to(place, dtype).requires_grad_().eval()

@@ -12,7 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-__all__ = ["PackedDocuments", "document_ids", "documents_of_positions", "micro_batches", "padded_right"]
+from .spectral import transformed
+
+__all__ = ["PackedDocuments", "document_ids", "documents_of_positions", "micro_batches", "new_tokens", "padded_right"]
 
 
 def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
@@ -55,6 +57,28 @@ def documents_of_positions(positions: Tensor, mask: Tensor, held: int | None = N
         raise ValueError("position_ids begin at 0 several times, and a cache holds one document for each row; give "
                          "use_cache=False, or each document a row of its own")
     return first.cumsum(1).masked_fill(~mask, mask.shape[1] + 1)
+
+
+def new_tokens(attention_mask: Tensor | None, ids: Tensor, held: int = 0) -> Tensor:
+    """Return where new ids, `[B, L]`, are tokens and no padding: bool `[B, L]`.
+
+    Args:
+        attention_mask: 0 at padding and 1 elsewhere, `[B, L]`, or `[B, held + L]` with tokens before them; None: all 1.
+
+    Raises:
+        ValueError: a mask of another shape, or, on a CPU, other values in it.
+    """
+    if attention_mask is None:
+        return torch.ones_like(ids, dtype=torch.bool)
+    (batch, length), mask = ids.shape, attention_mask
+    accepted = f"give [{batch}, {held + length}], 0 at padding and 1 elsewhere"
+    if tuple(mask.shape) not in ((batch, length), (batch, held + length)):
+        raise ValueError(f"attention_mask has shape {tuple(mask.shape)}; {accepted}")
+    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
+        other = mask[(mask != 0) & (mask != 1)]
+        if other.numel():
+            raise ValueError(f"attention_mask holds {other[0].item()}; {accepted}")
+    return mask[:, -length:].bool()
 
 
 def padded_right(ids: Tensor, mask: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """A model on disk: its configuration and its weights, checked before they are believed::
 
-    config.json         an object of JSON; `model_type` says what it describes
+    config.json         an object of JSON; `model_type` says what it describes, `eos_token_id` what ends a text
     model.safetensors   the weights: numbers, and no code
     tokenizer.json      the tokenizer, if it is known, and tokenizer_config.json beside it (`data.tokenizers`)
     SHA256SUMS          the SHA-256 of the other files, in the form that `sha256sum --check` reads
@@ -26,26 +26,25 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from .config import short_repr
-from .data.tokenizers import Tokenizer, save_tokenizer
+from .data.tokenizers import TOKENIZER, Tokenizer, save_tokenizer
 from .files import file_sha256, writing_folder
 
-__all__ = ["CONFIG", "SUMS", "WEIGHTS", "Shapes", "read_checked", "read_config", "read_shapes", "read_weights",
-           "repeat_layers", "replacing_weights", "require_shapes", "require_sizes", "write_model"]
+__all__ = ["CONFIG", "OF_THE_WEIGHTS", "SUMS", "WEIGHTS", "Shapes", "read_checked", "read_config", "read_shapes",
+           "read_weights", "repeat_layers", "replacing_weights", "require_shapes", "require_sizes", "write_model"]
 
 CONFIG, WEIGHTS, SUMS = "config.json", "model.safetensors", "SHA256SUMS"
 _INDEX = WEIGHTS + ".index.json"  # of weights in parts, as transformers writes them
 _ADAPTER = "adapter_config.json"  # as PEFT writes it
 # What goes with weights that are replaced, in one file or in parts, and what transformers said of their use.
 _REPLACED = (WEIGHTS, "model-*-of-*.safetensors", _INDEX, SUMS, "generation_config.json")
-_OF_A_SAVE = {"architectures", "dtype", "torch_dtype", "transformers_version"}  # in a configuration of transformers
+OF_THE_WEIGHTS = {"dtype", "torch_dtype", "quantization_config"}  # as transformers saved them; and of that save:
+_OF_A_SAVE = OF_THE_WEIGHTS | {"architectures", "transformers_version"}
 
 _LARGEST_TEXT = 1 << 20  # bytes; our configurations have 400, those of transformers some thousand
 _FLOATS = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32, "F64": torch.float64}
-_COMPILED = re.compile(r"\b_orig_mod\.")
 _CHANGED = {  # what other tools leave in the names of tensors, and how to undo it
     r"_(orig|mask)$": "pruned: call torch.nn.utils.prune.remove(layer, 'weight') for every pruned layer",
-    r"\bparametrizations\.": "parametrized: call torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight') "
-                              "for every such layer",
+    r"\bparametrizations\.": "parametrized: call torch.nn.utils.parametrize.remove_parametrizations(layer, 'weight')",
     r"\b(lora_|base_layer\.)": "adapted: call merge_and_unload() of the PEFT model",
 }
 
@@ -61,18 +60,23 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
     Other weights there, and what transformers wrote of their use, are removed.
 
     Args:
-        config: what JSON holds; with `model_type`.
+        config: what JSON holds; with `model_type`.  The id that ends a text is added, for `transformers`.
         state: tensors by name; those of a compiled block get the name that they have without the compiler.
         expected: the shape of every tensor that the configuration says.
-        tokenizer: written as `data.tokenizers.save_tokenizer` says; None: one that lies there stays.
+        tokenizer: written as `data.tokenizers.save_tokenizer` says; None: one that lies there stays, with a warning.
 
     Raises:
         ValueError: the tensors are not those of the configuration, or not all of one floating-point type, so the
             model could not be loaded again, or an adapter is there; nothing is written.
-        OSError: they cannot be written, in one line; what was there is unchanged.
+        OSError: they cannot be written, in one line that says what is there now.
     """
     tensors = _to_write(state, expected)
     _require_no_adapter(folder)
+    if tokenizer is not None:
+        config = config | {"eos_token_id": tokenizer.end_of_text}
+    elif (folder / TOKENIZER).is_file():
+        warnings.warn(f"the tokenizer in {folder} is from now on that of this model, which has none; remove it if it "
+                      "is of another", stacklevel=3)
     with writing_folder(folder, last=CONFIG, replaced=_replaced) as partial:
         (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8", newline="\n")
         save_file(tensors, partial / WEIGHTS, {"format": "pt"})
@@ -124,8 +128,7 @@ def read_config(folder: Path) -> dict:
         FileNotFoundError: there is none.
         ValueError: it is no JSON object in UTF-8, or larger than 1 MiB.
     """
-    path = _existing(folder, CONFIG)
-    text = _small_file(path)
+    text = _small_file(path := _existing(folder, CONFIG))
     try:
         stored = json.loads(text.decode("utf-8"))
     except (ValueError, RecursionError) as error:
@@ -223,7 +226,7 @@ def read_checked(folder: Path, layers: int, matrices: Shapes, expected: Callable
 
 def _to_write(state: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor]:
     """Return tensors as safetensors takes them: on the CPU, contiguous, no two of them in the same memory."""
-    named = {_COMPILED.sub("", name): t for name, t in state.items()}
+    named = {re.sub(r"\b_orig_mod\.", "", name): t for name, t in state.items()}
     why = "the model is not saved, because it could not be loaded again: it"
     for pattern, change in _CHANGED.items():
         for name in filter(re.compile(pattern).search, named):
@@ -233,8 +236,7 @@ def _to_write(state: Mapping[str, Tensor], expected: Shapes) -> dict[str, Tensor
     for name, t in named.items():
         if type(t) not in (Tensor, torch.nn.Parameter) or t.is_meta:
             kind = "without data (on the device meta)" if t.is_meta else f"as a {type(t).__name__}"
-            raise ValueError(f"{why} has the tensor {name!r} {kind}; gather, dequantize or load its weights, then save "
-                             "it")
+            raise ValueError(f"{why} has the tensor {name!r} {kind}; gather, dequantize or load its weights first")
     kinds = {t.dtype for t in named.values()}
     if len(kinds) != 1 or not kinds <= set(_FLOATS.values()):
         raise ValueError(f"{why} has tensors of type {', '.join(sorted(map(str, kinds)))}; give it one of "
@@ -270,8 +272,7 @@ def _require_sums(folder: Path) -> None:
     for name, expected in sums.items():
         if file_sha256(_existing(folder, name)) != expected:
             raise ValueError(f"{folder / name} is not what was saved (its SHA-256 is not the one in {SUMS}): it is "
-                             f"damaged, changed, or of another model; {again}, or delete {SUMS} if the change is "
-                             "meant")
+                             f"damaged, changed, or of another model; {again}, or delete {SUMS} if that is meant")
 
 
 def _existing(folder: Path, name: str) -> Path:

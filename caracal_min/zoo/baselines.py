@@ -36,6 +36,7 @@ from ..choices import BASELINES
 from ..config import CaracalConfig, short_repr
 from ..data.tokenizers import load_tokenizer
 from ..extras import missing
+from ..files import reading_folder
 from ..language_model import LanguageModel
 from ..weights import (
     CONFIG,
@@ -51,8 +52,9 @@ from ..weights import (
 
 __all__ = ["BASELINES", "Baseline", "baseline_of"]
 
-# Fields of a stored configuration that say where it comes from, not what the model is.
-_WITHOUT_MEANING = {"_name_or_path", "architectures", "auto_map", "dtype", "torch_dtype", "transformers_version"}
+# Fields of a stored configuration that say where it comes from, and what ends a text, not what the model is.
+_WITHOUT_MEANING = {"_name_or_path", "architectures", "auto_map", "dtype", "eos_token_id", "torch_dtype",
+                    "transformers_version"}
 
 
 def baseline_of(name: str, size: CaracalConfig, **changes: Any) -> "Baseline":
@@ -99,7 +101,7 @@ class Baseline(LanguageModel):
 
         Raises:
             ValueError: its tensors are not those of its configuration, so that it could not be loaded again.
-            OSError: they cannot be written, in one line; what was there is unchanged.
+            OSError: they cannot be written, in one line that says what is there now.
         """
         with torch.device("meta"):
             expected = _shapes(_transformers().AutoModelForCausalLM.from_config(self.config))
@@ -115,17 +117,18 @@ class Baseline(LanguageModel):
         Raises:
             ImportError: `transformers` is not installed.
             FileNotFoundError, ValueError: the folder holds no such model, or one that is damaged; this is found before
-                anything is built.
+                anything is built.  Or it was saved anew meanwhile.
         """
         folder = Path(folder)
-        stored, shapes = read_config(folder), read_shapes(folder)
-        config = _stored_configuration(folder, stored, shapes)
-        with torch.device("meta"):
-            model = _transformers().AutoModelForCausalLM.from_config(config)
-        state = read_weights(folder)
-        loaded = cls(type(model).from_pretrained(None, config=config, state_dict=state,
-                                                 dtype=next(iter(state.values())).dtype))
-        loaded.take_tokenizer(lambda: load_tokenizer(folder))
+        with reading_folder(folder, last=CONFIG):
+            stored, shapes = read_config(folder), read_shapes(folder)
+            config = _stored_configuration(folder, stored, shapes)
+            with torch.device("meta"):
+                model = _transformers().AutoModelForCausalLM.from_config(config)
+            state = read_weights(folder)
+            loaded = cls(type(model).from_pretrained(None, config=config, state_dict=state,
+                                                     dtype=next(iter(state.values())).dtype))
+            loaded.take_tokenizer(lambda: load_tokenizer(folder))
         return loaded
 
     @property

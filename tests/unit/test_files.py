@@ -7,7 +7,8 @@ import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from safetensors.torch import save_file
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import tokenize
-from caracal_min.files import file_sha256, writing, writing_folder
+from caracal_min.files import file_sha256, reading_folder, writing, writing_folder
 from caracal_min.training.checkpoint import Checkpoints
 
 SMALL = CaracalConfig(vocab_size=30, d_model=8, n_layers=3, n_heads=2, window_size=4)
@@ -178,6 +179,98 @@ def test_several_may_write_a_folder_at_once(tmp_path):
     with ThreadPoolExecutor(3) as pool:
         list(pool.map(write, range(3)))
     assert contents(tmp_path) == {"config": b"new", "weights": b"new"} and not [*tmp_path.glob(".partial*")]
+
+
+def write_words(folder, word):
+    with writing_folder(folder, "config", replaced=lambda names: ["part-*"]) as partial:
+        for file in ("config", "weights", "also"):
+            (partial / file).write_text(word)
+
+
+def test_of_two_that_write_a_folder_at_once_one_is_there(tmp_path, monkeypatch):
+    """The second begins when the first has renamed a file."""
+    started, replace = [], os.replace
+
+    def noted_replace(old, new):
+        replace(old, new)
+        if not started:
+            started.append(pool.submit(write_words, tmp_path, "second"))
+            wait(started, timeout=0.3)
+
+    monkeypatch.setattr(os, "replace", noted_replace)
+    with ThreadPoolExecutor(1) as pool:
+        write_words(tmp_path, "first")
+        started[0].result()
+    assert {*contents(tmp_path).values()} == {b"second"}
+
+
+@pytest.mark.parametrize("name", ["config", "weights", "part-1"])
+def test_a_folder_in_the_place_of_a_file_is_found_before_anything_goes(tmp_path, name):
+    write_words(tmp_path, "old")
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).mkdir()
+    before = contents(tmp_path)
+    with pytest.raises(OSError, match=rf"Is a directory: '{tmp_path / name}'\); what was there is unchanged"):
+        write_words(tmp_path, "new")
+    assert contents(tmp_path) == before and not [*tmp_path.glob(".partial*")]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+@pytest.mark.parametrize("at", ["before", "after"])
+def test_an_error_among_the_renamings_loses_no_file(tmp_path, monkeypatch, error, at):
+    """An interrupt comes once; what the disk refuses, it refuses again."""
+    steps, deadline, seen = 0, 0, set()
+
+    def failing(call):
+        def wrapper(*given, **options):
+            nonlocal steps
+            steps += 1
+            due = steps == deadline or (error is OSError and steps > deadline)
+            if due and at == "before":
+                raise error
+            call(*given, **options)
+            if due:
+                raise error
+        return wrapper
+
+    for deadline in range(1, 7):
+        folder = tmp_path / str(deadline)
+        write_words(folder, "old")
+        (folder / "part-1").write_text("old")
+        steps = 0
+        with monkeypatch.context() as patch, pytest.raises(error) as caught:
+            patch.setattr(os, "replace", failing(os.replace))
+            patch.setattr(Path, "unlink", failing(Path.unlink))
+            write_words(folder, "new")
+            raise error  # of no step: there are five
+        words = {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
+        left = {path.name: path.read_text() for path in folder.glob(".partial*/*")}
+        if words == dict.fromkeys(("config", "weights", "also", "part-1"), "old"):
+            seen.add("old")
+            assert not left and (error is KeyboardInterrupt or "what was there is unchanged" in str(caught.value))
+        elif words == dict.fromkeys(("config", "weights", "also"), "new"):
+            seen.add("new")
+            assert not left
+        else:
+            seen.add("half")
+            assert error is OSError and {**words, **left} | {"part-1": "old"} == dict.fromkeys(
+                ("config", "weights", "also"), "new") | {"part-1": "old"}
+            (partial,) = folder.glob(".partial*")
+            assert f"it is half replaced: move what is in {partial} into it, config last" in str(caught.value)
+    assert "half" not in seen if error is KeyboardInterrupt else "half" in seen
+
+
+def test_files_that_are_written_anew_while_they_are_read_are_refused(tmp_path):
+    write_words(tmp_path, "old")
+    with reading_folder(tmp_path, "config"):
+        assert (tmp_path / "weights").read_text() == "old"
+    for act in (lambda: write_words(tmp_path, "old"), (tmp_path / "config").unlink, lambda: write_words(tmp_path, "a")):
+        with pytest.raises(ValueError, match=f"^{tmp_path} was saved anew while it was read; read it again$"):
+            with reading_folder(tmp_path, "config"):
+                act()
+    with pytest.raises(ZeroDivisionError), reading_folder(tmp_path, "config"):
+        write_words(tmp_path, "new")
+        raise ZeroDivisionError
 
 
 def write_shards(folder):

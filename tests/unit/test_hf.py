@@ -117,6 +117,47 @@ def test_weights_in_parts_and_in_another_type(tmp_path, model):
     assert (half(x).logits - model(x).logits).abs().max() < 0.1 * model(x).logits.abs().max()
 
 
+def test_the_type_of_weights_that_were_loaded_is_not_that_of_those_that_are_saved(tmp_path):
+    build().to(torch.bfloat16).save_pretrained(tmp_path)
+    ours, x = Caracal.from_pretrained(tmp_path, device="cpu"), ids(2, 20)
+    torch.nn.init.normal_(ours.embedding.weight)
+    ours.save_pretrained(tmp_path)
+    for kind in (AutoModelForCausalLM, CaracalForCausalLM):
+        assert torch.equal(kind.from_pretrained(tmp_path)(x).logits, ours(x)[0])
+
+
+@pytest.mark.parametrize("kind", [AutoModelForCausalLM, CaracalForCausalLM])
+@pytest.mark.parametrize("at", ["weights", "configuration"])
+def test_a_folder_that_is_saved_anew_while_it_is_read_is_refused(tmp_path, monkeypatch, kind, at):
+    """The configuration would be that of one model, the weights those of another."""
+    caracal().save_pretrained(tmp_path)
+    made, loaded = PretrainedCaracalConfig.from_dict, CaracalForCausalLM._load_pretrained_model
+
+    def save_and_then(of):
+        def wrapper(*given, **options):
+            caracal(gate_length=4).save_pretrained(tmp_path)
+            return of(*given, **options)
+        return wrapper
+
+    if at == "configuration":  # just after it was read
+        monkeypatch.setattr(PretrainedCaracalConfig, "from_dict", save_and_then(made))
+    else:
+        monkeypatch.setattr(CaracalForCausalLM, "_load_pretrained_model", save_and_then(loaded))
+    with pytest.raises(ValueError, match=f"^{tmp_path} was saved anew ") as caught:
+        kind.from_pretrained(tmp_path)
+    assert "\n" not in str(caught.value)
+    monkeypatch.undo()
+    given = AutoConfig.from_pretrained(tmp_path, window_size=5)  # what the caller changes is not that of another save
+    caracal(gate_length=6).save_pretrained(tmp_path / "other")
+    elsewhere = AutoConfig.from_pretrained(tmp_path / "other")
+    for options, found in (({}, (8, 4)), ({"window_size": 5}, (5, 4)), ({"config": given}, (5, 4)),
+                           ({"config": elsewhere}, (8, 6))):
+        config = kind.from_pretrained(pretrained_model_name_or_path=tmp_path, **options).config
+        config.save_pretrained(tmp_path / "saved")
+        assert (config.window_size, config.gate_length) == found
+        assert "_read" not in (tmp_path / "saved" / "config.json").read_text()
+
+
 @pytest.mark.parametrize("size", ["20KB", "1GB"])
 @pytest.mark.parametrize("before", ["20KB", "1GB", "Caracal"])
 def test_no_older_weights_stay_beside_those_that_are_saved(tmp_path, model, before, size):
@@ -446,6 +487,8 @@ def test_the_trainer_packs_documents_with_the_collator_of_transformers(model):
     ({"input_ids": torch.tensor([[1, 256]])}, "input_ids holds id 256; this model knows 0 to 255"),
     ({"input_ids": torch.tensor([1, 2])}, "input_ids has shape (2,)"),
     ({"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 4)}, "attention_mask has shape (2, 4); give [2, 5], 0"),
+    ({"input_ids": ids(2, 5), "attention_mask": torch.tensor([[0.0] * 4 + [-1e9]] * 2)}, "attention_mask holds -1000"),
+    ({"input_ids": ids(1, 3), "attention_mask": torch.tensor([[1, 2, 2]])}, "attention_mask holds 2; give [1, 3], 0"),
     ({"input_ids": ids(2, 5), "position_ids": torch.ones(2, 4)}, "position_ids has shape (2, 4); give [2, 5]"),
     ({"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 1, 5, 5)}, "attention_mask has shape (2, 1, 5, 5); give"),
     ({"input_ids": ids(2, 5), "attention_mask": torch.tensor([[1] * 5, [0] * 5]), "use_cache": True},
@@ -623,6 +666,27 @@ def test_a_pipeline_and_a_tokenizer_of_the_folder(folder):
     assert [texts[0] for texts in batch] == alone
     ours = Caracal.from_pretrained(folder, device="cpu").generate(torch.tensor([list(b"The")]), 12, temperature=0.0)
     assert alone[0]["generated_text"] == ByteTokenizer().decode(id for id in ours[0].tolist() if id)
+
+
+@pytest.mark.parametrize("how", ["folder", "hf", "memory"])
+def test_a_text_ends_where_it_does_for_the_package(tmp_path, how):
+    ours = caracal()
+    prompt = "The"
+    ours.tokenizer = ByteTokenizer()
+    stop = ours.generate(torch.tensor([list(b"The")]), 12, temperature=0.0)[0].tolist()[7]
+    ours.tokenizer.end_of_text = stop  # an id that comes
+    theirs = CaracalForCausalLM.from_caracal(ours)
+    if how != "memory":
+        (ours if how == "folder" else theirs).save_pretrained(tmp_path)
+        theirs = AutoModelForCausalLM.from_pretrained(tmp_path)
+    found = theirs.generate(torch.tensor([list(b"The")]), max_new_tokens=12, do_sample=False)[0].tolist()
+    assert found[-1] == stop and len(found) <= 8
+    assert ours.generate_text(prompt, 12, temperature=0.0) == ByteTokenizer().decode(found[:-1])
+    if how == "hf":
+        again = Caracal.from_pretrained(tmp_path, device="cpu")
+        again.tokenizer = ByteTokenizer()
+        again.save_pretrained(tmp_path)
+        assert AutoModelForCausalLM.from_pretrained(tmp_path).generation_config.eos_token_id == 0
 
 
 def train(model, out, folder, steps=6, **options):

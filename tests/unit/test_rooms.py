@@ -18,8 +18,8 @@ HEAVY = ("datasets", "jsonschema", "lm_eval", "matplotlib", "tiktoken", "transfo
 # Every room may import those before it: sequences, layers, model, and what is done with it.
 ORDER = ["version", "extras", "lazy", "files", "progress", "allocator", "config", "choices", "precision", "record",
          "data", "direct_kernel", "frames", "spectral", "convolution", "attention", "online", "relaxed", "partitioned",
-         "projections", "caches", "modules",
-         "loss", "packing", "language_model", "generation", "text", "weights", "locate", "model", "minimal",
+         "projections", "packing", "caches", "modules",
+         "loss", "language_model", "generation", "text", "weights", "locate", "model", "minimal",
          "quantized", "export", "hf",
          "__init__", "zoo", "evaluation", "benchmark", "training", "commands", "__main__"]
 ORDER_OF_THE_BOOK = ["fineweb", "runs", "numbers", "experiments", "viz", "exercises", "rules", "commands", "__main__",

@@ -17,9 +17,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn.utils import prune
 
-from caracal_min import Caracal, CaracalConfig
-from caracal_min.weights import read_weights
-from caracal_min.zoo import ARCHITECTURES, load_model, make_model
+from caracal_min import Caracal, CaracalConfig, model, weights
+from caracal_min.data import ByteTokenizer
+from caracal_min.weights import OF_THE_WEIGHTS, read_weights
+from caracal_min.zoo import ARCHITECTURES, baselines, load_model, make_model
 
 SMALL = CaracalConfig(vocab_size=30, d_model=8, n_layers=3, n_heads=2, window_size=7)
 CONFIG, WEIGHTS, SUMS = "config.json", "model.safetensors", "SHA256SUMS"
@@ -181,6 +182,51 @@ def test_a_download_from_the_hub_is_checked_too(saved, tmp_path, monkeypatch):
         load_model("someone/caracal")
 
 
+@pytest.mark.parametrize("architecture", ["caracal", "llama"])
+@pytest.mark.parametrize("at", ["read_shapes", "read_weights", "load_tokenizer"])
+def test_a_folder_that_is_saved_anew_while_it_is_read_is_refused(saved, tmp_path, monkeypatch, architecture, at):
+    """Its configuration would be of one model, its weights or its tokenizer of another."""
+    shutil.copytree(saved / architecture, tmp_path / "model")
+    if architecture == "caracal":
+        other = Caracal(CaracalConfig(**{**vars(SMALL), "gate_length": 4}))
+    else:
+        other = load_model(saved / architecture)
+    for module in (weights, model, baselines):
+        if found := getattr(module, at, None):
+            monkeypatch.setattr(module, at, lambda folder, of=found: (other.save_pretrained(folder), of(folder))[1])
+    refused(tmp_path / "model", "was saved anew while it was read; read it again")
+    monkeypatch.undo()
+    load_model(tmp_path / "model")
+
+
+@pytest.mark.parametrize("architecture", ["caracal", "llama"])
+def test_a_tokenizer_that_stays_with_a_model_that_has_none_is_named(saved, tmp_path, architecture):
+    loaded = make_model(architecture, "nano")
+    loaded.tokenizer = ByteTokenizer()
+    loaded.save_pretrained(tmp_path)
+    loaded.tokenizer = None
+    with pytest.warns(UserWarning, match=f"^the tokenizer in {tmp_path} is from now on that of this model") as caught:
+        loaded.save_pretrained(tmp_path)
+    assert caught[0].filename == __file__
+    assert load_model(tmp_path).tokenizer.name == "byte"
+
+
+@pytest.mark.parametrize("architecture", ["caracal", "llama", "mamba"])
+def test_the_end_of_text_is_where_transformers_reads_it(saved, tmp_path, architecture):
+    transformers = pytest.importorskip("transformers")
+    import caracal_min.hf  # noqa: F401
+
+    loaded = make_model(architecture, "nano")
+    loaded.tokenizer = ByteTokenizer()
+    loaded.tokenizer.end_of_text = 7
+    loaded.save_pretrained(tmp_path)
+    assert transformers.AutoModelForCausalLM.from_pretrained(tmp_path).generation_config.eos_token_id == 7
+    again = load_model(tmp_path)
+    again.tokenizer = ByteTokenizer()
+    again.save_pretrained(tmp_path)
+    assert json.loads((tmp_path / CONFIG).read_text())["eos_token_id"] == 0
+
+
 def test_files_of_two_models_do_not_pair(saved, tmp_path):
     """Of the same shapes, so that nothing but the hash can tell."""
     shutil.copytree(saved / "caracal", tmp_path / "model")
@@ -266,6 +312,7 @@ def test_a_wide_window_costs_nothing_to_load(saved, tmp_path):
 
 
 OTHERS = {"architectures": ["CaracalForCausalLM"], "torch_dtype": "bfloat16", "transformers_version": "5.23.0",
+          "quantization_config": {"quant_method": "fp8"},
           "auto_map": {"AutoModelForCausalLM": "evil.Model"}, "pad_token_id": None, "_name_or_path": "someone/else"}
 
 
@@ -276,8 +323,9 @@ def test_what_other_tools_write_into_a_configuration_is_kept_and_means_nothing(s
     model = load_model(folder)
     assert model.config == SMALL and model.other_settings == OTHERS
     model.save_pretrained(tmp_path / "again")
-    assert json.loads((tmp_path / "again" / CONFIG).read_text()) == {**OTHERS, "model_type": "caracal", **vars(SMALL)}
-    assert load_model(tmp_path / "again").other_settings == OTHERS
+    kept = {name: value for name, value in OTHERS.items() if name not in OF_THE_WEIGHTS}
+    assert json.loads((tmp_path / "again" / CONFIG).read_text()) == {**kept, "model_type": "caracal", **vars(SMALL)}
+    assert load_model(tmp_path / "again").other_settings == kept and len(kept) == len(OTHERS) - 2
 
 
 @pytest.mark.parametrize("text, words", [
