@@ -10,6 +10,7 @@ that ran it the last name is kept: the rest says nothing elsewhere.
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from caracal_min.files import writing
 from caracal_min.record import FORMAT, RecordError, code_sha256, files_of, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
+_OF_A_MACHINE = re.compile(r"/|~\S*/|\.\S*/")  # also ../texts/web.jsonl and .scratch/web.jsonl
 
 
 def commit_of(sha256: str, root: Path = ROOT, named: str | None = None) -> str | None:
@@ -48,12 +50,12 @@ def admitted(path: Path, root: Path = ROOT) -> dict:
 
 
 def _without_folders(value):
-    """Return a JSON-like value with the last name of each absolute path in place of the path."""
+    """Return a JSON-like value with the last name in place of each path that is absolute or has a hidden folder."""
     if isinstance(value, dict):
         return {name: _without_folders(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_without_folders(item) for item in value]
-    return Path(value).name if isinstance(value, str) and value.startswith("/") else value
+    return Path(value).name if isinstance(value, str) and _OF_A_MACHINE.match(value) else value
 
 
 def _named(path: Path, code: dict | None, root: Path) -> dict:

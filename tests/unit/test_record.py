@@ -277,10 +277,13 @@ def test_a_run_without_history_finds_its_commit_later(checkout, tmp_path):
 
 def test_of_a_path_on_the_machine_that_ran_it_the_last_name_is_kept(checkout, tmp_path):
     path = made_in(checkout, tmp_path / "record.json")
-    there = {"data": "/home/somebody/texts/web.jsonl", "tasks": ["/data/evals", "lambada"], "share": 0.5}
+    there = {"data": "/home/somebody/texts/web.jsonl", "tasks": ["/data/evals", "lambada"], "share": 0.5,
+             "command": ["a", "../evals/b.json", ".scratch/c/d.xz", "~/e"], "sample": "... and/or f",
+             "source": "run/shards"}
     path.write_text(json.dumps(seal(json.loads(path.read_text()) | {"config": there})))
     found = add_record.admitted(path, checkout)
-    assert found["config"] == {"data": "web.jsonl", "tasks": ["evals", "lambada"], "share": 0.5}
+    assert found["config"] == there | {"data": "web.jsonl", "tasks": ["evals", "lambada"],
+                                       "command": ["a", "b.json", "d.xz", "e"]}
     assert found["digest"] == seal(found)["digest"]
 
 
