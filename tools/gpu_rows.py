@@ -50,7 +50,7 @@ class Plan:  # how large everything is
     compiled: str = "blocks"
     minutes: float = 7.0  # of training Tiny
     few_minutes: float = 2.0  # of training micro
-    batch_size: int = 128
+    batch_size: int = 32  # a run of minutes needs many steps
     at_once: int = 64  # sequences per forward pass
     ablation_tokens: int = 40_000_000
     held_out_tokens: int = 262_144
@@ -185,7 +185,7 @@ def _corpus(shards: str, validation: str | None) -> Corpus:
 def _training(name: str, preset: str, plan: Plan, options: argparse.Namespace, **changes: object) -> Row:
     shards, out = options.data / name.partition("_")[0].replace("ablation", "tiny"), options.out / name
     recipe = dict(data=str(shards), validation=str(HELD_OUT), out=out, tokens=10**9, batch_size=plan.batch_size,
-                  micro_batch_size=plan.at_once,
+                  micro_batch_size=min(plan.at_once, plan.batch_size),
                   compile=plan.compiled, device=options.device, eval_every=200, eval_windows=plan.windows,
                   prompt="The ", progress=False, checkpoint_minutes=2.0)
     config = TrainConfig.for_preset(preset, **recipe | changes)
