@@ -117,7 +117,7 @@ def export_web(model: Caracal, folder: str | Path) -> dict[str, Any]:
 
     Raises:
         ValueError: as `web_scripts`.
-        OSError: they cannot be written; what was there is unchanged.
+        OSError: they cannot be written, in one line that says what is there now.
     """
     manifest, scripts = web_scripts(model)
     with writing_folder(Path(folder), last=MANIFEST) as partial:

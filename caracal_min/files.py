@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 
 __all__ = ["file_sha256", "reading_folder", "writing", "writing_folder"]
 
+_LONGEST_WAIT = 60  # seconds for another process that renames its files
 _STALE = 86_400  # seconds after which a folder that is still being written is taken for that of a killed call
 
 
@@ -67,10 +68,11 @@ def writing_folder(folder: Path, last: str,
     Raises:
         OSError: a file cannot be written, or a folder has its name; in one line that names the folder.
     """
-    partial = None
-    with _named(folder, lambda: partial and f"it is half replaced: move what is in {partial} into it, {last} last"):
+    written: list[Path] = []
+    gone: list[Path] = []
+    with _named(folder, lambda: _replaced_so_far(written, gone)):
         folder.mkdir(parents=True, exist_ok=True)
-        for left in folder.glob(".partial-*"):
+        for left in folder.glob(".partial-*") if (folder / last).exists() else ():
             with suppress(FileNotFoundError):  # of a call that ends just now
                 if time.time() - left.stat().st_mtime > _STALE:
                     shutil.rmtree(left, ignore_errors=True)
@@ -78,45 +80,44 @@ def writing_folder(folder: Path, last: str,
         try:
             mode = _mode_of_new_files(new / "new")
             yield new
-            written = sorted(new.iterdir(), key=lambda file: file.name == last)
-            for file in written:
+            for file in new.iterdir():
                 os.chmod(file, mode)
                 _sync(file)
             with _alone(folder):
-                gone, names = [], {file.name for file in written}
+                written = sorted(new.iterdir(), key=lambda file: file.name == last)
+                names = {file.name for file in written}
                 if last in names:
                     gone = [file for name in (last, *replaced(names)) for file in folder.glob(name)
                             if name == last or file.name not in names]
                 for file in (*gone, *(folder / name for name in names)):
                     if file.is_dir() and not file.is_symlink():
                         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(file))
-                partial = new
                 try:
                     _move(written, gone, folder)
                 except OSError:
-                    if (new / last).exists() and (folder / last).exists():  # the first step has failed
-                        partial = None
                     raise
                 except BaseException:
                     _move(written, gone, folder)
-                    partial = None
                     raise
-                partial = None
         finally:
-            if partial is None:
+            if not _half_replaced(written, gone):
                 shutil.rmtree(new, ignore_errors=True)
 
 
 @contextmanager
-def reading_folder(folder: Path, last: str) -> Iterator[None]:
+def reading_folder(folder: Path, last: str, hashes: str) -> Iterator[None]:
     """Let the body read files that `writing_folder` has written, and refuse them where they were written meanwhile.
 
+    Args:
+        last: as there.
+        hashes: the file that has hashes of the others; where it is not, times tell whether `last` was replaced.
+
     Raises:
-        ValueError: `last` has come, gone, or been replaced, in one line.
+        ValueError: one of the two has come, gone, or been replaced, in one line.
     """
-    before = _stamp(folder / last)
+    before = _stamp(folder / last, folder / hashes)
     yield
-    if _stamp(folder / last) != before:
+    if _stamp(folder / last, folder / hashes) != before:
         raise ValueError(f"{folder} was saved anew while it was read; read it again")
 
 
@@ -134,6 +135,21 @@ def _named(path: Path, now: Callable[[], str | None] = lambda: None) -> Iterator
     except (OSError, SafetensorError) as error:
         state = now() or "what was there is unchanged: make room, or give another place"
         raise OSError(f"{path} could not be written ({error}); {state}") from error
+
+
+def _half_replaced(written: list[Path], gone: list[Path]) -> bool:
+    """Say whether some of the files have been moved, or of the old ones removed, and others have not."""
+    left = [file.exists() for file in written]
+    return any(left) and not (all(left) and all(file.exists() for file in gone))
+
+
+def _replaced_so_far(written: list[Path], gone: list[Path]) -> str | None:
+    """Return what is there now, and what there is to do; None where nothing has changed."""
+    if _half_replaced(written, gone):
+        old = " and ".join(file.name for file in gone if file.exists())
+        return (f"it is half replaced: {old and f'remove {old}, then '}move what is in {written[0].parent} into it, "
+                f"{written[-1].name} last")
+    return "the new files are in place" if written and not written[0].exists() else None
 
 
 def _move(written: list[Path], gone: list[Path], folder: Path) -> None:
@@ -158,8 +174,18 @@ def _alone(folder: Path) -> Iterator[None]:
 
     opened = os.open(folder, os.O_RDONLY)
     try:
-        with suppress(OSError):
-            fcntl.flock(opened, fcntl.LOCK_EX)
+        end = time.monotonic() + _LONGEST_WAIT
+        while True:
+            try:
+                fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    raise BlockingIOError(errno.EWOULDBLOCK, "another program holds a lock on it") from None
+                time.sleep(0.01)
+                continue
+            except OSError:  # no folder can be locked there
+                pass
+            break
         yield
     finally:
         with suppress(OSError):  # else a process that was forked meanwhile would hold it on
@@ -167,11 +193,13 @@ def _alone(folder: Path) -> Iterator[None]:
         os.close(opened)
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """Return what tells a file from one that took its name; None: there is none."""
+def _stamp(last: Path, hashes: Path) -> tuple | None:
+    """Return what tells files from others that took their names; None: there are none."""
     with suppress(OSError):
-        found = path.stat()
-        return found.st_ino, found.st_mtime_ns
+        if hashes.is_file():
+            return file_sha256(last), file_sha256(hashes)
+        found = last.stat()
+        return file_sha256(last), found.st_ino, found.st_mtime_ns
     return None
 
 

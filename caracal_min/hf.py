@@ -7,6 +7,7 @@ It has the modules of `model.Caracal` under the same names, and its forward pass
 other, and the logits are equal to the last bit.
 """
 
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from .files import reading_folder
 from .model import Caracal
 from .modules import Block
 from .packing import PackedDocuments, documents_of_positions, new_tokens, padded_right
-from .weights import CONFIG, read_config, replacing_weights
+from .weights import CONFIG, SUMS, read_config, replacing_weights
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedConfig, PreTrainedModel
@@ -146,10 +147,11 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
         """Load a model as `PreTrainedModel` does; ValueError where it is saved anew while it is read from a folder."""
         name = pretrained_model_name_or_path
         folder = Path(name or "", options.get("subfolder") or "")
-        with reading_folder(folder, last=CONFIG):
+        with reading_folder(folder, last=CONFIG, hashes=SUMS) if name is not None else nullcontext():
             read = getattr(config, "_read", None)  # where Auto has read it, before this call
-            if (read and config.name_or_path == str(name) and folder.is_dir()
-                    and not read_config(folder).items() <= read.items()):
+            stored = read_config(folder) if read and config.name_or_path == str(name) and folder.is_dir() else {}
+            if any(stored[field.name] not in (read[field.name], getattr(config, field.name))
+                   for field in fields(CaracalConfig) if field.name in stored and field.name in read):
                 raise ValueError(f"{folder} was saved anew after its {CONFIG} was read; read that again")
             return super().from_pretrained(name, *arguments, config=config, **options)
 
@@ -207,8 +209,8 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
             loss in nats per token, logits `[B, kept, vocab_size]`, the cache, and hidden states where asked for.
 
         Raises:
-            ValueError: no ids, or embeddings; ids, a mask or positions of another shape; positions that count something
-                else; another kind of cache; several documents in a row, or a row of padding alone, with a cache;
+            ValueError: no ids, or embeddings; ids, a mask or positions of another shape; a mask of other numbers than 0
+                and 1 (found on a CPU only); positions that count something else; another kind of cache; several documents in a row, or a row of padding alone, with a cache;
                 adapters that change one of `embedding` and `lm_head`, or each in its way, while these are tied.
         """
         held = [{*part.parameters()} for part in (self.embedding, self.lm_head)]

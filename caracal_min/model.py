@@ -27,7 +27,7 @@ from .modules import Block, MultiHeadFourier, SlidingWindowAttention
 from .precision import find_device
 from .projections import TiedEmbedding
 from .text import stream_text
-from .weights import CONFIG, OF_THE_WEIGHTS, Shapes, read_checked, read_config, repeat_layers, write_model
+from .weights import CONFIG, OF_THE_WEIGHTS, SUMS, Shapes, read_checked, read_config, repeat_layers, write_model
 
 __all__ = ["Caracal"]
 
@@ -241,7 +241,7 @@ class Caracal(LanguageModel):
         if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
             raise ValueError(f"dtype={short_repr(dtype)}; give a floating-point type such as torch.bfloat16, or None")
         folder = locate_model(name_or_folder, revision)
-        with reading_folder(folder, last=CONFIG):
+        with reading_folder(folder, last=CONFIG, hashes=SUMS):
             stored, other_settings = parse_config(read_config(folder), folder / CONFIG)
             config = _changed(stored, changes)
             matrices = {"embedding.weight": (config.vocab_size, config.d_model)}

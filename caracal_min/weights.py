@@ -74,9 +74,6 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
     _require_no_adapter(folder)
     if tokenizer is not None:
         config = config | {"eos_token_id": tokenizer.end_of_text}
-    elif (folder / TOKENIZER).is_file():
-        warnings.warn(f"the tokenizer in {folder} is from now on that of this model, which has none; remove it if it "
-                      "is of another", stacklevel=3)
     with writing_folder(folder, last=CONFIG, replaced=_replaced) as partial:
         (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8", newline="\n")
         save_file(tensors, partial / WEIGHTS, {"format": "pt"})
@@ -84,6 +81,9 @@ def write_model(folder: Path, config: dict, state: Mapping[str, Tensor], expecte
             save_tokenizer(tokenizer, partial)
         sums = [f"{file_sha256(path)}  {path.name}\n" for path in sorted(partial.iterdir())]
         (partial / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
+    if tokenizer is None and (folder / TOKENIZER).is_file():
+        warnings.warn(f"the tokenizer in {folder} is from now on that of this model, which has none; remove it if it "
+                      "is of another", stacklevel=3)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from caracal_min.files import writing
 from caracal_min.record import FORMAT, RecordError, code_sha256, files_of, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
-_OF_A_MACHINE = re.compile(r"/|~\S*/|\.\S*/")  # also ../texts/web.jsonl and .scratch/web.jsonl
+_OF_A_MACHINE = re.compile(r"\.{0,2}/|~\S*/|\.\w\S*/")  # also ../texts/web.jsonl and .scratch/web.jsonl
 
 
 def commit_of(sha256: str, root: Path = ROOT, named: str | None = None) -> str | None:

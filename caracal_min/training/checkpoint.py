@@ -27,7 +27,7 @@ from ..files import writing
 
 __all__ = ["Checkpoint", "Checkpoints", "DamagedError", "not_finite", "weights_of"]
 
-_NEWEST, _PREVIOUS, _FORMAT = "checkpoint.safetensors", "checkpoint.previous.safetensors", "caracal-checkpoint-2"
+_NEWEST, _PREVIOUS, _FORMAT = "checkpoint.safetensors", "checkpoint.previous.safetensors", "caracal-checkpoint-3"
 
 
 class DamagedError(ValueError):

@@ -87,7 +87,7 @@ class RunFolder:
 
     def keep_tokenizer(self, tokenizer: Tokenizer, begins: bool) -> None:
         """Write the tokenizer of a run, if it begins."""
-        if self._is_main and begins:
+        if self._is_main and begins and not self.complete:
             save_tokenizer(tokenizer, self.path / TOKENIZER)
 
     def close(self) -> None:

@@ -211,8 +211,8 @@ def model_changes(texts: Iterable[str]) -> dict[str, Any]:
 def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0, first: float = 0.0) -> float:
     """Return the learning rate of step 0, 1, ...: linear over `warmup`, then a cosine to `final_fraction` of the peak.
 
-    Under a budget in minutes the schedule follows the time used, `seconds`, where that is further ahead.  It begins
-    after the `first` of them, those of the first step: a compiler may need more for this than the warm-up lasts.
+    Under a budget in minutes the schedule follows the time used, `seconds`, where that is further ahead.  `first` of
+    them are left out, those of the first step of each process: a compiler may need more than the warm-up lasts.
 
     Source: Caracal, Section 5.1.
     """

@@ -18,7 +18,8 @@ from .recipe import TrainConfig, model_changes
 __all__ = ["Trained", "initial_model", "load_trained"]
 
 _EMBEDDING = re.compile(r"\bembed\w*\.weight$")  # of Caracal and of the baselines
-_WITHOUT_TENSORS = ("n_heads", "window_size", "gate_length")  # what the weights compute depends on them, no shape does
+# What the weights compute depends on these fields, and no shape does; their names here and in `transformers`.
+_WITHOUT_TENSORS = {"n_heads": "num_attention_heads", "window_size": "", "gate_length": ""}
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Trained:
 
         Args:
             tokenizer: of the text that it is going to read.
-            changes: fields of `CaracalConfig` that may be others than those of this one; None: all.
+            changes: fields of `CaracalConfig` that may be others than those of this one; None: all, and the tokenizer.
 
         Raises:
             ValueError: it has other weights, another tokenizer, or another field that is not among the changes.
@@ -59,15 +60,22 @@ class Trained:
             raise ValueError(f"the weights of {self.source} are not those of the model that is to start from them ("
                              f"{kinds[0]} parameters, and {kinds[1]}); give the same architecture, preset, variant and "
                              "tokenizer")
-        if (own := self.model.tokenizer) is not None and tokenizer_sha256(own) != tokenizer_sha256(tokenizer):
+        if changes is not None:
+            self._require_same(model, tokenizer, changes)
+        model.load_state_dict(self.model.state_dict())
+
+    def _require_same(self, model: LanguageModel, tokenizer: Tokenizer, changes: Collection[str]) -> None:
+        """Raise ValueError, in one line, for another tokenizer or another field that is not among the changes."""
+        own = self.model.tokenizer
+        if own is not None and tokenizer_sha256(own) != tokenizer_sha256(tokenizer):
             raise ValueError(f"{self.source} was trained with another tokenizer than {tokenizer.name}, whose ids mean "
                              "other text; give the one that it was trained with")
-        for name in () if changes is None else sorted({*_WITHOUT_TENSORS} - {*changes}):
-            old, new = (getattr(which.config, name, None) for which in (self.model, model))
-            if old != new:
+        for name, theirs in _WITHOUT_TENSORS.items():
+            old, new = (getattr(which.config, name, getattr(which.config, theirs, None))
+                        for which in (self.model, model))
+            if old != new and name not in changes:
                 raise ValueError(f"{self.source} was trained with {name}={old}, and what is to start from it has "
                                  f"{name}={new}; give the one that you want, with --model {name}=...")
-        model.load_state_dict(self.model.state_dict())
 
 
 def load_trained(name_or_folder: str | Path, gate_length: int | None = None) -> Trained:

@@ -139,8 +139,10 @@ class Trainer:
                 if self._folder is not None:
                     self._folder.require_held()
                 entry = self._train_step()
+                earlier = self.seconds
                 self.seconds, stop = self.group.max(before + time.perf_counter() - started, bool(signals))
-                self._first = self._first or self.seconds
+                self._first += (self.seconds - earlier) * self._begins
+                self._begins = False
                 with torch.compiler.set_stance("force_eager"):  # kernels are built for the shapes of training alone
                     self._evaluate(entry)
                 if "validation_loss" in entry:
@@ -277,6 +279,7 @@ class Trainer:
 
     def _resume(self, checkpoint: Checkpoint | None) -> None:
         self.step, self.seconds, self._first, self._processes, self._ahead, log = 0, 0.0, 0.0, [], {}, b""
+        self._begins = True
         if checkpoint is not None:
             log, facts = checkpoint.restore(self.model, self.optimizer, self.corpus.digest), checkpoint.facts
             self.step, self.seconds, self._first, self._processes = (

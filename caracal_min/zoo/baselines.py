@@ -40,6 +40,7 @@ from ..files import reading_folder
 from ..language_model import LanguageModel
 from ..weights import (
     CONFIG,
+    SUMS,
     Shapes,
     read_config,
     read_shapes,
@@ -120,7 +121,7 @@ class Baseline(LanguageModel):
                 anything is built.  Or it was saved anew meanwhile.
         """
         folder = Path(folder)
-        with reading_folder(folder, last=CONFIG):
+        with reading_folder(folder, last=CONFIG, hashes=SUMS):
             stored, shapes = read_config(folder), read_shapes(folder)
             config = _stored_configuration(folder, stored, shapes)
             with torch.device("meta"):

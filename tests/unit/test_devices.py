@@ -164,7 +164,7 @@ def test_the_output_layer_in_parts(device):
 @on_every_device
 @pytest.mark.parametrize("what", ["blocks", "model"])
 def test_compiled_under_autocast_without_a_graph_break(device, what, compiler):
-    """By bfloat16's rounding the embedding's gradient differs by 1e-3, others, sums that nearly cancel, by up to 3e-2.
+    """By bfloat16's rounding the embedding's gradient differs by 1e-3, others, sums that nearly cancel, by some 3e-2.
 
     The window is shorter than the text, so that attention has its first block and the others.
     """

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import save_file
 
 from caracal_min import Caracal, CaracalConfig
+from caracal_min import files as module
 from caracal_min.data import tokenize
 from caracal_min.files import file_sha256, reading_folder, writing, writing_folder
 from caracal_min.training.checkpoint import Checkpoints
@@ -233,7 +234,7 @@ def test_an_error_among_the_renamings_loses_no_file(tmp_path, monkeypatch, error
                 raise error
         return wrapper
 
-    for deadline in range(1, 7):
+    for deadline in range(1, 9):
         folder = tmp_path / str(deadline)
         write_words(folder, "old")
         (folder / "part-1").write_text("old")
@@ -242,7 +243,7 @@ def test_an_error_among_the_renamings_loses_no_file(tmp_path, monkeypatch, error
             patch.setattr(os, "replace", failing(os.replace))
             patch.setattr(Path, "unlink", failing(Path.unlink))
             write_words(folder, "new")
-            raise error  # of no step: there are five
+            raise error  # of no step: there are seven, two of them for the permissions
         words = {path.name: path.read_text() for path in folder.iterdir() if path.is_file()}
         left = {path.name: path.read_text() for path in folder.glob(".partial*/*")}
         if words == dict.fromkeys(("config", "weights", "also", "part-1"), "old"):
@@ -251,24 +252,49 @@ def test_an_error_among_the_renamings_loses_no_file(tmp_path, monkeypatch, error
         elif words == dict.fromkeys(("config", "weights", "also"), "new"):
             seen.add("new")
             assert not left
+            assert error is KeyboardInterrupt or deadline == 8 or "the new files are in place" in str(caught.value)
         else:
             seen.add("half")
             assert error is OSError and {**words, **left} | {"part-1": "old"} == dict.fromkeys(
                 ("config", "weights", "also"), "new") | {"part-1": "old"}
             (partial,) = folder.glob(".partial*")
-            assert f"it is half replaced: move what is in {partial} into it, config last" in str(caught.value)
+            remove = "remove part-1, then " if "part-1" in words else ""
+            assert f"it is half replaced: {remove}move what is in {partial} into it, config last" in str(caught.value)
     assert "half" not in seen if error is KeyboardInterrupt else "half" in seen
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no folder can be locked there")
+def test_a_folder_that_is_locked_for_long_is_left_alone(tmp_path, monkeypatch):
+    import fcntl
+
+    write_words(tmp_path, "old")
+    monkeypatch.setattr(module, "_LONGEST_WAIT", 0.05)
+    with open(os.open(tmp_path, os.O_RDONLY)) as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        with pytest.raises(OSError, match="another program holds a lock on it.*what was there is unchanged"):
+            write_words(tmp_path, "new")
+    assert {*contents(tmp_path).values()} == {b"old"} and not [*tmp_path.glob(".partial*")]
+
+
+def test_the_times_of_files_whose_hashes_lie_beside_them_may_change(tmp_path):
+    """As on disks that are mounted from elsewhere."""
+    write_words(tmp_path, "old")
+    (tmp_path / "hashes").write_text("of all")
+    with reading_folder(tmp_path, "config", "hashes"):
+        os.utime(tmp_path / "config", (1, 1))
+    with pytest.raises(ValueError, match="was saved anew"), reading_folder(tmp_path, "config", "hashes"):
+        (tmp_path / "hashes").write_text("of others")
 
 
 def test_files_that_are_written_anew_while_they_are_read_are_refused(tmp_path):
     write_words(tmp_path, "old")
-    with reading_folder(tmp_path, "config"):
+    with reading_folder(tmp_path, "config", "hashes"):
         assert (tmp_path / "weights").read_text() == "old"
     for act in (lambda: write_words(tmp_path, "old"), (tmp_path / "config").unlink, lambda: write_words(tmp_path, "a")):
         with pytest.raises(ValueError, match=f"^{tmp_path} was saved anew while it was read; read it again$"):
-            with reading_folder(tmp_path, "config"):
+            with reading_folder(tmp_path, "config", "hashes"):
                 act()
-    with pytest.raises(ZeroDivisionError), reading_folder(tmp_path, "config"):
+    with pytest.raises(ZeroDivisionError), reading_folder(tmp_path, "config", "hashes"):
         write_words(tmp_path, "new")
         raise ZeroDivisionError
 

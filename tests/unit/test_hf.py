@@ -156,6 +156,9 @@ def test_a_folder_that_is_saved_anew_while_it_is_read_is_refused(tmp_path, monke
         config.save_pretrained(tmp_path / "saved")
         assert (config.window_size, config.gate_length) == found
         assert "_read" not in (tmp_path / "saved" / "config.json").read_text()
+    saved = kind.from_pretrained(tmp_path)
+    saved.save_pretrained(tmp_path)  # with more keys than were read
+    kind.from_pretrained(tmp_path, config=saved.config)
 
 
 @pytest.mark.parametrize("size", ["20KB", "1GB"])

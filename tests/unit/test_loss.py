@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import checkpoint
 
 from caracal_min import Caracal
 from caracal_min import loss as module
@@ -58,6 +59,8 @@ def test_a_second_derivative_is_refused():
     with pytest.raises(RuntimeError, match="has no gradient of its own; for second derivatives take model"):
         torch.autograd.grad(linear_cross_entropy(hidden, weight, targets, 17), (hidden, weight), create_graph=True)
     torch.autograd.grad(plain(hidden, weight, targets), hidden, create_graph=True)
+    for reentrant in (True, False):  # a backward pass within a backward pass is none
+        checkpoint(linear_cross_entropy, hidden, weight, targets, 17, use_reentrant=reentrant).backward()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,11 @@ def test_a_tokenizer_that_stays_with_a_model_that_has_none_is_named(saved, tmp_p
         loaded.save_pretrained(tmp_path)
     assert caught[0].filename == __file__
     assert load_model(tmp_path).tokenizer.name == "byte"
+    with torch.no_grad():
+        loaded.embedding.weight.fill_(1)
+    with warnings.catch_warnings(action="error"), pytest.raises(UserWarning):
+        loaded.save_pretrained(tmp_path)
+    assert (load_model(tmp_path).embedding.weight == 1).all()  # it was saved
 
 
 @pytest.mark.parametrize("architecture", ["caracal", "llama", "mamba"])

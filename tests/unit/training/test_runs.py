@@ -305,7 +305,8 @@ def test_a_start_keeps_its_tokenizer_and_what_no_tensor_tells_unless_it_is_named
     with Trainer(config(text, start=start, model=("gate_length=None", own[1]))) as trainer:
         assert trainer.model.config.gate_length is None
     model = Caracal.from_preset("nano", max_positions=32)
-    with Trainer(config(text, start=start), model=model) as trainer:  # the caller knows what it is
+    moved = dict(start=start, tokenizer=written(tmp_path / "ba.json", "ba"))
+    with Trainer(config(text, **moved), model=model) as trainer:  # the caller knows what it is
         assert trainer.model is model
     stopped = config(text, out=tmp_path / "stopped", model=own, tokenizer=written(tmp_path / "own.json", "ab"))
     with Trainer(stopped) as trainer:
@@ -313,6 +314,26 @@ def test_a_start_keeps_its_tokenizer_and_what_no_tensor_tells_unless_it_is_named
     for path in (tmp_path / "first", tmp_path / "stopped"):
         with pytest.raises(ValueError, match="was trained with another tokenizer than .*json, whose ids mean other"):
             Trainer(config(text, start=str(path), model=own, tokenizer=written(tmp_path / "other.json", "ba")))
+
+
+def test_a_start_of_a_baseline_keeps_its_heads(text, tmp_path):
+    pytest.importorskip("transformers")
+    few = dict(architecture="llama", model=("n_heads=2",))
+    with Trainer(config(text, steps=1, out=tmp_path / "first", **few)) as trainer:
+        trainer.run()
+    with pytest.raises(ValueError, match="was trained with n_heads=2, and what is to start from it has n_heads=4"):
+        Trainer(config(text, start=str(tmp_path / "first"), architecture="llama"))
+
+
+def test_a_refused_run_leaves_the_tokenizer_of_a_finished_one(text, tmp_path):
+    with Trainer(config(text, out=tmp_path / "run")) as trainer:
+        trainer.run()
+    for path in (tmp_path / "run").glob("checkpoint*"):
+        path.unlink()
+    kept = (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes()
+    with pytest.raises(ValueError):
+        Trainer(config(text, out=tmp_path / "run", tokenizer=written(tmp_path / "own.json", "ab")))
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").read_bytes() == kept
 
 
 def written(path, letters):
