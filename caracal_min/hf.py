@@ -210,8 +210,9 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
 
         Raises:
             ValueError: no ids, or embeddings; ids, a mask or positions of another shape; a mask of other numbers than 0
-                and 1 (found on a CPU only); positions that count something else; another kind of cache; several documents in a row, or a row of padding alone, with a cache;
-                adapters that change one of `embedding` and `lm_head`, or each in its way, while these are tied.
+                and 1 (found on a CPU only); positions that count something else; another kind of cache; several
+                documents in a row, or a row of padding alone, with a cache; adapters that change one of `embedding` and
+                `lm_head`, or each in its way, while these are tied.
         """
         held = [{*part.parameters()} for part in (self.embedding, self.lm_head)]
         if self.config.tie_word_embeddings and held[0] != held[1] and max(map(len, held)) > 1:
