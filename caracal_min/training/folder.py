@@ -1,4 +1,4 @@
-"""The folder of a run: it can be written, one process at a time works in it, and what it holds fits together::
+"""The folder of a run: it can be written, and what it holds fits together::
 
     checkpoint.safetensors            weights, optimizer state, random state, step, log (see `checkpoint`)
     checkpoint.previous.safetensors   the one before it
@@ -8,6 +8,8 @@
     model/                            config.json and model.safetensors, written at the end
     record.json                       what was run, where, on what, and its curve, written once, at the end (`record`)
     lock                              held by the process that works here
+
+One process at a time works in it.
 """
 
 import errno
