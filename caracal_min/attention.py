@@ -70,11 +70,8 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     # For cuDNN, PyTorch keeps a backward pass by the strides of q, k and v, and (2.11 at least) not by those of the
     # incoming gradient, for which it was built too.  Compiled, this gradient lies otherwise than in a pass that was not
     # compiled; after one of those it would be read in the wrong places, and beyond its end.
-    allowed = torch.backends.cuda
-    with sdpa_kernel([kernel for kernel, is_on in (
-            (SDPBackend.FLASH_ATTENTION, allowed.flash_sdp_enabled()),
-            (SDPBackend.EFFICIENT_ATTENTION, allowed.mem_efficient_sdp_enabled()),
-            (SDPBackend.OVERRIDEABLE, True), (SDPBackend.MATH, allowed.math_sdp_enabled())) if is_on]):
+    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.OVERRIDEABLE,
+                      SDPBackend.MATH]):  # in place of what the caller has chosen so
         return _in_blocks(q, k, v, window)
 
 

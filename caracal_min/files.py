@@ -8,7 +8,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -70,7 +70,8 @@ def writing_folder(folder: Path, last: str,
     """
     written: list[Path] = []
     gone: list[Path] = []
-    with _named(folder, lambda: _replaced_so_far(written, gone)):
+    now: list[str] = []
+    with _named(folder, now):
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(".partial-*") if (folder / last).exists() else ():
             with suppress(FileNotFoundError):  # of a call that ends just now
@@ -100,6 +101,7 @@ def writing_folder(folder: Path, last: str,
                     _move(written, gone, folder)
                     raise
         finally:
+            now += _replaced_so_far(written, gone)
             if not _half_replaced(written, gone):
                 shutil.rmtree(new, ignore_errors=True)
 
@@ -128,12 +130,12 @@ def file_sha256(path: Path) -> str:
 
 
 @contextmanager
-def _named(path: Path, now: Callable[[], str | None] = lambda: None) -> Iterator[None]:
+def _named(path: Path, now: Sequence[str] = ()) -> Iterator[None]:
     """Turn what the disk and safetensors report into one line that names the file, and says what is there now."""
     try:
         yield
     except (OSError, SafetensorError) as error:
-        state = now() or "what was there is unchanged: make room, or give another place"
+        state = [*now, "what was there is unchanged: make room, or give another place"][0]
         raise OSError(f"{path} could not be written ({error}); {state}") from error
 
 
@@ -143,13 +145,13 @@ def _half_replaced(written: list[Path], gone: list[Path]) -> bool:
     return any(left) and not (all(left) and all(file.exists() for file in gone))
 
 
-def _replaced_so_far(written: list[Path], gone: list[Path]) -> str | None:
-    """Return what is there now, and what there is to do; None where nothing has changed."""
+def _replaced_so_far(written: list[Path], gone: list[Path]) -> list[str]:
+    """Return what is there now, and what there is to do; nothing where nothing has changed."""
     if _half_replaced(written, gone):
         old = " and ".join(file.name for file in gone if file.exists())
-        return (f"it is half replaced: {old and f'remove {old}, then '}move what is in {written[0].parent} into it, "
-                f"{written[-1].name} last")
-    return "the new files are in place" if written and not written[0].exists() else None
+        return [f"it is half replaced: {old and f'remove {old}, then '}move what is in {written[0].parent} into it, "
+                f"{written[-1].name} last"]
+    return ["the new files are in place"] if written and not written[0].exists() else []
 
 
 def _move(written: list[Path], gone: list[Path], folder: Path) -> None:
