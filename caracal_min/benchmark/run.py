@@ -26,11 +26,18 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
         the rows, times in milliseconds, memory in MiB.
 
     Raises:
+        ValueError: a device that is neither a CPU nor a CUDA GPU.
         FileExistsError: `config.out` is there already; it is looked for before the first measurement.
     """
     if config.out is not None:
         require_new(config.out)
-    config = replace(config, device=str(find_device(config.device)))
+    device = find_device(config.device)
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device={device}: its work cannot be waited for here, so times would be too short; give cpu "
+                         "or cuda")
+    if device.index is not None and device.type == "cuda":  # its work is waited for, and its memory looked at
+        torch.cuda.set_device(device)
+    config = replace(config, device=device.type)
     rows, started = [], time.perf_counter()
     show(f"{'what':<34}{'size':>7}  {'against':<34}{'ours':>10}{'reference':>11}{'ratio':>9}{'target':>8}")
     for group in config.rows:

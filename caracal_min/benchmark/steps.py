@@ -54,7 +54,7 @@ def profile(config: BenchmarkConfig) -> Iterator[Row]:
             yield Row(f"{what}, {kind}", length, "the whole step", "ms", time, whole, None)
         products = 6 * model.num_parameters() * tokens.numel() / operations
         fourier = model.config.n_layers - len(model.config.attention_layers)
-        streams = 8 * (2 if config.device == "cuda" else 4)  # forward v, g, r; backward dr, v, g, dv, dg
+        streams = 8 * resolve_precision("auto", config.device).itemsize  # forward v, g, r; backward dr, v, g, dv, dg
         mixing = streams * fourier * tokens.numel() * width / bandwidth
         for kind, floor, what_sets_it in (("matrix products", products, "operations / rate"),
                                           ("FFT", mixing, "bytes / bandwidth")):

@@ -75,6 +75,8 @@ class EvaluateConfig:
         require_text(self, ("model", "data", "ngrams", "tokenizer"))
         require_range(self, ("context", "tokens", "batch_size", "max_length", "limit", "gate_length"), low=1)
         require_unicode(self, ("prompts",))
+        if self.ngrams == self.data and self.split == "all":
+            raise ValueError(f"ngrams={self.ngrams} is what is measured; count another text, or measure its held_out")
         if "" in self.prompts:
             raise ValueError("one of the prompts is empty; give at least one character")
 

@@ -80,7 +80,7 @@ def text_files(folder: Path) -> list[Path]:
     Raises:
         ValueError: there is none.
     """
-    files = sorted(path for path in folder.iterdir() if path.is_file())
+    files = sorted(path for path in folder.iterdir() if not path.is_dir())  # a link to nothing is refused later
     rows, plain = ([path for path in files if path.name.endswith(endings)] for endings in (FORMATS, PLAIN))
     if rows and plain:
         warnings.warn(f"{folder}: its {len(plain)} txt, such as {plain[0].name}, are left out beside {rows[0].name}; "

@@ -13,8 +13,9 @@ import gzip
 import json
 import lzma
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ..extras import missing
 
@@ -107,12 +108,19 @@ def _json_texts(path: Path) -> Iterator[str]:
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield number and bytes of each line that is not empty."""
-    opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
+    opened: Callable[..., Any] = {".xz": _open_xz, ".gz": gzip.open}.get(path.suffix, open)
     with opened(path, "rb") as file:
         try:
             yield from ((number, line) for number, line in enumerate(file, 1) if line.strip())
         except _UNREADABLE as error:
             raise _unreadable(path, error) from None
+
+
+def _open_xz(path: Path, mode: str) -> Any:
+    """Open a file whose every stream must be whole: Python takes one that is damaged at its beginning for its end."""
+    file: Any = lzma.open(path, mode)
+    file._buffer.raw._trailing_error = ()
+    return file
 
 
 def _parquet_texts(path: Path) -> Iterator[str]:

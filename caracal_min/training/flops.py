@@ -61,4 +61,5 @@ def peak_flops(device: torch.device) -> float | None:
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
-    return next((peak for part, peak in PEAK_FLOPS.items() if re.search(rf"\b{part}\b", name)), None)
+    return next((peak for part, peak in PEAK_FLOPS.items()
+                 if re.search(rf"\b{part}\b(?!.*\b(NVL|MIG|Laptop|Ti|D)\b)", name)), None)

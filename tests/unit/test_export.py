@@ -18,7 +18,7 @@ from torch import Tensor
 
 from caracal_min import Caracal, CaracalConfig, export
 from caracal_min.__main__ import main
-from caracal_min.data import ByteTokenizer
+from caracal_min.data import ByteTokenizer, make_tokenizer
 from caracal_min.data.byte_pairs import CHARACTERS, BytePairs, merges_of
 from caracal_min.export import MANIFEST, export_onnx, export_program
 from caracal_min.quantized import dequantize_rows, quantize_rows
@@ -157,12 +157,19 @@ def test_the_digest_of_a_page_s_weights_is_that_of_the_weights(speaking):
     assert export.web_scripts(other)[0]["digest"] != digest
 
 
-def test_a_page_takes_no_other_tokenizer(model, speaking):
+def test_a_page_takes_no_other_tokenizer(model, speaking, tmp_path):
     with pytest.raises(ValueError, match="no tokenizer"):
         export.web_scripts(model)
     other = deepcopy(speaking)
     other.tokenizer = ByteTokenizer()
     with pytest.raises(ValueError, match="^the tokenizer byte is no prefix of GPT-2's; a page takes models with"):
+        export.web_scripts(other)
+    pytest.importorskip("tokenizers")
+    stored = json.loads(speaking.tokenizer.to_json())
+    (tmp_path / "lower.json").write_text(json.dumps(stored | {"normalizer": {"type": "Lowercase"}}))
+    other.tokenizer = make_tokenizer(tmp_path / "lower.json")  # the same words, and other ids of a text
+    assert other.tokenizer.encode("The") != speaking.tokenizer.encode("The")
+    with pytest.raises(ValueError, match="^the tokenizer lower.json is no prefix of GPT-2's"):
         export.web_scripts(other)
 
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from caracal_min import Caracal
-from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, run_benchmark
+from caracal_min.benchmark import AppendixFourier, BenchmarkConfig, Row, appendix_conv, run, run_benchmark
 from caracal_min.benchmark.appendix import in_appendix_layout
 from caracal_min.benchmark.measure import (
     Differentiated,
@@ -204,6 +204,12 @@ def test_training_is_left_out_on_a_cpu_unless_named_alone(monkeypatch):
     small = dict(preset="nano", lengths=(8,), contexts=(8,), tokens=8, repeats=1, device="cpu")
     rows = run_benchmark(BenchmarkConfig(rows=("training", "profile", "throughput", "mixer"), **small))
     assert {row.what for row in rows} == {"mixer alone, a token"}
+
+
+def test_a_device_that_cannot_be_waited_for_is_refused(monkeypatch):
+    monkeypatch.setattr(run, "find_device", torch.device)
+    with pytest.raises(ValueError, match="^device=mps: its work cannot be waited for here, .*; give cpu or cuda$"):
+        run_benchmark(BenchmarkConfig(device="mps"))
 
 
 @pytest.mark.parametrize("change, words", [

@@ -30,6 +30,9 @@ def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
     write_jsonl(folder / "b.jsonl", [{"text": "2"}, {"text": "3"}])
     with pytest.raises(ValueError, match="was made with source='texts' .sha256"):
         tokenize(folder, tmp_path / "x", "byte", progress=False)
+    (folder / "d.jsonl").symlink_to(tmp_path / "gone.jsonl")
+    with pytest.raises(FileNotFoundError, match="no file .*d.jsonl; check the path"):
+        list(documents(str(folder)))
 
 
 @pytest.mark.parametrize("ending", FORMATS)

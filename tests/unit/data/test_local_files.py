@@ -84,6 +84,19 @@ def test_xz_files_of_several_streams_are_read_whole(tmp_path):
         one_line(caught)
 
 
+@pytest.mark.parametrize("second", ["magic", "block", "text"])
+def test_a_damaged_stream_is_not_the_end_of_an_xz_file(tmp_path, second):
+    """Python's own reader leaves it out without a word, and all that follow."""
+    line, path = b'{"text": "a"}\n', tmp_path / "a.jsonl.xz"
+    damaged = bytearray(lzma.compress(line) if second != "text" else line)
+    if second != "text":
+        damaged[0 if second == "magic" else 30] ^= 1
+    path.write_bytes(lzma.compress(line) + damaged + lzma.compress(line))
+    with pytest.raises(ValueError, match="a.jsonl.xz cannot be read ") as caught:
+        list(documents(str(path)))
+    one_line(caught)
+
+
 def test_a_document_may_have_any_length(tmp_path):
     for ending in FORMATS:
         path = write_texts(tmp_path / f"a{ending}", ["short", "x" * (1 << 25)])

@@ -239,6 +239,7 @@ def test_a_killed_run_is_measured_at_its_checkpoint(text, tmp_path, capsys):
     (["--tasks", "piqa", "--task-data", "missing"], "no folder missing"),
     (["--tasks", "chess"], "unknown task 'chess'"),
     (["--ngrams", "missing.txt"], "no file missing.txt"),
+    (["--data", "x.txt", "--split", "all", "--ngrams", "x.txt"], "ngrams=x.txt is what is measured"),
     (["--data", "binary.txt"], "binary.txt cannot be read"),
     (["--device", "cuda:99"], "device='cuda:99'"),
 ])

@@ -51,5 +51,7 @@ def test_peaks_are_known_for_gpus_only(monkeypatch):
     assert peak_flops(torch.device("cuda")) == 989e12
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "NVIDIA L4")
     assert peak_flops(torch.device("cuda")) == 121e12
-    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "an unknown GPU")
-    assert peak_flops(torch.device("cuda")) is None
+    for other in ("an unknown GPU", "NVIDIA H100 NVL", "NVIDIA A100-SXM4-40GB MIG 1g.5gb",
+                  "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA GeForce RTX 3090 Ti"):
+        monkeypatch.setattr(torch.cuda, "get_device_name", lambda device, other=other: other)
+        assert peak_flops(torch.device("cuda")) is None
