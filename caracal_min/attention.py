@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["sliding_window_attention"]
 
+_NOT_CUDNN = [kernel for name, kernel in SDPBackend.__members__.items() if name not in ("ERROR", "CUDNN_ATTENTION")]
+
 
 def sliding_window_attention(q: Tensor, k: Tensor, v: Tensor, window: int, backend: str = "auto") -> Tensor:
     """Softmax attention restricted to the `window` most recent keys, the token's own included.
@@ -70,8 +72,7 @@ def _blocked(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     # For cuDNN, PyTorch keeps a backward pass by the strides of q, k and v, and (2.11 at least) not by those of the
     # incoming gradient, for which it was built too.  Compiled, this gradient lies otherwise than in a pass that was not
     # compiled; after one of those it would be read in the wrong places, and beyond its end.
-    with sdpa_kernel([SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.OVERRIDEABLE,
-                      SDPBackend.MATH]):  # in place of what the caller has chosen so
+    with sdpa_kernel(_NOT_CUDNN):  # in place of what the caller has chosen so
         return _in_blocks(q, k, v, window)
 
 
