@@ -23,8 +23,9 @@ _KINDS = {
     "FFT": r"fft",
     "attention": r"flex_attention|flash|fmha|scaled_dot_product|softmax_warp",
     "optimiser": r"adam",
-    "matrix products": r"gemm|gemv|cutlass|nvjet|xmma|cublas|_mm_|^aten::(mm|addmm|bmm|baddbmm|linear|matmul)$|mkldnn",
-    "short convolution": r"conv",
+    "matrix products": r"gemm|gemv|cutlass|nvjet|xmma|cublas|_mm_|^aten::(mm|addmm|bmm|baddbmm|linear|matmul)$|"
+                       r"mkldnn(?!_conv)",
+    "short convolution": r"^(?!caracal::).*conv",
 }
 _REST = "the rest"
 

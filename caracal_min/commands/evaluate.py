@@ -155,7 +155,13 @@ def _losses(model: "LanguageModel", config: EvaluateConfig) -> dict:
 
     from ..data.batches import sequential_windows
     from ..evaluation.losses import loss_by_context_length, token_losses
-    from ..evaluation.measured import bits_per_byte, bytes_of_targets, text_to_count, text_to_measure
+    from ..evaluation.measured import (
+        bits_per_byte,
+        bytes_of_targets,
+        gives_texts_back,
+        text_to_count,
+        text_to_measure,
+    )
     from ..evaluation.ngrams import ngram_losses
 
     tokenizer = model.require_tokenizer()
@@ -170,13 +176,15 @@ def _losses(model: "LanguageModel", config: EvaluateConfig) -> dict:
     by_length = loss_by_context_length(model, tokens, config.context, fitting,
                                        batch_tokens=config.batch_size * config.context, progress=True,
                                        end_of_text=end_of_text)
-    loss, length = losses.mean(dtype=torch.float64).item(), bytes_of_targets(windows, tokenizer)
-    measured = {"text": text, "loss": loss, "bits_per_byte": bits_per_byte(loss, losses.numel(), length),
-                "tokens": losses.numel(), "bytes": length, "loss_by_position": by_position.tolist(),
-                "loss_by_context_length": by_length}
+    loss = losses.mean(dtype=torch.float64).item()
+    length = bytes_of_targets(windows, tokenizer) if gives_texts_back(tokenizer) else None
+    bits = None if length is None else bits_per_byte(loss, losses.numel(), length)
+    measured = {"text": text, "loss": loss, "bits_per_byte": bits, "tokens": losses.numel(), "bytes": length,
+                "loss_by_position": by_position.tolist(), "loss_by_context_length": by_length}
     print(f"loss = {loss:.4f} nats per token ({tokenizer.name}) on {losses.numel():,} tokens of {config.data}, "
           f"{config.split.replace('_', ' ')}")
-    print(f"bits per byte = {measured['bits_per_byte']:.4f}")
+    print(f"bits per byte = {bits:.4f}" if bits is not None else
+          f"bits per byte: not known, since {tokenizer.name} does not give a text back as it was")
     starts = [0, *(2 ** i for i in range(config.context.bit_length()) if 2 ** i < config.context)]
     print("loss by tokens seen: " + ", ".join(
         f"{a + 1}-{b}: {by_position[a:b].mean():.3f}" for a, b in zip(starts, [*starts[1:], config.context],

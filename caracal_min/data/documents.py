@@ -74,19 +74,21 @@ def require_source(source: str) -> None:
 def text_files(folder: Path) -> list[Path]:
     """Return the files of a folder that hold text, in the order of their names.
 
-    Text files count where there are no others, since beside others they tell what these are, as README.txt does; a
-    warning says so.
+    Text files count where there are no others, since beside others they tell what these are, as README.txt does.  A
+    warning names what is left out, but for hidden files and those in Markdown.
 
     Raises:
         ValueError: there is none.
     """
     files = sorted(path for path in folder.iterdir() if not path.is_dir())  # a link to nothing is refused later
     rows, plain = ([path for path in files if path.name.endswith(endings)] for endings in (FORMATS, PLAIN))
-    if rows and plain:
-        warnings.warn(f"{folder}: its {len(plain)} txt, such as {plain[0].name}, are left out beside {rows[0].name}; "
-                      "give them a folder of their own to read them", stacklevel=2)
-    if rows or plain:
-        return rows or plain
+    if found := rows or plain:
+        other = [path.name for path in files if path not in found and not path.name.startswith(".")
+                 and path.suffix != ".md"]
+        if other:
+            warnings.warn(f"{folder}: {len(other)} of its files, such as {other[0]}, are left out beside "
+                          f"{found[0].name}; read are {', '.join(FORMATS)}, and {PLAIN} in a folder without these", stacklevel=2)
+        return found
     raise ValueError(f"{folder} has no file that ends in {', '.join((*FORMATS, PLAIN))}, and it is no folder of shards")
 
 

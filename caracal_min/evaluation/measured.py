@@ -12,8 +12,10 @@ from ..data.tokenizers import Tokenizer
 from ..data.write_shards import fingerprint
 from ..record import is_of_training, read_record
 
-__all__ = ["bits_per_byte", "bytes_of_targets", "rule_of_training", "sha256_of_tokens", "text_to_count",
-           "text_to_measure"]
+__all__ = ["bits_per_byte", "bytes_of_targets", "gives_texts_back", "rule_of_training", "sha256_of_tokens",
+           "text_to_count", "text_to_measure"]
+
+_SAMPLE = "Two  spaces,\nCAPITALS that don't vanish: na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve \N{CAT}"
 
 
 def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -> tuple[np.ndarray, dict]:
@@ -63,13 +65,21 @@ def bytes_of_targets(windows: np.ndarray, tokenizer: Tokenizer) -> int:
         tokenizer: theirs.
 
     Raises:
-        ValueError: they are ends of texts alone.
+        ValueError: they are ends of texts alone, or what the tokenizer gives back is not the text that it read.
     """
+    if not gives_texts_back(tokenizer):
+        raise ValueError(f"the tokenizer {tokenizer.name} does not give a text back as it was, so its ids do not say "
+                         "how many bytes the text has")
     targets = np.asarray(windows)[:, 1:].ravel()
     text = tokenizer.decode(targets[targets != tokenizer.end_of_text].tolist())
     if not text:
         raise ValueError(f"the {targets.size} tokens to measure on hold no text, only ends of texts; give more text")
     return len(text.encode())
+
+
+def gives_texts_back(tokenizer: Tokenizer) -> bool:
+    """Say whether a tokenizer gives a text back as it was: capitals, spaces, line ends and rare characters."""
+    return tokenizer.decode(tokenizer.encode(_SAMPLE)) == _SAMPLE
 
 
 def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:

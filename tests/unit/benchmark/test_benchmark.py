@@ -185,7 +185,9 @@ def test_kinds_of_work_are_told_by_name():
     kernels = {"nvjet_hsh_128x64": "matrix products", "void regular_fft_r2c<512>": "FFT",
                "triton_poi_fused_add_mm_t_3": None, "sm90_xmma_gemm_bf16": "matrix products",
                "void vector_fft<1024>": "FFT", "triton_tem_fused_flex_attention": "attention",
-               "cudnn::conv_depthwise": "short convolution", "multi_tensor_kernel<FusedAdam>": "optimiser"}
+               "cudnn::conv_depthwise": "short convolution", "aten::mkldnn_convolution": "short convolution",
+               "aten::mkldnn_linear": "matrix products", "caracal::causal_conv_backward": None,
+               "multi_tensor_kernel<FusedAdam>": "optimiser"}
     assert {name: kind_of(name) for name in kernels} == {k: v or "the rest" for k, v in kernels.items()}
 
 

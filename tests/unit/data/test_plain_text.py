@@ -69,8 +69,16 @@ def test_a_short_file_is_one_document_and_a_folder_has_many(tmp_path):
         write(tmp_path / name, text)
     assert list(documents(str(tmp_path))) == ["one", "two\n\nparagraphs"]
     write_jsonl(tmp_path / "data.jsonl", [{"text": "a row"}])
-    with pytest.warns(UserWarning, match="its 2 txt, such as a.txt, are left out beside data.jsonl"):
+    with pytest.warns(UserWarning, match="2 of its files, such as a.txt, are left out beside data.jsonl"):
         assert list(documents(str(tmp_path))) == ["a row"]  # beside rows, a text file tells what they are
+
+
+@pytest.mark.parametrize("name", ["more.JSONL", "more.jsonl.zst", "more.TXT", "more.csv"])
+def test_a_file_of_another_ending_is_not_left_out_without_a_word(tmp_path, name):
+    for file in ("data.jsonl", name):
+        write_jsonl(tmp_path / file, [{"text": "a row"}])
+    with pytest.warns(UserWarning, match=f"1 of its files, such as {name}, are left out beside data.jsonl; read are "):
+        assert list(documents(str(tmp_path))) == ["a row"]
 
 
 @pytest.mark.parametrize("content, words", [

@@ -127,6 +127,25 @@ def test_bits_per_byte_of_texts():
         bytes_of_targets(np.zeros((1, 3), int), tokenizer)
 
 
+class Lowercase(ByteTokenizer):
+    """Takes capitals for small letters, as many tokenizers of other people do."""
+
+    name = "lowercase"
+
+    def encode(self, text):
+        return super().encode(text.lower())
+
+
+def test_a_tokenizer_that_loses_capitals_has_no_bits_per_byte(nano, capsys, monkeypatch):
+    with pytest.raises(ValueError, match="^the tokenizer lowercase does not give a text back as it was, so its ids"):
+        bytes_of_targets(np.array([[97, 98]]), Lowercase())
+    monkeypatch.setattr("caracal_min.data.tokenizers.make_tokenizer", lambda given: Lowercase())
+    given = dict(model=str(nano), data=str(nano / "text.jsonl"), context=16, device="cpu", precision="float32")
+    record = run_evaluate(EvaluateConfig(**given, tokenizer="lowercase.json"))
+    assert record["bits_per_byte"] is record["bytes"] is None and record["loss"] > 0
+    assert "bits per byte: not known, since lowercase does not give a text back as it was" in capsys.readouterr().out
+
+
 def test_counting_stands_beside_the_model(nano, capsys):
     given = dict(model=str(nano), data=str(nano / "text.jsonl"), context=16, device="cpu", precision="float32")
     record = run_evaluate(EvaluateConfig(**given, ngrams=given["data"]))
