@@ -87,7 +87,8 @@ def text_files(folder: Path) -> list[Path]:
                  and path.suffix != ".md"]
         if other:
             warnings.warn(f"{folder}: {len(other)} of its files, such as {other[0]}, are left out beside "
-                          f"{found[0].name}; read are {', '.join(FORMATS)}, and {PLAIN} in a folder without these", stacklevel=2)
+                          f"{found[0].name}; read are {', '.join(FORMATS)}, and {PLAIN} in a folder without these",
+                          stacklevel=2)
         return found
     raise ValueError(f"{folder} has no file that ends in {', '.join((*FORMATS, PLAIN))}, and it is no folder of shards")
 
