@@ -148,6 +148,7 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, window: int) -> Tensor:
     return flash_attn_func(q, k, v, causal=True, window_size=(window - 1, 0)).transpose(1, 2)
 
 
+_exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # from PyTorch 2.7 on
 _HAS_FLASH = find_spec("flash_attn") is not None  # asked inside torch.compile, it would break the graph
 
 
@@ -160,6 +161,8 @@ def _flash_runs(q: Tensor) -> bool:
 
 
 def _choose(q: Tensor) -> str:
+    if _exporting():
+        return "blocked"  # of standard operators
     if _flash_runs(q):
         return "flash"
     runs = _from_ampere(q) and q.shape[-1] >= 16  # which FlexAttention's kernels need

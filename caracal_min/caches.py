@@ -24,7 +24,7 @@ from .attention import sliding_window_attention
 from .online import OnlineConvolution, row_groups
 from .packing import padded_right
 
-__all__ = ["Cache", "CaracalCache", "FourierCache", "WindowCache", "advance_together"]
+__all__ = ["Cache", "CaracalCache", "FourierCache", "WindowCache", "advance_together", "is_one_token"]
 
 
 class FourierCache:
@@ -81,7 +81,7 @@ class FourierCache:
 
     def mix(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> Tensor:
         """Append the streams of L new tokens, `[B, D, L]`, or fewer gates, and return r there, `[B, D, L]`."""
-        if v.shape[-1] == 1:
+        if is_one_token(v.mT, lengths):
             return self.convolution.step(v[..., 0], g[..., 0] if g.shape[-1] else None).unsqueeze(-1)
         return self.convolution.prefill(v, g, lengths)
 
@@ -214,6 +214,11 @@ def _rows(rows: Sequence[int] | Tensor, batch: int) -> list[int]:
     if not found or any(type(i) is not int or not 0 <= i < batch for i in found):
         raise ValueError(f"rows={found}; give at least one whole number from 0 to {batch - 1}")
     return found
+
+
+def is_one_token(x: Tensor, lengths: Sequence[int] | None) -> bool:
+    """Whether x, `[B, L, ...]`, brings one token to each row, `lengths` heeded: then a step is enough."""
+    return x.shape[1] == 1 and (lengths is None or [*lengths] == [1] * len(x))
 
 
 class advance_together:

@@ -21,6 +21,7 @@ from .data.file_tokenizer import FileTokenizer
 from .data.tokenizers import Tokenizer
 from .extras import missing
 from .files import writing_folder
+from .language_model import evaluating
 from .model import Caracal
 from .quantized import Rows, quantize_rows
 from .spectral import written_out
@@ -60,9 +61,9 @@ def export_program(model: Caracal, length: int, batch: int = 1) -> torch.export.
     if length < 1 or batch < 1:
         raise ValueError(f"length={length}, batch={batch}; give whole numbers >= 1")
     tokens = torch.zeros(batch, length, dtype=torch.int64, device=model.embedding.weight.device)
-    with torch.no_grad(), warnings.catch_warnings():
+    with torch.no_grad(), warnings.catch_warnings(), evaluating(logits := _Logits(model)):
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own code
-        program = torch.export.export(_Logits(model).eval(), (tokens,))
+        program = torch.export.export(logits, (tokens,))
         return program.run_decompositions({torch.ops.caracal.causal_conv.default: _at_a_power_of_two})
 
 

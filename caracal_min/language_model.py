@@ -2,7 +2,8 @@
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
@@ -16,7 +17,7 @@ from .loss import linear_cross_entropy, token_loss
 from .packing import PackedDocuments
 from .spectral import transformed
 
-__all__ = ["Kept", "LanguageModel"]
+__all__ = ["Kept", "LanguageModel", "evaluating"]
 
 Kept = Literal["all", "last", "none"]
 """Positions whose logits a call returns."""
@@ -85,7 +86,8 @@ class LanguageModel(nn.Module):
     def loss(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
         """Return what `forward` returns as its loss, and never hold all logits: for training.
 
-        It can be differentiated once; for second derivatives take `forward`'s.  Arguments and errors as `forward`.
+        It can be differentiated once; for second derivatives take `forward`'s within `torch.nn.attention.sdpa_kernel(
+        SDPBackend.MATH)`, since the other kernels of attention have none.  Arguments and errors as `forward`.
         """
         return self(tokens, targets, keep="none", documents=documents)[1]
 
@@ -159,6 +161,8 @@ class LanguageModel(nn.Module):
         if self.tokenizer is None:
             raise ValueError(f"the model has no tokenizer ({self._why_no_tokenizer}); give one: model.tokenizer = "
                              "make_tokenizer(...) of caracal_min.data in Python, --tokenizer on the command line")
+        if self.tokenizer.vocab_size > self.config.vocab_size:
+            raise ValueError(f"{self._too_many(self.tokenizer)}; give the tokenizer that the model was trained with")
         return self.tokenizer
 
     def take_tokenizer(self, read: Callable[[], Tokenizer]) -> None:
@@ -171,7 +175,10 @@ class LanguageModel(nn.Module):
             return
         if found.vocab_size <= self.config.vocab_size:
             self.tokenizer = found
-        self._why_no_tokenizer = f"{found.name} has {found.vocab_size:,} ids, the model {self.config.vocab_size:,}"
+        self._why_no_tokenizer = self._too_many(found)
+
+    def _too_many(self, tokenizer: Tokenizer) -> str:
+        return f"{tokenizer.name} has {tokenizer.vocab_size:,} ids, the model {self.config.vocab_size:,}"
 
     def num_parameters(self) -> int:
         """Count the parameters, the shared embedding and output matrix once."""
@@ -183,7 +190,7 @@ class LanguageModel(nn.Module):
         if targets.shape != tokens.shape:
             raise ValueError(f"targets have shape {tuple(targets.shape)}, tokens {tuple(tokens.shape)}; "
                              "give one target per token")
-        if self._watchful and not torch.compiler.is_compiling() and not transformed():
+        if self._watchful and tokens.device.type != "meta" and not torch.compiler.is_compiling() and not transformed():
             # What follows a token in a text of equal tokens is that token.
             copied = torch.equal(targets, tokens) and bool((tokens[:, 1:] != tokens[:, :-1]).any())
             self._watchful = not copied and tokens.device.type == "cpu"  # on a GPU to look is to wait: once
@@ -207,6 +214,18 @@ class LanguageModel(nn.Module):
             if bad.numel():
                 raise ValueError(f"{name} holds id {bad[0].item()}; this model knows 0 to "
                                  f"{self.config.vocab_size - 1}: was the text encoded with another tokenizer?")
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Put a model in evaluation mode for a while; each of its modules then gets back the mode that it had."""
+    training = [part for part in model.modules() if part.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for part in training:
+            part.training = True
 
 
 @functools.cache

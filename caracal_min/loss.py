@@ -141,7 +141,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def backward(ctx: Any, d_total: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # asked for by create_graph
             raise RuntimeError("the gradient of a loss that never holds all logits has no gradient of its own; for "
-                               "second derivatives take model(tokens, targets)[1], or token_loss of logits")
+                               "second derivatives take token_loss of logits, or model(tokens, targets)[1] within "
+                               "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)")
         d_hidden, d_weight, share = ctx.saved_tensors
         share = share * d_total
         return (None if d_hidden is None else (d_hidden * share).to(d_hidden.dtype),

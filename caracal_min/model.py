@@ -94,6 +94,9 @@ class Caracal(LanguageModel):
             lengths: with caches, row i has only its first lengths[i] ids; logits beyond them mean nothing.
         """
         if caches is None:
+            if lengths is not None:
+                raise ValueError("lengths without caches; leave them out, since padding on the right changes nothing "
+                                 "before it, and take the logits at lengths[i] - 1 of row i")
             return super().forward(tokens, targets, keep, documents=documents)
         if targets is not None or documents is not None:
             raise ValueError(f"{'targets' if documents is None else 'documents'} with caches; give the whole text, "

@@ -15,6 +15,7 @@ the outputs are those of the parallel pass at the new positions.
 """
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from operator import index
 from typing import Any, get_args
 
@@ -24,7 +25,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from .attention import sliding_window_attention
-from .caches import Cache, FourierCache, WindowCache
+from .caches import Cache, FourierCache, WindowCache, is_one_token
 from .config import Gate
 from .convolution import causal_conv_fft
 from .partitioned import PartitionedConvolution, RollingConvolution
@@ -97,21 +98,12 @@ class MultiHeadFourier(nn.Module):
         """
         length = x.shape[1]
         gates = length if self.gate_length is None else max(0, min(length, self.gate_length - start))
-        x = _recomputed(self._normed, x, conv_state)
+        x = _recomputed(_normed, self.norm, self.pre_conv, x, conv_state)
         v = self.to_value(x).transpose(1, 2)
         if gates == 0:
             return v, v[..., :0]
         g = self.to_gate(x[:, :gates]).transpose(1, 2)
-        return v, g if self.gate_mix is None else _recomputed(self._second_stage, g)
-
-    def _normed(self, x: Tensor, conv_state: Tensor | None) -> Tensor:
-        if self.pre_conv is not None:
-            x = F.pad(x, (0, 0, self.kernel_size - 1, 0)) if conv_state is None else torch.cat([conv_state, x], dim=1)
-            x = self.pre_conv(x.transpose(1, 2)).transpose(1, 2)
-        return self.norm(x)
-
-    def _second_stage(self, g: Tensor) -> Tensor:
-        return self.gate_mix(F.silu(g))
+        return v, g if self.gate_mix is None else _recomputed(_second_stage, self.gate_mix, g)
 
     def forward(self, x: Tensor, cache: FourierCache | None = None, lengths: Sequence[int] | None = None) -> Tensor:
         """Mix `[B, L, D]`; with a cache, continue it: its tokens come before x, and x is appended to it.
@@ -180,7 +172,7 @@ class SlidingWindowAttention(nn.Module):
         q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in self.to_qkv(x).chunk(3, dim=-1))
         if cache is None:
             return self._out(sliding_window_attention(q, k, v, self.window_size, self.backend))
-        one = x.shape[1] == 1
+        one = is_one_token(x, lengths)
         return self._out(cache.step(q, k, v) if one else cache.prefill(q, k, v, lengths, self.backend))
 
     def _out(self, y: Tensor) -> Tensor:
@@ -238,12 +230,40 @@ class Block(nn.Module):
         return x + self.mlp(self.mlp_norm(x))
 
 
+def _normed(norm: nn.Module, pre_conv: nn.Module | None, x: Tensor, conv_state: Tensor | None) -> Tensor:
+    if pre_conv is not None:
+        before = MultiHeadFourier.kernel_size - 1
+        x = F.pad(x, (0, 0, before, 0)) if conv_state is None else torch.cat([conv_state, x], dim=1)
+        x = pre_conv(x.transpose(1, 2)).transpose(1, 2)
+    return norm(x)
+
+
+def _second_stage(gate_mix: nn.Module, g: Tensor) -> Tensor:
+    return gate_mix(F.silu(g))
+
+
 def _recomputed(f: Callable, *inputs) -> Tensor:
     """Apply f, which is cheap; of its inside nothing is kept for the backward pass, which computes it again."""
     # The compiler chooses by itself, and the transforms of torch.func have no place for it.
-    if torch.is_grad_enabled() and not torch.compiler.is_compiling() and not transformed():
-        return checkpoint(f, *inputs, use_reentrant=False, preserve_rng_state=False)
-    return f(*inputs)
+    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or transformed():
+        return f(*inputs)
+    if not all(_repeats(x) for x in inputs if isinstance(x, nn.Module)):
+        return f(*inputs)
+    held = [_as_it_is(x) if isinstance(x, nn.Module) else x for x in inputs]
+    return checkpoint(f, *held, use_reentrant=False, preserve_rng_state=False)
+
+
+def _repeats(layer: nn.Module) -> bool:
+    """Whether a second call does what the first did: a layer of ours, with no hook and no adapter's dropout in it."""
+    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "forward")
+    return type(layer) in (ShortConv, HeadMix, nn.LayerNorm) and not any(map(vars(layer).get, hooks))
+
+
+def _as_it_is(layer: nn.Module) -> nn.Module:
+    """Return a layer that keeps the weights which this one has now, as within `torch.func.functional_call`."""
+    kept = copy(layer)
+    kept._parameters = layer._parameters.copy()
+    return kept
 
 
 def _place(layer: nn.Module, dtype: torch.dtype | None, device: torch.device | None) -> dict[str, Any]:

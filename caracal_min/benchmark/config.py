@@ -44,9 +44,9 @@ class BenchmarkConfig:
             raise ValueError(f"rows={' '.join(self.rows) or 'none'}; accepted: {', '.join(GROUPS)}")
         require_compiled(self.compile)
         check_kind("caracal", self.preset, "default")
-        for name in ("lengths", "contexts"):
-            if not getattr(self, name) or min(getattr(self, name)) < 1:
-                raise ValueError(f"{name}={getattr(self, name)}; give whole numbers >= 1")
+        for name, least in (("lengths", 1), ("contexts", 8)):
+            if not getattr(self, name) or min(getattr(self, name)) < least:
+                raise ValueError(f"{name}={getattr(self, name)}; give whole numbers >= {least}")
         unknown = set(self.against) - {*BASELINES, *VARIANTS}
         if unknown or not self.against:
             raise ValueError(f"against={' '.join(self.against) or 'none'}; accepted: "

@@ -25,7 +25,7 @@ _KINDS = {
     "optimiser": r"adam",
     "matrix products": r"gemm|gemv|cutlass|nvjet|xmma|cublas|_mm_|^aten::(mm|addmm|bmm|baddbmm|linear|matmul)$|"
                        r"mkldnn(?!_conv)",
-    "short convolution": r"^(?!caracal::).*conv",
+    "short convolution": r"^(?!.*caracal).*conv(?!ert)",
 }
 _REST = "the rest"
 

@@ -50,6 +50,7 @@ def profile(config: BenchmarkConfig) -> Iterator[Row]:
         kinds = time_by_kind(step, torch.device(config.device))
         if config.device == "cuda":
             kinds["waiting between kernels"] = max(0.0, whole - sum(kinds.values()))
+        kinds = {kind: time for kind, time in kinds.items() if time}  # compiled, the taps are part of the rest
         for kind, time in sorted(kinds.items(), key=lambda pair: -pair[1]):
             yield Row(f"{what}, {kind}", length, "the whole step", "ms", time, whole, None)
         products = 6 * model.num_parameters() * tokens.numel() / operations
@@ -58,7 +59,8 @@ def profile(config: BenchmarkConfig) -> Iterator[Row]:
         mixing = streams * fourier * tokens.numel() * width / bandwidth
         for kind, floor, what_sets_it in (("matrix products", products, "operations / rate"),
                                           ("FFT", mixing, "bytes / bandwidth")):
-            yield Row(f"{what}, {kind}", length, what_sets_it, "ms", kinds[kind], floor * 1e3, None)
+            if kind in kinds:
+                yield Row(f"{what}, {kind}", length, what_sets_it, "ms", kinds[kind], floor * 1e3, None)
 
 
 def throughput(config: BenchmarkConfig) -> Iterator[Row]:

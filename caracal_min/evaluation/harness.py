@@ -49,7 +49,7 @@ def harness_model(model: LanguageModel, batch_size: int = 16, max_length: int = 
         batch_size: sequences per forward pass; the logits of all their tokens are held at once.
         max_length: most tokens that the model sees at once, and no more than it was trained on; longer texts lose
             their beginning.
-        device: "auto" (a GPU if there is one), "cpu", "cuda", ...
+        device: where the model goes: "auto" (a GPU if there is one), "cpu", "cuda", ...
         precision: one of `precision.PRECISIONS`, of the forward pass; the softmax is taken in float32.
 
     Raises:
@@ -57,7 +57,7 @@ def harness_model(model: LanguageModel, batch_size: int = 16, max_length: int = 
     """
     place = find_device(device)
     dtype = resolve_precision(precision, place)
-    model = model.to(place).eval()
+    model = model.to(place)
     name = "max_positions" if isinstance(model, Caracal) else "max_position_embeddings"
     max_length = min(max_length, getattr(model.config, name, max_length))
     with TemporaryDirectory() as folder, _quiet():

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..data.batches import sequential_windows
 from ..data.shards import ShardedTokens
-from ..language_model import LanguageModel
+from ..language_model import LanguageModel, evaluating
 from ..loss import rows_at_once, token_loss
 from ..packing import document_ids
 from ..progress import progress_bar
@@ -40,19 +40,16 @@ def token_losses(model: LanguageModel, windows: Tensor, batch_size: int = 16, pr
     """
     if windows.ndim != 2 or windows.shape[0] == 0 or windows.shape[1] < 2:
         raise ValueError(f"windows have shape {tuple(windows.shape)}; give [count, length + 1], both at least 1")
-    device, was_training = model.embedding.weight.device, model.training
-    model.eval()
-    losses = []
-    for batch in progress_bar(windows.split(batch_size), desc=progress, unit="batch", show=bool(progress)):
-        batch = batch.to(device)
-        model.require_tokens(batch, "windows")
-        rows = rows_at_once(len(model.embedding.weight))
-        tokens, targets = batch[:, :-1], batch[:, 1:].flatten().split(rows)
-        hidden = (model.hidden(tokens) if end_of_text is None
-                  else model.hidden_of(tokens, document_ids(tokens, end_of_text)))
-        losses += [token_loss(model.unembed(h), t, reduction="none").float().cpu()
-                   for h, t in zip(hidden.flatten(0, 1).split(rows), targets, strict=True)]
-    model.train(was_training)
+    losses, rows = [], rows_at_once(len(model.embedding.weight))
+    with evaluating(model):
+        for batch in progress_bar(windows.split(batch_size), desc=progress, unit="batch", show=bool(progress)):
+            batch = batch.to(model.embedding.weight.device)
+            model.require_tokens(batch, "windows")
+            tokens, targets = batch[:, :-1], batch[:, 1:].flatten().split(rows)
+            hidden = (model.hidden(tokens) if end_of_text is None
+                      else model.hidden_of(tokens, document_ids(tokens, end_of_text)))
+            losses += [token_loss(model.unembed(h), t, reduction="none").float().cpu()
+                       for h, t in zip(hidden.flatten(0, 1).split(rows), targets, strict=True)]
     return torch.cat(losses).view(len(windows), -1)
 
 

@@ -30,7 +30,7 @@ from typing import Any
 
 from ..config import short_repr
 from ..files import file_sha256
-from ..language_model import LanguageModel
+from ..language_model import LanguageModel, evaluating
 from .harness import HARNESS_VERSION, ConfigurableTask, build_tasks, datasets, harness_model, run_tasks
 
 __all__ = ["TASKS", "TaskSource", "evaluate_loaded", "evaluate_tasks", "format_table", "load_tasks", "read_rows",
@@ -161,8 +161,9 @@ def evaluate_loaded(model: LanguageModel, tasks: dict[str, ConfigurableTask], fo
                     limit: int | None = None, batch_size: int = 16, max_length: int = 2048, device: str = "auto",
                     precision: str = "auto") -> dict[str, Any]:
     """Run tasks that `load_tasks` has returned.  Further arguments, result and errors as `evaluate_tasks`."""
-    harness = harness_model(model, batch_size, max_length, device, precision)
-    found = run_tasks(harness, tasks, limit)
+    with evaluating(model):
+        harness = harness_model(model, batch_size, max_length, device, precision)
+        found = run_tasks(harness, tasks, limit)
     results = {}
     for name, task in tasks.items():
         samples = found["samples"][name]
