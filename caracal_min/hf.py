@@ -4,7 +4,8 @@
     model = AutoModelForCausalLM.from_pretrained("runs/nano/model")    # what Caracal.save_pretrained wrote
 
 It has the modules of `model.Caracal` under the same names, and its forward pass: each class reads the folders of the
-other, and the logits are equal to the last bit.
+other, and the logits are equal, up to the last bits where a processor sums otherwise for weights that lie otherwise in
+memory.
 """
 
 from contextlib import nullcontext

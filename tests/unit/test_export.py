@@ -53,6 +53,18 @@ def test_the_model_compiles_as_one_graph_and_trains_the_same(model, tokens, comp
         assert (a - b).norm() < 1e-4 * b.norm()
 
 
+def test_on_a_gpu_an_exported_program_has_standard_operators_too(tokens, monkeypatch):
+    """Compiled there, attention is FlexAttention's, or that of the package flash-attn.  The model's mode is kept."""
+    for name in ("_from_ampere", "_flash_runs"):
+        monkeypatch.setattr(f"caracal_min.attention.{name}", lambda q: True)
+    model = Caracal(CaracalConfig(60, 64, 2, 4, fourier_per_attention=1, window_size=16)).train()
+    model.blocks[0].eval()
+    nodes = export_program(model, LENGTH, batch=2).graph.nodes
+    names = {str(node.target) for node in nodes if node.op == "call_function"}
+    assert all(name.startswith("aten.") or "getitem" in name for name in names)
+    assert model.training and model.blocks[1].training and not model.blocks[0].training
+
+
 def test_an_exported_program_runs_without_the_package(model, tokens, tmp_path):
     program = export_program(model, LENGTH, batch=2)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}

@@ -56,7 +56,7 @@ def test_only_what_is_asked_for_is_differentiated():
 def test_a_second_derivative_is_refused():
     """It would lack all that comes by way of the output layer."""
     hidden, weight, targets = sample(torch.float64)
-    with pytest.raises(RuntimeError, match="has no gradient of its own; for second derivatives take model"):
+    with pytest.raises(RuntimeError, match="has no gradient of its own; for second derivatives take token_loss"):
         torch.autograd.grad(linear_cross_entropy(hidden, weight, targets, 17), (hidden, weight), create_graph=True)
     torch.autograd.grad(plain(hidden, weight, targets), hidden, create_graph=True)
     for reentrant in (True, False):  # a backward pass within a backward pass is none

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.config import PRESETS
@@ -220,6 +221,7 @@ def test_unknown_folder(name):
      ["5 tokens", "covers 4"]),
     (lambda: small()(*torch.ones(2, 1, 1, dtype=torch.int64), caches=small().new_caches(1, 9)),
      ["targets with caches"]),
+    (lambda: small()(torch.tensor([[1, 2]]), keep="last", lengths=[1]), ["lengths without caches", "lengths[i] - 1"]),
 ])
 def test_bad_input_gets_one_clear_line(build, words):
     with pytest.raises(ValueError) as caught:
@@ -227,6 +229,33 @@ def test_bad_input_gets_one_clear_line(build, words):
     assert "\n" not in str(caught.value)
     for word in words:
         assert word in str(caught.value)
+
+
+def test_a_loss_on_meta_has_the_shape_of_one():
+    tokens = torch.zeros(2, 3, dtype=torch.int64, device="meta")
+    assert small().to("meta").loss(tokens, tokens).shape == ()
+
+
+def test_a_second_derivative_of_the_whole_model():
+    """With the one kernel of attention that has it, as the message of `loss` says."""
+    torch.manual_seed(0)
+    model, tokens = small(window_size=4).double(), torch.randint(50, (2, 12))
+    weight = model.blocks[0].mixer.to_value.weight
+    direction = torch.randn_like(weight)
+
+    def slope():
+        with sdpa_kernel(SDPBackend.MATH):
+            return torch.autograd.grad(model(tokens[:, :-1], tokens[:, 1:])[1], weight, create_graph=True)[0]
+
+    (found,) = torch.autograd.grad((slope() * direction).sum(), weight)
+    h, slopes = 1e-4, []
+    for sign in (1, -1):
+        with torch.no_grad():
+            weight += sign * h * direction
+        slopes.append(slope().detach())
+        with torch.no_grad():
+            weight -= sign * h * direction
+    assert torch.allclose(found, (slopes[0] - slopes[1]) / (2 * h), atol=1e-6) and found.abs().max() > 1e-4
 
 
 def test_loss_keeps_float64():

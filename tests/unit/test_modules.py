@@ -156,6 +156,9 @@ def test_bfloat16_stays_bfloat16_with_the_convolution_in_float32():
       for layer in (MultiHeadFourier(8, 4), SlidingWindowAttention(8, 4, 8), Block(MultiHeadFourier(8, 4), 16).mixer)
       for x, words in [(torch.randn(2, 0, 8), ["(2, 0, 8)", "length >= 1"]),
                        (torch.ones(2, 3, 8, dtype=torch.int64), ["torch.int64", "floating-point"])]),
+    *((lambda layer=layer, lengths=lengths: layer(torch.randn(2, 1, 8), layer.new_cache(2, 9), lengths), words)
+      for layer in (SlidingWindowAttention(8, 4, 8), MultiHeadFourier(8, 4), MultiHeadFourier(8, 4, gate_length=3))
+      for lengths, words in [([1, 0], ["lengths=[1, 0]", "1 to 1"]), ([1], ["lengths=[1]", "2 rows"])]),
     *((lambda x=x, lengths=lengths: SlidingWindowAttention(8, 4, 8).forward(
         x, SlidingWindowAttention(8, 4, 8).new_cache(2, 9), lengths), words)
       for x, lengths, words in [(torch.randn(1, 1, 8), None, ["(1, 4, 1, 2)", "[2, 4, tokens, 2]"]),
@@ -177,6 +180,38 @@ def test_an_empty_batch_has_an_empty_result(layer):
     x = torch.zeros(0, 5, 8, requires_grad=True)
     y = layer(x)
     assert y.shape == x.shape and torch.autograd.grad(y.sum(), x)[0].shape == x.shape
+
+
+def test_gradients_are_those_of_the_weights_that_were_called():
+    """In the backward pass of `functional_call` the layer has its own weights again."""
+    layer, others = fourier(), fourier(seed=1)
+    x = torch.randn(2, 7, 16, dtype=torch.float64, requires_grad=True)
+    weights = {name: weight.detach().clone().requires_grad_() for name, weight in others.named_parameters()}
+    found = torch.func.functional_call(layer, weights, (x,)).square().sum()
+    expected = others(x).square().sum()
+    for a, b in zip(torch.autograd.grad(found, [x, *weights.values()]),
+                    torch.autograd.grad(expected, [x, *others.parameters()]), strict=True):
+        assert torch.allclose(a, b, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["pre_conv", "norm", "gate_mix"])
+def test_a_hook_runs_once_in_a_step_and_an_adapter_drops_out_the_same_numbers(name):
+    layer, calls = fourier(), []
+    hook = getattr(layer, name).register_forward_hook(lambda *_: calls.append(1))
+    layer(torch.randn(2, 7, 16, dtype=torch.float64)).sum().backward()
+    assert len(calls) == 1
+    hook.remove()
+    setattr(layer, name, torch.nn.Sequential(getattr(layer, name), torch.nn.Dropout(0.5)))
+    x, direction = torch.randn(2, 2, 7, 16, dtype=torch.float64)
+
+    def loss(x):
+        torch.manual_seed(0)
+        return layer(x).square().sum()
+
+    (slope,) = torch.autograd.grad(loss(x.requires_grad_()), x)
+    h = 1e-6
+    along = (loss(x + h * direction) - loss(x - h * direction)) / (2 * h)
+    assert along.item() == pytest.approx((slope * direction).sum().item(), rel=1e-6)
 
 
 def test_derivatives_of_a_layer_under_torch_func():

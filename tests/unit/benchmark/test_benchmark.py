@@ -174,6 +174,15 @@ def test_a_step_is_told_apart_by_kind_of_work():
     assert all(0 < row.reference for row in floors.values())
 
 
+def test_a_kind_of_work_that_took_no_time_has_no_row(monkeypatch):
+    """As the taps, which a compiler makes part of other kernels."""
+    kinds = {"FFT": 0.0, "matrix products": 2.0, "short convolution": 0.0}
+    monkeypatch.setattr("caracal_min.benchmark.steps.time_by_kind", lambda *_: dict(kinds))
+    rows = run_benchmark(BenchmarkConfig(rows=("profile",), preset="nano", lengths=(8,), tokens=8, repeats=1,
+                                         compile="no", device="cpu"))
+    assert {row.what for row in rows} == {"nano, step, matrix products"} and len(rows) == 2
+
+
 def test_kinds_of_work_are_told_by_name():
     x = torch.randn(512, 512)
     device = torch.device("cpu")
@@ -187,6 +196,7 @@ def test_kinds_of_work_are_told_by_name():
                "void vector_fft<1024>": "FFT", "triton_tem_fused_flex_attention": "attention",
                "cudnn::conv_depthwise": "short convolution", "aten::mkldnn_convolution": "short convolution",
                "aten::mkldnn_linear": "matrix products", "caracal::causal_conv_backward": None,
+               "GeneratedBackwardFor_caracal_causal_conv_default": None, "cudnn::convert_dq_to_16bits": None,
                "multi_tensor_kernel<FusedAdam>": "optimiser"}
     assert {name: kind_of(name) for name in kernels} == {k: v or "the rest" for k, v in kernels.items()}
 
@@ -217,7 +227,8 @@ def test_a_device_that_cannot_be_waited_for_is_refused(monkeypatch):
 @pytest.mark.parametrize("change, words", [
     (dict(rows=("magic",)), ["rows=magic", "convolution, layer"]),
     (dict(rows=()), ["rows=none"]),
-    (dict(lengths=(0,)), ["lengths=(0,)"]),
+    (dict(lengths=(0,)), ["lengths=(0,)", ">= 1"]),
+    (dict(contexts=(1024, 7)), ["contexts=(1024, 7)", ">= 8"]),
     (dict(preset="huge"), ["huge", "nano, micro, tiny"]),
     (dict(repeats=0), ["repeats=0"]),
     (dict(against=("gpt",)), ["against=gpt", "llama, mamba", "no-swa"]),

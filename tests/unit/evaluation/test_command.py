@@ -136,12 +136,13 @@ class Lowercase(ByteTokenizer):
         return super().encode(text.lower())
 
 
-def test_a_tokenizer_that_loses_capitals_has_no_bits_per_byte(nano, capsys, monkeypatch):
+def test_a_tokenizer_that_loses_capitals_has_no_bits_per_byte(nano, tmp_path, capsys, monkeypatch):
     with pytest.raises(ValueError, match="^the tokenizer lowercase does not give a text back as it was, so its ids"):
         bytes_of_targets(np.array([[97, 98]]), Lowercase())
     monkeypatch.setattr("caracal_min.data.tokenizers.make_tokenizer", lambda given: Lowercase())
     given = dict(model=str(nano), data=str(nano / "text.jsonl"), context=16, device="cpu", precision="float32")
-    record = run_evaluate(EvaluateConfig(**given, tokenizer="lowercase.json"))
+    run_evaluate(EvaluateConfig(**given, tokenizer="lowercase.json", out=tmp_path / "out.json"))
+    record = read_record(tmp_path / "out.json", require_commit=False)["results"]
     assert record["bits_per_byte"] is record["bytes"] is None and record["loss"] > 0
     assert "bits per byte: not known, since lowercase does not give a text back as it was" in capsys.readouterr().out
 

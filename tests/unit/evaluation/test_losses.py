@@ -37,8 +37,9 @@ def test_each_entry_is_the_surprise_of_one_token(model):
 def test_the_mode_of_the_model_is_left_as_it_was(model):
     for training in (True, False):
         model.train(training)
+        model.blocks[1].eval()
         held_out_loss(model, TOKENS, 20)
-        assert model.training is training
+        assert model.training is model.blocks[0].training is training and not model.blocks[1].training
 
 
 def test_bad_windows(model):
