@@ -107,7 +107,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, rows: int) -> Tensor:
         of_hidden, of_weight = ctx.needs_input_grad[:2]
         wide, vocabulary = torch.promote_types(hidden.dtype, torch.float32), weight.shape[0]
-        if torch.is_autocast_enabled(hidden.device.type):
+        if not hidden.is_meta and torch.is_autocast_enabled(hidden.device.type):
             hidden_, weight_ = (x.to(torch.get_autocast_dtype(hidden.device.type)) for x in (hidden, weight))
         else:
             hidden_, weight_ = hidden, weight
