@@ -130,7 +130,7 @@ class TrainConfig:
     def for_preset(cls, preset: str, **changes: Any) -> "TrainConfig":
         """Return the recipe of a preset with some fields changed.
 
-        nano trains on bytes of the embedded corpus, in float32, so that a run is the same on every machine: it is too
+        nano trains on bytes of the embedded corpus, in float32, so that machines differ by rounding alone: it is too
         small to gain by less.  micro trains on short tokens with Muon, and its rate falls to 0.  The sizes of the paper
         follow the paper.
 

@@ -114,6 +114,8 @@ def broken(rule, index, says, *cells, **kwargs):
     broken(figure_rules.images_have_alt_text, 2, "without alt", "![](picture.png)"),
     broken(figure_rules.images_have_alt_text, 2, "without alt", '<img src="picture.png">'),
     broken(rules.something_is_asserted, -1, "asserts nothing", ("x = 'assert'", {})),
+    broken(rules.models_are_where_the_ids_are, 2, "stops where there is a GPU; add device=",
+           ('model = Caracal.from_pretrained("micro")', {})),
     broken(rules.headings_nest, 2, "only title", "# Another title"),
     broken(rules.headings_nest, 2, "skips", "### Too deep"),
     broken(rules.headings_nest, 0, "only title", title="## A chapter"),

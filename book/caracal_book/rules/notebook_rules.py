@@ -102,6 +102,15 @@ def nothing_passes_in_silence(notebook: dict) -> Iterator[Problem]:
                 yield Problem(index, f"'{line}' may pass without a test; print '{NOT_TESTED}: why' where it does")
 
 
+def models_are_where_the_ids_are(notebook: dict) -> Iterator[Problem]:
+    """A chapter says where a trained model goes: left alone it goes to a GPU, and the ids of a chapter do not."""
+    for index, cell in code_cells(notebook):
+        for node in ast.walk(parse(cell["source"])):
+            if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "from_pretrained" and not any(
+                    word.arg == "device" for word in node.keywords):
+                yield Problem(index, f"'{ast.unparse(node)}' stops where there is a GPU; add device=\"cpu\"")
+
+
 def headings_nest(notebook: dict) -> Iterator[Problem]:
     """One title, in the first cell, and no level skipped below it."""
     level = 0
@@ -149,8 +158,8 @@ def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, columns_have_names,
-    something_is_asserted, nothing_passes_in_silence, headings_nest, exercises_can_be_checked,
-    the_time_counts_the_exercises, numbers_are_named_well, *figure_rules.RULES,
+    something_is_asserted, nothing_passes_in_silence, models_are_where_the_ids_are, headings_nest,
+    exercises_can_be_checked, the_time_counts_the_exercises, numbers_are_named_well, *figure_rules.RULES,
 )
 
 
