@@ -2,7 +2,8 @@
 
 Runs ruff, the rules on imports and on notebooks, and the quick tests that the change reaches: those of which a file
 that they import or name, at any distance (`caracal_book.rules.closure`), was changed since the revision.  Quick tests
-are those without a marker; pyproject.toml says what the markers are.
+are those without a marker; pyproject.toml says what the markers are.  All are reached where git cannot say
+what changed, as in a clone of one commit.
 """
 
 import argparse
@@ -30,10 +31,10 @@ def changed(since: str | None, root: Path = ROOT) -> set[Path]:
     return {root / name for name in names}
 
 
-def reached(change: set[Path], root: Path = ROOT) -> list[Path]:
-    """Return the files of tests that a change reaches; all where it is one of what is installed or how tests run."""
+def reached(change: set[Path] | None, root: Path = ROOT) -> list[Path]:
+    """Return the files of tests that a change reaches; all if it is unknown, or of what is installed or runs tests."""
     tests = sorted((root / "tests").rglob("test_*.py"))
-    if change & {root / "pyproject.toml", root / "requirements.txt", root / "tests" / "conftest.py"}:
+    if change is None or change & {root / "pyproject.toml", root / "requirements.txt", root / "tests" / "conftest.py"}:
         return tests
     found = []
     for test in tests:
@@ -47,9 +48,17 @@ def reached(change: set[Path], root: Path = ROOT) -> list[Path]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check a change quickly.")
     parser.add_argument("--since", help="revision to compare with; default: HEAD, or its parent if nothing differs")
-    change = changed(parser.parse_args(arguments).since)
+    since = parser.parse_args(arguments).since
+    try:
+        change = changed(since)
+        said = f"{len(change)} files changed"
+    except (OSError, subprocess.CalledProcessError) as error:  # no git, no repository, or a clone of one commit
+        why = (getattr(error, "stderr", None) or str(error)).strip().partition("\n")[0]
+        if since is not None:
+            parser.error(f"git does not know what changed since {since}: {why}")
+        change, said = None, f"what changed is unknown ({why})"
     tests = sorted({*ALWAYS, *reached(change)})
-    print(f"{len(change)} files changed, {len(tests)} files of tests reached", flush=True)
+    print(f"{said}, {len(tests)} files of tests reached", flush=True)
     quick = " and ".join(f"not {marker}" for marker in MARKERS)
     steps = [["ruff", "check", "--quiet", "caracal_min", "book", "tests", "tools"], ["caracal_book.rules"],
              ["pytest", "-n", "2", "--dist", "loadfile", "-m", quick, *map(str, tests)]]

@@ -169,15 +169,18 @@ def test_a_seed_decides_and_steps_give_what_writing_gives(weights, visit):
 def test_writing_goes_on_with_what_has_just_been_typed_and_stops(weights, visit):
     page = visit(weights)
     load(page)
-    page.evaluate("""() => {
+    shut = page.evaluate("""() => {
       const box = document.querySelector('.con-own input'), named = (name) =>
         [...document.querySelectorAll('.con-buttons button')].find((button) => button.textContent.startsWith(name));
       box.value = 'An ocean';
       box.dispatchEvent(new Event('input'));
+      const shut = [...document.querySelectorAll('.con-next button')].every((button) => button.disabled);
       named('Write').click();
       new MutationObserver((_, watch) => { watch.disconnect(); named('Stop').click(); })
         .observe(document.querySelector('.con-text'), { childList: true });
+      return shut;
     }""")
+    assert shut, "the candidates are not of what is typed"
     wait(page, "live")
     ids = MODEL.tokenizer.encode("An ocean")
     page.wait_for_timeout(600)

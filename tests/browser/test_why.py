@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from engine_pages import PAGE_ONLY, go_live, small_model
+from engine_pages import PAGE_ONLY, go_live, rounded, small_model
 from figure_pages import data, least_contrast, page_width, write_page
 from test_access import violations
 from test_matrices import written
@@ -128,10 +128,30 @@ def test_the_model_in_the_page_finds_what_the_package_finds(weights, visit):
         assert far(read(page, text), trace(MODEL, MODEL.tokenizer.encode(text))) < 2e-4
     best = data(page)["trace"]["next"][0]["piece"]
     page.get_by_role("button", name=re.compile("Go on with")).click()
-    page.wait_for_function(f"{PIECES} > 1")
+    page.wait_for_function(f"{PIECES} > {len(MODEL.tokenizer.encode('In'))}")
     assert "".join(data(page)["trace"]["pieces"]) == f"In{best}"
     page.get_by_label("Your sentence").fill("")
     page.wait_for_function("document.querySelector('.why-says').innerText === 'Write at least one character.'")
+
+
+def test_going_on_takes_any_token_as_it_is(visit, tmp_path):
+    """A line end, half a character and the end of a text, none of which a field for text can hold."""
+    model, words = small_model(n_layers=3), MODEL.tokenizer
+    wanted = [words.encode("\n")[0], words.encode("’")[0], words.end_of_text]
+    model.norm.bias += 80 * model.embedding.weight[wanted].pinverse().sum(1)  # 80 more for the logit of each
+    write(rounded(model), tmp_path / "weights")
+    write_page(tmp_path, viz.why(model, TEXT, name="nimble", folder="weights").to_html())
+    page, ids = visit(tmp_path), words.encode("In")
+    go_live(page)
+    read(page, "In")
+    for taken in wanted:
+        candidates = [candidate["id"] for candidate in data(page)["trace"]["next"]]
+        page.locator(".why-next button").nth(candidates.index(taken)).click()
+        page.get_by_role("button", name=re.compile("Go on with")).click()
+        ids = [*ids, taken]
+        page.wait_for_function(f"{PIECES} === {len(ids)}")
+        assert far(data(page)["trace"], trace(model, ids)) < 2e-4
+    assert page.get_by_label("Your sentence").input_value() == "In\N{REPLACEMENT CHARACTER}<|endoftext|>"
 
 
 @pytest.mark.parametrize("changes", [dict(pre_conv=False, gate="single_stage", gate_length=3), dict(n_heads=1),

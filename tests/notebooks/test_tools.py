@@ -1,5 +1,6 @@
 """The maintainers' scripts that rewrite notebooks and draw the cover."""
 
+import importlib.util
 import os
 import re
 import subprocess
@@ -120,19 +121,34 @@ def test_a_set_up_that_fails_says_so_in_one_line(tmp_path):
     assert done.stderr.startswith(f"{tmp_path / 'nowhere'} cannot be installed; check the network")
 
 
+@pytest.mark.parametrize("stderr, said", [
+    ("error: externally-managed-environment\n\n× This environment is externally managed\nhint: See PEP 668.",
+     "error: externally-managed-environment"),
+    ("  ERROR: No matching distribution found for a\n  [end of output]\nnote: not pip's\n[notice] A new release",
+     "ERROR: No matching distribution found for a"),
+    ("It ended.\nKilled", "Killed"), ("", "nothing")])
+def test_a_set_up_that_fails_says_what_pip_calls_an_error(stderr, said, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(subprocess, "run", lambda *call, **how: SimpleNamespace(returncode=1, stderr=stderr))
+    with pytest.raises(SystemExit, match=f"or use a virtual environment. pip said: {said}$"):
+        exec(SETUP, {})
+
+
 def test_a_torch_that_is_too_old_is_refused_and_not_replaced(tmp_path):
     done = run_setup(tmp_path, str(tmp_path / "nowhere"), "2.5.1+cu121")
     assert done.stderr == "The book needs torch 2.6 or newer, and here is 2.5.1+cu121: upgrade it.\n"
 
 
-@pytest.mark.parametrize("slug, source, link", [
-    ("owner/name", "caracal-min[train] @ git+https://github.com/owner/name@abc123",
+@pytest.mark.parametrize("slug, url, source, link", [
+    ("owner/name", None, "caracal-min[train] @ git+https://github.com/owner/name@abc123",
      "https://owner.github.io/name/book/claims.html"),
-    ("", "{root}[train]", "../book/claims.md")])
-def test_the_notebooks_behind_the_download_buttons_know_their_package(tmp_path, root, monkeypatch, slug, source, link):
+    ("", "https://pages.example.org/book", "..", "https://pages.example.org/book/book/claims.html"),
+    ("", None, "{root}[train]", "../book/claims.md")])
+def test_the_notebooks_behind_the_download_buttons_know_their_package(tmp_path, root, monkeypatch, slug, url, source,
+                                                                      link):
     monkeypatch.setenv("BOOK_REPOSITORY", slug)
     monkeypatch.setenv("GITHUB_SHA", "abc123")
-    monkeypatch.delenv("BOOK_URL", raising=False)
+    monkeypatch.setenv("BOOK_URL", url or "")
     copy = tmp_path / "_sources" / "notebooks" / "01_mixing_tokens.ipynb"
     copy.parent.mkdir(parents=True)
     copy.write_bytes((root / "notebooks" / copy.name).read_bytes())

@@ -69,10 +69,13 @@ def name_the_repository(app, config):
 
 
 def source_of(app) -> str:
-    """Return what pip installs the package of this build from: the commit on GitHub, or else this checkout."""
+    """Return what pip installs the package of this build from: the commit on GitHub, or else this checkout.
+
+    Pages that are published without a repository do not know where their reader has a checkout: around the notebook.
+    """
     root = Path(app.srcdir).resolve()
     if not (slug := repository()):
-        return f"{root}[train]"
+        return ".." if address() else f"{root}[train]"
     commit = os.environ.get("GITHUB_SHA") or subprocess.run(
         ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True).stdout.strip()
     return f"caracal-min[train] @ git+https://github.com/{slug}@{commit}"

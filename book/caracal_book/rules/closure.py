@@ -9,7 +9,7 @@ An import leads to the module and to all that this one imports, also inside func
 hands names on, as `caracal_book.viz` does, only the modules of the names in use count: a chapter that shows the clock
 is not executed again for another figure.  A file that is no Python counts beside a module of its name, and where a
 string of the code that is reached is its name, with or without suffix: `"figure.css"`, `"engine/loader"`,
-`"learn_mirror"`, `f"learn_{task}"`, `"learn_" + task`.
+`"learn_mirror"`, `f"learn_{task}"`, `"learn_" + task`.  What can load a model by its name reaches all that are shipped.
 """
 
 import ast
@@ -62,6 +62,8 @@ def _closure(start: _Code, root: Path) -> set[Path]:
         found |= {path for path in (*folder.iterdir(), *folder.glob("*/*")) if path.suffix in _DATA
                   and (named.fullmatch(name := path.relative_to(folder).as_posix())
                        or named.fullmatch(name.partition(".")[0]) or path.with_suffix(".py") in found)}
+    if root / "caracal_min" / "locate.py" in found:  # the names of shipped models are those of presets, too
+        found |= {path for path in (root / "caracal_min" / "pretrained").glob("*/*") if path.suffix in _DATA}
     return found
 
 

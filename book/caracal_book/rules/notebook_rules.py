@@ -29,8 +29,11 @@ if importlib.util.find_spec("caracal_min") is None:
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-color", SOURCE, "matplotlib",
            "anywidget"]
     if (done := subprocess.run(pip, capture_output=True, text=True)).returncode:
-        said = (done.stderr.strip() or "nothing").splitlines()[-1]
-        sys.exit(f"{SOURCE} cannot be installed; check the network and this address. pip said: {said}")
+        said = (done.stderr.strip() or "nothing").splitlines()
+        said = next((line.strip() for line in reversed(said)
+                     if line.strip().lower().startswith("error")), said[-1])
+        sys.exit(f"{SOURCE} cannot be installed; check the network and this address, or use "
+                 f"a virtual environment. pip said: {said}")
     importlib.invalidate_caches()
 import caracal_min'''
 

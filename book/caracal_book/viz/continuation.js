@@ -190,6 +190,7 @@ export function render({ model, el }) {
       const candidate = next[k];
       button.hidden = !candidate;
       if (!candidate) return;
+      button.disabled = live() && typed;  // these are not of what is typed
       label.textContent = word(candidate.piece);
       bar.style.setProperty("--w", revealed ? `${100 * candidate.p}%` : "0");
       bar.hidden = !revealed;

@@ -37,7 +37,11 @@ export function render({ model, el }) {
   quote(el);
   const live = new Live(model, host, {
     question: (text) => ({ kind: "look", text, shown: trace.next.length }),
-    answer: (message) => { trace = message; choose({ ...chosen, candidate: 0, lag: 0 }); },
+    answer: (message) => {
+      trace = message;
+      live.sentence.value = trace.pieces.join("");  // the same, unless ids were given
+      choose({ ...chosen, candidate: 0, lag: 0 });
+    },
     update: () => draw(),
   });
   live.box(el);
@@ -173,8 +177,7 @@ export function render({ model, el }) {
   slider.addEventListener("input", () => show({ ...chosen, lag: Number(slider.value) }));
   onward.addEventListener("click", () => {
     if (live.busy || live.trouble) return;
-    live.sentence.value += trace.next[chosen.candidate].piece;
-    live.ask();
+    live.ask({ ids: [...trace.ids, trace.next[chosen.candidate].id] });  // text would lose line ends and half characters
   });
   again.addEventListener("click", () => {
     live.sentence.value = model.get("text");

@@ -199,6 +199,7 @@ WRONG = {
         "the correlation squared": items_with(correlation=lambda c: c * c),
         "at most a half": items_with(correlation=lambda c: min(c, 0.3)),
         "rounded down": items_with(whole=int),
+        "one more than rounded down": items_with(whole=lambda n: int(n) + 1),
         "not rounded": items_with(whole=float),
         "a word": items_with(whole=str),
         "both": lambda p, q, c: (items_by_formula(p, q, c), c),

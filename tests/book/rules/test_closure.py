@@ -92,3 +92,5 @@ def test_the_chapters_reach_what_they_show(root):
         checkers = {file.stem for file in found if file.parent.name == "exercises"}
         assert checkers - {"__init__", "counting", "streams"} in ({path.stem.partition("_")[2]}, set()), path.stem
         assert any("caracal_min" in file.parts for file in found), path.stem
+        if "Caracal.from_pretrained" in path.read_text(encoding="utf-8"):
+            assert root / "caracal_min" / "pretrained" / "micro" / "model.safetensors" in found, path.stem

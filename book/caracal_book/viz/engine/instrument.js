@@ -152,7 +152,7 @@ class Live {
     if (!this.live) return this.update();
     this.stop();
     const sentence = this.sentence.value;
-    [this.busy, this.trouble] = [Boolean(sentence) && !more.ids, sentence ? "" : EMPTY];
+    [this.busy, this.trouble] = [Boolean(sentence) && !(more.ids && more.count), sentence ? "" : EMPTY];
     if (sentence) this.engine.post({ id: this.run, ...this.question(sentence), ...more });
     this.update();
   }
