@@ -22,6 +22,7 @@ from typing import Any, get_args
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
 from torch.utils.checkpoint import checkpoint
 
 from .attention import sliding_window_attention
@@ -98,12 +99,12 @@ class MultiHeadFourier(nn.Module):
         """
         length = x.shape[1]
         gates = length if self.gate_length is None else max(0, min(length, self.gate_length - start))
-        x = _recomputed(_normed, self.norm, self.pre_conv, x, conv_state)
+        x = _recomputed(_normed, (self.norm, self.pre_conv), x, conv_state)
         v = self.to_value(x).transpose(1, 2)
         if gates == 0:
             return v, v[..., :0]
         g = self.to_gate(x[:, :gates]).transpose(1, 2)
-        return v, g if self.gate_mix is None else _recomputed(_second_stage, self.gate_mix, g)
+        return v, g if self.gate_mix is None else _recomputed(_second_stage, (self.gate_mix,), g)
 
     def forward(self, x: Tensor, cache: FourierCache | None = None, lengths: Sequence[int] | None = None) -> Tensor:
         """Mix `[B, L, D]`; with a cache, continue it: its tokens come before x, and x is appended to it.
@@ -230,7 +231,7 @@ class Block(nn.Module):
         return x + self.mlp(self.mlp_norm(x))
 
 
-def _normed(norm: nn.Module, pre_conv: nn.Module | None, x: Tensor, conv_state: Tensor | None) -> Tensor:
+def _normed(norm: Callable, pre_conv: Callable | None, x: Tensor, conv_state: Tensor | None) -> Tensor:
     if pre_conv is not None:
         before = MultiHeadFourier.kernel_size - 1
         x = F.pad(x, (0, 0, before, 0)) if conv_state is None else torch.cat([conv_state, x], dim=1)
@@ -238,29 +239,41 @@ def _normed(norm: nn.Module, pre_conv: nn.Module | None, x: Tensor, conv_state: 
     return norm(x)
 
 
-def _second_stage(gate_mix: nn.Module, g: Tensor) -> Tensor:
+def _second_stage(gate_mix: Callable, g: Tensor) -> Tensor:
     return gate_mix(F.silu(g))
 
 
-def _recomputed(f: Callable, *inputs) -> Tensor:
-    """Apply f, which is cheap; of its inside nothing is kept for the backward pass, which computes it again."""
+def _recomputed(f: Callable, layers: Sequence[nn.Module | None], *inputs: Tensor | None) -> Tensor:
+    """Apply f, which is cheap; of its inside nothing is kept for the backward pass, which computes it again.
+
+    Its layers have then the weights that they have now, as within `torch.func.functional_call`, and no hooks.
+    """
     # The compiler chooses by itself, and the transforms of torch.func have no place for it.
-    if not torch.is_grad_enabled() or torch.compiler.is_compiling() or transformed():
-        return f(*inputs)
-    if not all(_repeats(x) for x in inputs if isinstance(x, nn.Module)):
-        return f(*inputs)
-    held = [_as_it_is(x) if isinstance(x, nn.Module) else x for x in inputs]
-    return checkpoint(f, *held, use_reentrant=False, preserve_rng_state=False)
+    if (not torch.is_grad_enabled() or torch.compiler.is_compiling() or transformed() or _has_any_global_hook()
+            or not all(layer is None or _is_as_built(layer) for layer in layers)):
+        return f(*layers, *inputs)
+    held = [None if layer is None else _as_it_is(layer) for layer in layers]
+    used = [weight for layer in held if layer is not None for weight in layer._parameters.values()]
+    used = [x for x in (*used, *inputs) if x is not None and not x.is_inference()]
+    versions = [x._version for x in used]
+
+    def again(*inputs: Tensor | None) -> Tensor:
+        if versions != [x._version for x in used]:
+            raise RuntimeError("a weight or an input of a Fourier layer was changed in place before the backward pass, "
+                               "which needs it as it was; change it afterwards")
+        return f(*(layer and layer.forward for layer in held), *inputs)
+
+    return checkpoint(again, *inputs, use_reentrant=False, preserve_rng_state=False)
 
 
-def _repeats(layer: nn.Module) -> bool:
-    """Whether a second call does what the first did: a layer of ours, with no hook and no adapter's dropout in it."""
+def _is_as_built(layer: nn.Module) -> bool:
+    """Whether a layer is ours and has no hooks: an adapter in its place might draw other numbers the second time."""
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks", "forward")
     return type(layer) in (ShortConv, HeadMix, nn.LayerNorm) and not any(map(vars(layer).get, hooks))
 
 
 def _as_it_is(layer: nn.Module) -> nn.Module:
-    """Return a layer that keeps the weights which this one has now, as within `torch.func.functional_call`."""
+    """Return a layer that keeps the weights which this one has now."""
     kept = copy(layer)
     kept._parameters = layer._parameters.copy()
     return kept

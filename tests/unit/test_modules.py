@@ -195,12 +195,32 @@ def test_gradients_are_those_of_the_weights_that_were_called():
 
 
 @pytest.mark.parametrize("name", ["pre_conv", "norm", "gate_mix"])
+def test_a_weight_that_changed_before_the_backward_pass_is_told_of(name):
+    layer, x = fourier(), torch.randn(2, 7, 16, dtype=torch.float64)
+    y = layer(x)
+    with torch.no_grad():
+        getattr(layer, name).weight.mul_(2)
+    with pytest.raises(RuntimeError, match="was changed in place before the backward pass"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("name", ["pre_conv", "norm", "gate_mix"])
 def test_a_hook_runs_once_in_a_step_and_an_adapter_drops_out_the_same_numbers(name):
     layer, calls = fourier(), []
     hook = getattr(layer, name).register_forward_hook(lambda *_: calls.append(1))
     layer(torch.randn(2, 7, 16, dtype=torch.float64)).sum().backward()
     assert len(calls) == 1
     hook.remove()
+    one = torch.randn(1, 3, 16, dtype=torch.float64, requires_grad=True)
+    expected = torch.autograd.grad(layer(one).square().sum(), one)[0]
+    everywhere, here = torch.nn.modules.module.register_module_forward_hook, getattr(layer, name).register_forward_hook
+    for register in (everywhere, here):
+        y = layer(one)  # the hook comes after it
+        hook = register(lambda _, given, result: result.square())
+        assert torch.allclose(torch.autograd.grad(y.square().sum(), one)[0], expected, atol=1e-12)
+        changed = layer(one)
+        hook.remove()
+        assert not torch.allclose(y, changed, atol=1e-3)
     setattr(layer, name, torch.nn.Sequential(getattr(layer, name), torch.nn.Dropout(0.5)))
     x, direction = torch.randn(2, 2, 7, 16, dtype=torch.float64)
 
