@@ -37,7 +37,8 @@ def writing(path: Path) -> Iterator[Path]:
         OSError: the file cannot be written, in one line that names it.
     """
     partial = path.with_name(path.name + ".partial")
-    with _named(path):
+    now: list[str] = []
+    with _named(path, now):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             mode = _mode_of_new_files(partial)
@@ -47,6 +48,7 @@ def writing(path: Path) -> Iterator[Path]:
             os.replace(partial, path)
         finally:
             partial.unlink(missing_ok=True)
+        now.append("the new file is in place")
         _sync(path.parent)
 
 
@@ -215,12 +217,15 @@ def _mode_of_new_files(path: Path) -> int:
 
 
 def _sync(path: Path) -> None:
-    """Bring a file, or the names in a folder, to the disk."""
+    """Bring a file, or the names in a folder, to the disk, where it takes folders: some network disks do not."""
     folder = path.is_dir()
     if folder and os.name == "nt":  # Windows opens no folders
         return
     opened = os.open(path, os.O_RDONLY if folder else os.O_RDWR)
     try:
         os.fsync(opened)
+    except OSError as error:
+        if not folder or error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
     finally:
         os.close(opened)

@@ -44,6 +44,7 @@ _CARD = """\
 ---
 library_name: transformers
 pipeline_tag: text-generation
+tags: [caracal]
 ---
 A Caracal language model (Gan et al., ICML 2026) with {parameters:,} parameters.  Its class is in `caracal_min`:
 
@@ -52,6 +53,7 @@ A Caracal language model (Gan et al., ICML 2026) with {parameters:,} parameters.
 
     {shape}
 """
+_OF_AN_UPLOAD = {"repo_id", "private", "commit_message", "commit_description", "revision", "create_pr"}
 
 __all__ = ["CaracalForCausalLM", "PretrainedCaracalConfig"]
 
@@ -168,22 +170,40 @@ class CaracalForCausalLM(PreTrainedModel, GenerationMixin):
     def _supports_default_dynamic_cache(cls) -> bool:
         return False  # keys and values would be kept: the first forward pass makes a CaracalCache
 
-    def save_pretrained(self, save_directory: str | Path, is_main_process: bool = True, *arguments: Any,
+    def save_pretrained(self, save_directory: str | Path, is_main_process: bool = True,
+                        state_dict: dict[str, Tensor] | None = None, push_to_hub: bool = False, *arguments: Any,
                         **options: Any) -> None:
-        """Write the model as `PreTrainedModel` does, or nothing; it replaces other weights there, and their hashes."""
+        """Write the model as `PreTrainedModel` does, or nothing; it replaces other weights there, and their hashes.
+
+        With `push_to_hub` the files are uploaded when all are there, so they stay whatever becomes of the upload.  Its
+        options are those of the method, and `repo_id`, which is the name of the folder if left out.
+        """
+        upload = {name: options.pop(name) for name in _OF_AN_UPLOAD & options.keys()}
+        given = (is_main_process, state_dict, False, *arguments)
         if not is_main_process:  # which may gather what the main process writes
-            return super().save_pretrained(save_directory, is_main_process, *arguments, **options)
+            return super().save_pretrained(save_directory, *given, **options)
         with replacing_weights(folder := Path(save_directory)) as partial:
-            super().save_pretrained(partial, is_main_process, *arguments, **{"repo_id": folder.name} | options)
+            super().save_pretrained(partial, *given, **options)
+            written = [file.name for file in partial.iterdir()]
+        if push_to_hub and written:
+            hub = HfApi(token=options.get("token"))
+            repo = self._with_card(hub, upload.pop("repo_id", folder.name), upload.pop("private", None))
+            if (branch := upload.get("revision")) and not branch.startswith("refs/"):
+                hub.create_branch(repo, branch=branch, exist_ok=True)
+            hub.upload_folder(repo_id=repo, folder_path=folder, allow_patterns=written, **upload)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> str:
         """Upload the model as `PreTrainedModel` does; where no card is, one says how to load it."""
-        hub = HfApi(token=options.get("token"))
-        repo = hub.create_repo(repo_id, private=options.get("private"), exist_ok=True).repo_id
+        repo = self._with_card(HfApi(token=options.get("token")), repo_id, options.get("private"))
+        return super().push_to_hub(repo, **options)
+
+    def _with_card(self, hub: HfApi, repo_id: str, private: bool | None) -> str:
+        """Return the full name of a repository on the hub, which is made if absent, and so is its card."""
+        repo = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if not hub.file_exists(repo, "README.md"):
             card = _CARD.format(repo=repo, parameters=self.num_parameters(), shape=self.config.shape)
             hub.upload_file(path_or_fileobj=card.encode(), path_in_repo="README.md", repo_id=repo)
-        return super().push_to_hub(repo, **options)
+        return repo
 
     @can_return_tuple
     def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,

@@ -35,6 +35,7 @@ from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
 from caracal_min.data import Manifest, load_corpus
 from caracal_min.files import file_sha256, writing
 from caracal_min.record import code, read_record, seal
+from caracal_min.training import TrainConfig
 from caracal_min.weights import WEIGHTS
 
 NAME = "micro"
@@ -74,8 +75,8 @@ def write_weights(run: Path, shards: Path, mixture: Path, held_out: str, folder:
     model = Caracal.from_pretrained(run / "model", device="cpu", dtype=torch.bfloat16)
     if (found := Manifest.load(shards).settings.source_sha256) != said["sha256"]:
         raise ValueError(f"{shards} were made from a text with hash {found}, and {mixture} says {said['sha256']}")
-    corpus = load_corpus(shards, model.require_tokenizer(), record["config"]["corpus_tokens"]
-                         or record["config"]["tokens"], progress=False, validation=held_out)
+    corpus = load_corpus(shards, model.require_tokenizer(), TrainConfig(**record["config"]).corpus_limit,
+                         progress=False, validation=held_out)
     if corpus.digest != record["data"]["sha256"]:
         raise ValueError(f"{shards} and {held_out} are not the text that {run} was trained and validated on")
     model.config = replace(model.config, max_positions=record["config"]["context"])

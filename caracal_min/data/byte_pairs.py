@@ -15,8 +15,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import Any
 
-__all__ = ["CHARACTERS", "END_OF_TEXT", "BytePairs", "merges_of", "spelled", "split_words", "tokenizer_json",
-           "unspelled"]
+__all__ = ["CHARACTERS", "END_OF_TEXT", "BytePairs", "as_json", "merges_of", "spelled", "split_words",
+           "tokenizer_json", "unspelled"]
 
 _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHERS = sorted({*range(256)} - {*_PRINTABLE})
@@ -156,6 +156,11 @@ def tokenizer_json(vocabulary: Sequence[str], end_of_text: int, merges: Sequence
              "vocab": {word: i for i, word in enumerate(vocabulary)}, "merges": merges}
     stored = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [special], "normalizer": None,
               "pre_tokenizer": None, "post_processor": None, "decoder": None, **steps, "model": model}
+    return as_json(stored)
+
+
+def as_json(stored: dict[str, Any]) -> str:
+    """Return what a `tokenizer.json` holds as the text that is saved and hashed."""
     return json.dumps(stored, ensure_ascii=False, separators=(",", ":")) + "\n"
 
 

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from ..extras import missing
 from ..files import writing_folder
-from .byte_pairs import END_OF_TEXT, BytePairs, merges_of, spelled, tokenizer_json, unspelled
+from .byte_pairs import END_OF_TEXT, BytePairs, as_json, merges_of, spelled, tokenizer_json, unspelled
 from .file_tokenizer import TOKENIZER, TOKENIZER_CONFIG, FileTokenizer
 
 __all__ = ["TOKENIZER", "TOKENIZER_CONFIG", "ByteTokenizer", "FileTokenizer", "GPT2Tokenizer", "Tokenizer",
@@ -212,8 +212,14 @@ def load_tokenizer(folder: str | Path) -> Tokenizer:
 
 
 def tokenizer_sha256(tokenizer: Tokenizer) -> str:
-    """Return the SHA-256 of the `tokenizer.json` of a tokenizer, in hexadecimal: equal ones encode alike."""
-    return hashlib.sha256(tokenizer.to_json().encode()).hexdigest()
+    """Return the SHA-256 of the `tokenizer.json` of a tokenizer, in hexadecimal: equal ones encode alike.
+
+    Of a file what changes no id here is left out: spaces, and how `transformers` last cut, padded and framed a text.
+    """
+    text = tokenizer.to_json()
+    if isinstance(tokenizer, FileTokenizer):
+        text = as_json(json.loads(text) | dict.fromkeys(("truncation", "padding", "post_processor")))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _read(path: Path) -> tuple[str, str, str, ByteTokenizer | BytePairs | None]:

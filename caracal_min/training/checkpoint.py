@@ -44,6 +44,8 @@ class Checkpoint:
     """Where the run stands, and what must be equal for it to go on."""
     tensors: dict[str, Tensor]
     """Weights, optimizer state, random states and log, on the CPU."""
+    sha256: str
+    """Hash of all that is in it."""
     note: str = ""
     """One line for the user if the newer file is damaged and this is the one before it, else ""."""
 
@@ -138,13 +140,13 @@ class Checkpoints:
         damage: list[DamagedError] = []
         for path in self.paths:
             try:
-                facts, tensors = _read(path)
+                facts, tensors, sha256 = _read(path)
             except DamagedError as error:
                 damage.append(error)
                 continue
             self._newest_is_whole = not damage
             note = f"{damage[0]}; the checkpoint before it is taken, step {facts['step']}" if damage else ""
-            return Checkpoint(path, facts, tensors, note)
+            return Checkpoint(path, facts, tensors, sha256, note)
         if damage:
             raise DamagedError(f"{damage[0]}; restore it, or train anew in another folder")
         return None
@@ -180,8 +182,8 @@ def _sha256(facts: str, tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> tuple[dict, dict[str, Tensor]]:
-    """Return facts and tensors of a file, on the CPU; DamagedError, in one line, unless it is as it was written."""
+def _read(path: Path) -> tuple[dict, dict[str, Tensor], str]:
+    """Return facts, tensors (on the CPU), hash of a file; DamagedError, in one line, unless it is as it was written."""
     path.open("rb").close()  # no permission is no damage
     try:
         with safe_open(path, framework="pt") as file:
@@ -194,4 +196,4 @@ def _read(path: Path) -> tuple[dict, dict[str, Tensor]]:
                            f"{_FORMAT!r})")
     if _sha256(metadata["facts"], tensors) != metadata["sha256"]:
         raise DamagedError(f"{path} is damaged: its contents do not match their hash")
-    return json.loads(metadata["facts"]), tensors
+    return json.loads(metadata["facts"]), tensors, metadata["sha256"]

@@ -76,11 +76,12 @@ class RunFolder:
     def require_space(self, parameters: int) -> None:
         """Raise OSError unless the disk has room for three checkpoints (one in the making) and a model in float32.
 
-        The main process asks, for all: another one may come here before the folder is made.
+        The main process asks, for all: another one may come here before the folder is made.  A finished run needs none,
+        and a checkpoint that a kill has left in the making is written over.
         """
-        if not self._is_main:
+        if not self._is_main or self.complete:
             return
-        there = sum(path.stat().st_size for path in self.path.glob("checkpoint*.safetensors"))
+        there = sum(path.stat().st_size for path in self.path.glob("checkpoint*.safetensors*"))
         needed, free = 4 * parameters * (3 * 3 + 1) - there, shutil.disk_usage(self.path).free
         if free < needed:
             raise OSError(errno.ENOSPC, f"{self.path} is on a disk with {free / 1e6:,.0f} MB free, the run needs "

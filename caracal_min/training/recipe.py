@@ -37,7 +37,7 @@ class TrainConfig:
     5:1, 3:1, 2:1 or 1:1."""
     start: str | None = None
     """Trained model to start from, of the same size, architecture and tokenizer: folder of a run or of a model, or
-    "owner/name" on the hub.  None: weights are drawn with the seed."""
+    "owner/name" on the hub.  A run that goes on no longer needs it.  None: weights are drawn with the seed."""
     model: tuple[str, ...] = ()
     """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128 gate_length=256
     fourier_per_attention=None.  For a baseline: d_model, n_layers and n_heads."""
@@ -50,14 +50,14 @@ class TrainConfig:
     tokenizer: str = "gpt2"
     """byte, gpt2, or gpt2:N, GPT-2's first N - 1 ids and an end of text; the model has as many ids as it."""
     out: Path | None = None
-    """Folder of the run, for checkpoints, log, model and record.  The same command resumes a run that was stopped.
-    None: everything stays in memory."""
+    """Folder of the run, for checkpoints, log, model and record; several machines need one that all of them see.  The
+    same command resumes a run that was stopped.  None: everything stays in memory."""
     tokens: int = 10_000_000_000
     """Budget: tokens to train on."""
     minutes: float | None = None
     """Budget: minutes to train for.  The run and its schedule end with the budget that is used up first."""
     corpus_tokens: int | None = None
-    """Tokens to read from the source.  None: as many as the budget."""
+    """Tokens to read from the source.  None: as many as the budget; for nano 10 million, or more with the budget."""
     context: int = 512
     """Tokens per sequence."""
     reset_documents: bool = False
@@ -141,8 +141,8 @@ class TrainConfig:
         """
         recipe = {"preset": preset}
         if preset == "nano":
-            recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, corpus_tokens=10_000_000, context=256,
-                           precision="float32", batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
+            recipe |= dict(data="embedded", tokenizer="byte", tokens=786_432, context=256, precision="float32",
+                           batch_size=4, micro_batch_size=4, learning_rate=3e-3, eval_every=64)
         elif preset == "micro":
             recipe |= dict(tokenizer="gpt2:4096", tokens=31_000_000, context=256, batch_size=16, micro_batch_size=16,
                            optimizer="muon", learning_rate=3e-3, warmup=0.04, final_fraction=0.0)
@@ -175,6 +175,11 @@ class TrainConfig:
             raise ValueError(f"reset_documents=True, and the tokenizer {tokenizer.name} has no end_of_text to find "
                              "documents by; give it one, or reset_documents=False")
         return tokenizer.end_of_text if self.reset_documents else None
+
+    @property
+    def corpus_limit(self) -> int:
+        """Tokens to read from the source: `corpus_tokens`, or what None there means."""
+        return self.corpus_tokens or max(self.tokens, 10_000_000 if self.preset == "nano" else 1)
 
     @property
     def steps(self) -> int:

@@ -1,5 +1,6 @@
 """What the record of a run says of its processes, of the weights it began with, of its text and of its model."""
 
+import re
 import time
 
 import torch
@@ -10,6 +11,7 @@ from ..files import file_sha256
 from ..language_model import LanguageModel
 from ..record import code, is_of_training, machine, read_record
 from ..weights import WEIGHTS, read_config
+from .checkpoint import Checkpoint
 from .distributed import Group
 from .folder import RunFolder
 from .recipe import TrainConfig
@@ -18,18 +20,24 @@ from .trained import Trained
 __all__ = ["data_of", "model_of", "process_from", "settings_of", "stretches_before"]
 
 
-def process_from(step: int, group: Group) -> dict:
+def process_from(step: int, checkpoint: Checkpoint | None, corpus: Corpus, group: Group) -> dict:
     """Return with which code and where the run goes on from now, on all processes of a group.
 
     Args:
         step: steps that were done before.
+        checkpoint: what it goes on from; None: it begins.
 
     Raises:
-        ValueError: the processes have different code.
+        ValueError: the processes have different code, or see different checkpoints or data.
     """
-    ran = group.gather({"code": code(), "machine": machine(group.device)})
+    ran = group.gather({"code": code(), "machine": machine(group.device),
+                        "checkpoint": checkpoint and checkpoint.sha256, "data": group.world_size > 1 and corpus.digest})
     if any(other["code"]["sha256"] != ran[0]["code"]["sha256"] for other in ran):
         raise ValueError("the processes of this run have different code; install one version on all machines")
+    for name, mend in (("checkpoint", "give them one folder of the run, on a disk that all machines see"),
+                       ("data", "give all machines the same text")):
+        if any(other[name] != ran[0][name] for other in ran):
+            raise ValueError(f"the processes of this run do not see the same {name}; {mend}")
     machines = [other["machine"] for i, other in enumerate(ran)
                 if other["machine"] not in [earlier["machine"] for earlier in ran[:i]]]
     return {"from_step": step, "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "code": ran[0]["code"],
@@ -49,7 +57,8 @@ def settings_of(config: TrainConfig, precision: torch.dtype, tokenizer: Tokenize
                                          "tokenizer": tokenizer.name,
                                          "start": stretches[-1]["sha256"] if stretches else None}
     if model is not None:
-        settings |= {"architecture": type(model).__name__, "preset": None, "variant": None, "model": repr(model.config)}
+        model_config = re.sub(r'"transformers_version": .*', "", repr(model.config))  # not what the model is
+        settings |= {"architecture": type(model).__name__, "preset": None, "variant": None, "model": model_config}
     return settings
 
 

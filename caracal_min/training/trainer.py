@@ -55,8 +55,9 @@ class Trainer:
         seconds: time spent in `run`, that of an earlier process included.
 
     Raises:
-        ValueError: the folder holds a run with other settings or other data, or one that is damaged; a batch that the
-            processes cannot share; a device that is not here; a model with fewer ids than the tokenizer.
+        ValueError: the folder holds a run with other settings or other data, or one that is damaged; processes that see
+            different ones; a batch that they cannot share; a device that is not here; a model with fewer ids than the
+            tokenizer.
         OSError: the folder cannot be written, has no room for the run, or another process works in it.
         LostProcessError: another process of the group does not answer.
     """
@@ -73,14 +74,11 @@ class Trainer:
     def _build(self, corpus: Corpus | None, model: LanguageModel | None) -> None:
         config, self.device = self.config, self.group.device
         self.precision = resolve_precision(config.precision, self.device)
-        start = None if config.start is None else load_trained(config.start)
-        self._stretches = stretches_before(start)
         if self.device.type == "cpu":
             keep_freed_memory()
         share = config.share(self.group.world_size)
         self._tokenizer = make_tokenizer(config.tokenizer if corpus is None else corpus.tokenizer)
         self._end_of_documents = config.end_of_documents(self._tokenizer)
-        self._settings = settings_of(config, self.precision, self._tokenizer, self._stretches, model)
         if corpus is None:  # what would stop the run is found before anything slow
             require_readable(config.tokenizer, *filter(None, (config.data, config.validation)),
                              shards=None if config.out is None else config.out / "shards")
@@ -88,6 +86,11 @@ class Trainer:
             require_tensorboard()
         self._folder = None if config.out is None else RunFolder(config.out, self.group.is_main)
         checkpoint = self._folder and self._folder.checkpoints.read()
+        # What the run started from may have gone on or be gone by now; its own checkpoint has all that it needs.
+        begun = checkpoint is not None and checkpoint.facts.get("start") == config.start
+        start = None if begun or config.start is None else load_trained(config.start)
+        self._stretches = checkpoint.facts["stretches"] if begun else stretches_before(start)
+        self._settings = settings_of(config, self.precision, self._tokenizer, self._stretches, model)
         if checkpoint is not None:
             checkpoint.require_settings(self._settings)
         torch.manual_seed(config.seed)
@@ -256,9 +259,8 @@ class Trainer:
     def _load_corpus(self) -> Corpus:
         config = self.config
         shards = None if config.out is None or config.data == "embedded" else config.out / "shards"
-        return load_corpus(config.data, config.tokenizer, max_tokens=config.corpus_tokens or config.tokens,
-                           validation=config.validation, shards=shards,
-                           progress=config.progress and self.group.is_main)
+        return load_corpus(config.data, config.tokenizer, max_tokens=config.corpus_limit, validation=config.validation,
+                           shards=shards, progress=config.progress and self.group.is_main)
 
     def _leave(self) -> None:
         """Write what a finished run leaves: the model with its tokenizer, and the record."""
@@ -275,7 +277,7 @@ class Trainer:
         """What must be equal for a run to go on, and where it stands."""
         return {"step": self.step, "seconds": self.seconds, "first": self._first, "settings": self._settings,
                 "corpus": self.corpus.digest, "scaler": self.scaler.state_dict(), "parts": self._processes,
-                "stretches": self._stretches}
+                "start": self.config.start, "stretches": self._stretches}
 
     def _resume(self, checkpoint: Checkpoint | None) -> None:
         self.step, self.seconds, self._first, self._processes, self._ahead, log = 0, 0.0, 0.0, [], {}, b""
@@ -292,5 +294,5 @@ class Trainer:
                            self.config.tensorboard and not self.finished)
         for note in filter(None, (checkpoint and checkpoint.note, self._log.note) if self.group.is_main else ()):
             print(note)
-        self._processes = [*self._processes, process_from(self.step, self.group)]
+        self._processes = [*self._processes, process_from(self.step, checkpoint, self.corpus, self.group)]
         self._kept_at = self.seconds

@@ -1,13 +1,16 @@
 """Files written whole or not at all: errors, kills at every step, a full disk."""
 
+import errno
 import os
 import re
 import resource
 import shutil
+import stat
 import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -387,6 +390,23 @@ def test_a_place_that_cannot_be_written_gets_one_line(tmp_path):
     with pytest.raises(OSError, match=r"file could not be written \(.*File exists.*\)"):
         Caracal(SMALL).save_pretrained(tmp_path / "file")
     assert contents(tmp_path) == {"file": b"old"}
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOTSUP, errno.EIO])
+def test_a_disk_may_flush_no_folder_and_an_error_after_the_renaming_says_so(tmp_path, monkeypatch, number):
+    sync = os.fsync
+
+    def refuse_folders(opened):
+        if stat.S_ISDIR(os.fstat(opened).st_mode):
+            raise OSError(number, os.strerror(number))
+        sync(opened)
+
+    monkeypatch.setattr(os, "fsync", refuse_folders)
+    with nullcontext() if number != errno.EIO else pytest.raises(OSError, match="; the new file is in place$"):
+        with writing(tmp_path / "file") as partial:
+            partial.write_text("new")
+        write_words(tmp_path, "new")
+    assert contents(tmp_path) == dict.fromkeys(["file"] + ["config", "weights", "also"] * (number != errno.EIO), b"new")
 
 
 def test_the_bytes_are_on_the_disk_before_the_name_and_the_name_before_the_end(tmp_path, monkeypatch):

@@ -857,6 +857,33 @@ def test_the_hub_gets_a_card_unless_it_has_one(model, monkeypatch, there):
         assert f"{model.num_parameters():,} parameters" in card.text and "d_model=32" in card.text
 
 
+def test_an_upload_that_fails_leaves_what_was_saved(model, monkeypatch, tmp_path):
+    from huggingface_hub import HfApi
+
+    asked, sent = {}, {}
+
+    def fails(self, **given):
+        sent.update(given | {"token": self.token})
+        raise OSError("403 Forbidden")
+
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **given: asked.update(given) or SimpleNamespace(
+        repo_id=f"me/{name}"))
+    monkeypatch.setattr(HfApi, "file_exists", lambda self, repo_id, name: True)
+    monkeypatch.setattr(HfApi, "create_branch", lambda self, repo_id, branch, **_: asked.update(branch=branch))
+    monkeypatch.setattr(HfApi, "upload_folder", fails)
+    for folder, named, name in (("a", {}, "me/a"), ("b", {"repo_id": "small"}, "me/small")):
+        with pytest.raises(OSError, match="^403 Forbidden$"):
+            model.save_pretrained(tmp_path / folder, push_to_hub=True, private=True, commit_message="first",
+                                  token="of me", revision="tried", create_pr=True, **named)
+        written = sent.pop("allow_patterns")
+        assert {*written} == {path.name for path in (tmp_path / folder).iterdir()} and "model.safetensors" in written
+        assert sent == dict(repo_id=name, folder_path=tmp_path / folder, commit_message="first", revision="tried",
+                            create_pr=True, token="of me")
+        assert asked == dict(private=True, exist_ok=True, branch="tried")
+        assert torch.equal(Caracal.from_pretrained(tmp_path / folder, device="cpu")(ids(1, 9))[0],
+                           model(ids(1, 9)).logits)
+
+
 def test_nothing_of_the_package_needs_it_and_without_transformers_one_line_says_so():
     code = ("import sys, pkgutil, importlib, caracal_min\n"
             "for module in pkgutil.iter_modules(caracal_min.__path__, 'caracal_min.'):\n"

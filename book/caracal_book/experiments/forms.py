@@ -186,7 +186,7 @@ def _ablated(config: FormsConfig, corpus: Corpus, model: Caracal) -> dict:
 
 def _corpus(config: FormsConfig) -> Corpus:
     recipe = config.recipe(config.learning_rates[0], config.seeds[0])
-    return load_corpus(recipe.data, recipe.tokenizer, max_tokens=recipe.corpus_tokens or recipe.tokens, progress=False)
+    return load_corpus(recipe.data, recipe.tokenizer, max_tokens=recipe.corpus_limit, progress=False)
 
 
 def _with(size: CaracalConfig, kind: type[MultiHeadFourier], **options) -> Caracal:

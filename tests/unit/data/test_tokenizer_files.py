@@ -154,6 +154,23 @@ def test_tokenizers_of_other_people(tmp_path, kind, plain):
         assert [found.decode(ids) for ids in expected] == [encoder.decode(ids, False) for ids in expected]
 
 
+def test_a_tokenizer_that_transformers_has_used_and_saved_is_the_same(tmp_path):
+    encoder, special = trained("first")
+    encoder.save(str(tmp_path / TOKENIZER))
+    (tmp_path / TOKENIZER_CONFIG).write_text(json.dumps({"eos_token": special}))
+    tokenizer = make_tokenizer(tmp_path / TOKENIZER)
+    save_tokenizer(tokenizer, tmp_path / "saved")
+    theirs = AutoTokenizer.from_pretrained(tmp_path / "saved")
+    theirs.pad_token = theirs.eos_token
+    assert len(theirs(["the cat sat", "a"], truncation=True, max_length=2, padding="max_length")["input_ids"][1]) == 2
+    theirs.save_pretrained(tmp_path / "theirs")
+    stored = json.loads((tmp_path / "theirs" / TOKENIZER).read_text())
+    assert stored["truncation"] and stored["padding"]
+    for path in (tmp_path / "saved", tmp_path / "theirs"):
+        assert isinstance(load_tokenizer(path), FileTokenizer)
+        assert tokenizer_sha256(load_tokenizer(path)) == tokenizer_sha256(tokenizer)
+
+
 def test_the_files_of_gpt2_itself_are_read_in_plain_python(gpt2, tmp_path):
     """As the hub has them: merges as one text, the end of text in the vocabulary, an eos_token that is an object."""
     whole = make_tokenizer("gpt2")

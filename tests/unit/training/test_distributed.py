@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from caracal_min.data import documents
+from caracal_min.training import TrainConfig, Trainer
 
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1"}
 
@@ -90,6 +92,33 @@ def test_two_processes_with_unequal_numbers_of_documents_follow_the_curve_of_one
     for name in ("loss", "validation_loss"):
         found, expected = ([e[name] for e in entries if name in e] for entries in (two, one))
         np.testing.assert_allclose(found, expected, atol=1e-4, rtol=0)
+
+
+APART = """
+import os, sys
+from caracal_min.__main__ import main
+sys.exit(main([*sys.argv[1:-1], f"{sys.argv[-1]}-{os.environ['RANK']}"]))
+"""
+
+
+@pytest.mark.parametrize("option, what", [("--out", "checkpoint"), ("--data", "data")])
+def test_processes_that_see_other_folders_get_one_line(shards, tmp_path, texts, option, what):
+    """What the option names is another folder in each: of the run, where the first sees a checkpoint, or of shards."""
+    if what == "data":
+        shutil.copytree(shards, tmp_path / "place-0")
+        tokenized(tmp_path, texts[:30]).rename(tmp_path / "place-1")
+    else:
+        made = TrainConfig.for_preset("nano", data=str(shards), tokens=10240, context=64, batch_size=8,
+                                      micro_batch_size=2, eval_windows=8, progress=False, device="cpu",
+                                      out=tmp_path / "place-0")
+        with Trainer(made) as trainer:
+            trainer.run(until=3)
+    _, *start = command(tmp_path / "run", shards, 2)
+    at = start.index("caracal_min") - 1
+    words = [sys.executable, *start[:at], "--no-python", sys.executable, "-c", APART, *start[at + 2:], option,
+             tmp_path / "place"]
+    done = subprocess.run(words, capture_output=True, text=True, env=ENVIRONMENT, timeout=240)
+    assert done.returncode != 0 and f"error: the processes of this run do not see the same {what}; give" in done.stderr
 
 
 def test_a_batch_that_cannot_be_shared_gets_one_line(shards, tmp_path):

@@ -221,8 +221,18 @@ def test_too_little_room_is_found_before_the_work(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**7))
     with pytest.raises(OSError, match="10 MB free, the run needs 51 MB for two checkpoints"):
         Trainer(config(tmp_path), corpus())
+    left = tmp_path / "checkpoint.safetensors.partial"  # by a kill: the next save writes over it
+    left.touch()
+    os.truncate(left, 45 * 10**6)
+    Trainer(config(tmp_path), corpus()).close()
+    left.unlink()
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=10**8))
     Trainer(config(tmp_path), corpus()).close()
+    with Trainer(config(tmp_path), corpus()) as trainer:
+        log = trainer.run()
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=0))
+    with Trainer(config(tmp_path), corpus()) as trainer:  # finished: nothing is written
+        assert trainer.run() == log
 
 
 def test_a_process_that_is_not_the_main_one_may_come_before_the_folder(tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from caracal_min import Caracal
+from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import RULE, ByteTokenizer, documents, make_tokenizer, tokenize
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.files import file_sha256
@@ -21,6 +21,7 @@ from caracal_min.training import trainer as trainer_module
 from caracal_min.training.run_log import RunLog
 from caracal_min.training.trained import load_trained
 from caracal_min.zoo import VARIANTS, load_model
+from caracal_min.zoo.baselines import baseline_of
 
 
 @pytest.fixture(scope="module")
@@ -44,9 +45,8 @@ def test_a_file_goes_through_shards_in_the_folder_of_the_run(text, tmp_path):
     held = Trainer(config(text, out=tmp_path / "run"))
     assert isinstance(held.corpus.train, ShardedTokens) and held.corpus.train.folder == tmp_path / "run" / "shards"
     first = held.run()
-    again = Trainer(config(str(tmp_path / "run" / "shards"), out=tmp_path / "again", corpus_tokens=None,
-                           tokens=4 * 4 * 32)).run()
-    assert [e["loss"] for e in again] != [e["loss"] for e in first]  # 512 tokens of budget are all that it reads
+    again = Trainer(config(str(tmp_path / "run" / "shards"), out=tmp_path / "again", corpus_tokens=4 * 4 * 32)).run()
+    assert [e["loss"] for e in again] != [e["loss"] for e in first]  # 512 tokens are all that it reads
     whole = Trainer(config(str(tmp_path / "run" / "shards"), corpus_tokens=held.corpus.train.manifest.tokens)).run()
     assert [e["loss"] for e in whole] == [e["loss"] for e in first]
 
@@ -214,10 +214,12 @@ def test_a_run_begins_with_the_weights_of_another(text, tmp_path):
     with Trainer(more) as trainer:
         trainer.run(until=4)
     shutil.move(tmp_path / "first", tmp_path / "moved")
-    with pytest.raises(FileNotFoundError):  # what it starts from is looked at again
-        Trainer(more)
-    with Trainer(replace(more, start=str(tmp_path / "moved"))) as trainer:  # the same weights elsewhere: it goes on
-        assert trainer.step == 4
+    with pytest.raises(FileNotFoundError):  # another is looked at
+        Trainer(replace(more, start=str(tmp_path / "nowhere")))
+    for start in (more.start, str(tmp_path / "moved")):  # its checkpoint has all; the same weights elsewhere
+        with Trainer(replace(more, start=start)) as trainer:
+            assert trainer.step == 4
+    with Trainer(more) as trainer:
         log = trainer.run()
     assert log[-1]["step"] == 6 and log[-1]["validation_loss"] == pytest.approx(end, abs=1e-4)
     results = read_record(tmp_path / "more" / "record.json", require_commit=False)["results"]
@@ -225,6 +227,48 @@ def test_a_run_begins_with_the_weights_of_another(text, tmp_path):
     assert before["steps"] == 4 and before["tokens"] == 4 * 4 * 32 and before["config"]["optimizer"] == "adamw"
     assert before["sha256"] == results["start_sha256"] == hashlib.sha256(
         (tmp_path / "moved" / "model" / "model.safetensors").read_bytes()).hexdigest() != results["model_sha256"]
+
+
+def test_a_run_goes_on_when_what_it_started_from_has_gone_on(text, tmp_path):
+    first = config(text, out=tmp_path / "first")
+    more = config(text, out=tmp_path / "more", start=str(tmp_path / "first"))
+    for step in (2, 3, None):  # one checkpoint, another one, then a model
+        with Trainer(first) as trainer:
+            trainer.run(until=step)
+        with Trainer(more) as trainer:
+            assert trainer.step == (step or 4) - 2
+            trainer.run(until=step and step - 1)
+    results = read_record(tmp_path / "more" / "record.json", require_commit=False)["results"]
+    (before,) = results["stretches"]
+    assert before["step"] == 2 and before["sha256"] == results["start_sha256"]
+
+
+def test_nano_reads_ten_million_tokens_or_its_budget(text, monkeypatch):
+    asked, load = [], trainer_module.load_corpus
+
+    def noted(*given, max_tokens, **options):
+        asked.append(max_tokens)
+        return load(*given, max_tokens=max_tokens, **options)
+
+    monkeypatch.setattr(trainer_module, "load_corpus", noted)
+    made = replace(TrainConfig.for_preset("nano"), data=text, progress=False, device="cpu")  # as the command line does
+    for changes in (dict(), dict(tokens=20_000_000), dict(tokens=20_000_000, corpus_tokens=200_000)):
+        Trainer(replace(made, **changes)).close()
+    assert asked == [10_000_000, 20_000_000, 200_000] and TrainConfig(tokens=4096).corpus_limit == 4096
+
+
+def test_a_baseline_of_ones_own_goes_on_with_another_version_of_transformers(text, tmp_path, monkeypatch):
+    configuration = pytest.importorskip("transformers.configuration_utils")
+    size = CaracalConfig(256, 32, 2, 2, max_positions=32)
+    for step, version in ((1, "5.23.0"), (2, "5.24.0")):
+        monkeypatch.setattr(configuration, "__version__", version)
+        model = baseline_of("llama", size)
+        assert version in repr(model.config)
+        with Trainer(config(text, out=tmp_path), model=model) as trainer:
+            assert trainer.step == step - 1
+            trainer.run(until=step)
+    with pytest.raises(ValueError, match="holds a run with model="):
+        Trainer(config(text, out=tmp_path), model=baseline_of("llama", replace(size, n_heads=1)))
 
 
 def test_the_record_names_every_stretch_of_a_run_that_goes_on_from_weights(text, tmp_path):
