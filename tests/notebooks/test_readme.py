@@ -19,7 +19,7 @@ def test_the_examples_run(root, tmp_path, monkeypatch):
     assert torch.allclose(names["r"][..., 0], names["v"][..., 0] * names["g"][..., 0], atol=1e-4)
     assert names["logits"].shape == (1, 64, 256) and names["loss"] is None
     assert names["tokens"].shape == (1, 24) and names["text"].startswith("The ")
-    assert torch.allclose(names["same"], names["model"](torch.tensor([list(b"The ")]))[0], atol=1e-5)
+    assert torch.allclose(names["same"], names["model"](torch.tensor([list(b"The ")]))[0], atol=1e-4)
 
 
 def test_files_and_commands_exist(root):

@@ -55,6 +55,11 @@ def ids(*shape, seed=1):
     return torch.randint(256, shape, generator=torch.Generator().manual_seed(seed))
 
 
+def same(found, expected):
+    """Logits of two copies of a model: a processor may add otherwise where weights lie otherwise in memory."""
+    assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
 def padded(rows, left, fill=0):
     """Rows of different lengths as one batch, and where they are."""
     longest = max(map(len, rows))
@@ -89,7 +94,7 @@ def test_it_reads_what_caracal_writes_and_the_logits_are_equal(tmp_path, changes
     assert isinstance(theirs, CaracalForCausalLM) and not theirs.training and not any(found.values())
     assert theirs.config.shape == ours.config and theirs.num_parameters() == ours.num_parameters()
     x = ids(3, 70)
-    assert_close(theirs(x).logits, ours(x)[0])
+    same(theirs(x).logits, ours(x)[0])
     assert_close(theirs(x, labels=x).loss, ours.loss(x[:, :-1], x[:, 1:]))
 
 
@@ -103,15 +108,15 @@ def test_caracal_reads_what_it_writes(tmp_path, changes):
     theirs.save_pretrained(tmp_path)
     ours, x = Caracal.from_pretrained(tmp_path, device="cpu"), ids(2, 70)
     assert ours.config == theirs.config.shape
-    assert_close(ours(x)[0], theirs(x).logits)
-    assert_close(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, theirs(x).logits)
+    same(ours(x)[0], theirs(x).logits)
+    same(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, theirs(x).logits)
 
 
 def test_weights_in_parts_and_in_another_type(tmp_path, model):
     model.save_pretrained(tmp_path, max_shard_size="20KB")
     assert len(list(tmp_path.glob("*.safetensors"))) > 3
     x = ids(2, 20)
-    assert_close(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
+    same(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
     half = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
     half.save_pretrained(tmp_path / "half")
     again = AutoModelForCausalLM.from_pretrained(tmp_path / "half")
@@ -126,7 +131,7 @@ def test_the_type_of_weights_that_were_loaded_is_not_that_of_those_that_are_save
     torch.nn.init.normal_(ours.embedding.weight)
     ours.save_pretrained(tmp_path)
     for kind in (AutoModelForCausalLM, CaracalForCausalLM):
-        assert_close(kind.from_pretrained(tmp_path)(x).logits, ours(x)[0])
+        same(kind.from_pretrained(tmp_path)(x).logits, ours(x)[0])
 
 
 @pytest.mark.parametrize("kind", [AutoModelForCausalLM, CaracalForCausalLM])
@@ -177,12 +182,12 @@ def test_no_older_weights_stay_beside_those_that_are_saved(tmp_path, model, befo
     parts, x = size == "20KB", ids(1, 9)
     assert (tmp_path / "model.safetensors").exists() != parts
     assert (tmp_path / "model.safetensors.index.json").exists() == any(tmp_path.glob("model-*.safetensors")) == parts
-    assert_close(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
+    same(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
     model.save_pretrained(tmp_path, max_shard_size="1KB" if parts else "1GB", variant="other")
     assert (tmp_path / "model.safetensors").exists() != parts  # that of a variant lies beside it
     with pytest.raises(ValueError, match="holds a model with fourier_per_attention=2, and a variant of it has"):
         build(**older).save_pretrained(tmp_path, variant="older")
-    assert_close(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
+    same(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
 
 
 def test_a_save_that_fails_leaves_what_was_there(tmp_path, model, monkeypatch):
@@ -268,7 +273,7 @@ def test_bad_configurations_get_one_line(given, error, words):
 def test_a_field_can_be_changed_on_loading(folder):
     cut = AutoModelForCausalLM.from_pretrained(folder, gate_length=4)
     x = ids(2, 30)
-    assert_close(cut(x).logits, Caracal.from_pretrained(folder, device="cpu", gate_length=4)(x)[0])
+    same(cut(x).logits, Caracal.from_pretrained(folder, device="cpu", gate_length=4)(x)[0])
     with pytest.raises(ValueError, match="^gate_length=0; give a whole number >= 1"):
         AutoModelForCausalLM.from_pretrained(folder, gate_length=0)
 
@@ -302,8 +307,8 @@ def test_more_tokens_can_be_added(tmp_path, model):
     assert larger.config.vocab_size == 300 and larger.lm_head.weight is larger.embedding.weight
     larger.save_pretrained(tmp_path)
     x = ids(1, 9)
-    assert_close(Caracal.from_pretrained(tmp_path, device="cpu")(x)[0], larger(x).logits)
-    assert_close(larger(x).logits[..., :256], model(x).logits)
+    same(Caracal.from_pretrained(tmp_path, device="cpu")(x)[0], larger(x).logits)
+    same(larger(x).logits[..., :256], model(x).logits)
     assert larger(x + 40).logits.shape[-1] == 300
 
 
@@ -315,7 +320,7 @@ def test_a_model_in_memory_lends_its_weights():
         ours.norm.weight.mul_(2)
         theirs.embedding.weight.mul_(2)
     x = ids(1, 9)
-    assert_close(ours(x)[0], theirs.eval()(x).logits)
+    same(ours(x)[0], theirs.eval()(x).logits)
 
 
 # The forward pass
@@ -331,7 +336,7 @@ def test_outputs(model):
     assert torch.equal(model(x).logits, whole.logits)
     kept = torch.tensor([0, 3, 19])
     for keep, expected in ((0, whole.logits), (5, whole.logits[:, -5:]), (kept, whole.logits[:, kept])):
-        assert_close(model(x, logits_to_keep=keep).logits, expected)
+        same(model(x, logits_to_keep=keep).logits, expected)
 
 
 def test_hidden_states_are_those_between_the_blocks(model):
@@ -757,7 +762,7 @@ def test_adapters_train_are_saved_and_are_merged(folder, tmp_path, target, check
     merged = loaded.merge_and_unload()
     assert_close(merged(x).logits, logits, rtol=1e-3, atol=1e-3)
     merged.save_pretrained(tmp_path / "merged")
-    assert_close(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], merged(x).logits)
+    same(Caracal.from_pretrained(tmp_path / "merged", device="cpu")(x)[0], merged(x).logits)
 
 
 @pytest.mark.parametrize("options", [
@@ -823,7 +828,7 @@ def test_a_part_of_the_model_may_lie_on_the_disk(folder, tmp_path):
                                                  offload_folder=str(tmp_path / "offloaded"))
     assert set(apart.hf_device_map.values()) == {"cpu", "disk"}
     whole, x = AutoModelForCausalLM.from_pretrained(folder), ids(2, 20)
-    assert_close(apart(x).logits, whole(x).logits)
+    same(apart(x).logits, whole(x).logits)
     assert torch.equal(greedy(apart, x, 8), greedy(whole, x, 8))
 
 

@@ -100,5 +100,6 @@ def test_transformers_gives_equal_logits_and_tokens():
     ids = ours.tokenizer.encode("The history of the “island” began in 1850.")
     assert encode("The history of the “island” began in 1850.")["input_ids"] == ids
     with torch.no_grad():
-        torch.testing.assert_close(theirs(torch.tensor([ids])).logits, ours.logits(torch.tensor([ids])))
+        torch.testing.assert_close(theirs(torch.tensor([ids])).logits, ours.logits(torch.tensor([ids])),
+                                   rtol=1e-4, atol=1e-4)
     assert theirs.generation_config.eos_token_id == encode.eos_token_id == ours.tokenizer.end_of_text
