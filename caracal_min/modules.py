@@ -253,14 +253,14 @@ def _recomputed(f: Callable, layers: Sequence[nn.Module | None], *inputs: Tensor
             or not all(layer is None or _is_as_built(layer) for layer in layers)):
         return f(*layers, *inputs)
     held = [None if layer is None else _as_it_is(layer) for layer in layers]
-    used = [weight for layer in held if layer is not None for weight in layer._parameters.values()]
-    used = [x for x in (*used, *inputs) if x is not None and not x.is_inference()]
-    versions = [x._version for x in used]
+    weights = [weight for layer in held if layer is not None for weight in layer._parameters.values()]
+    weights = [weight for weight in weights if weight is not None and not weight.is_inference()]
+    versions = [weight._version for weight in weights]  # `checkpoint` looks at the inputs itself
 
     def again(*inputs: Tensor | None) -> Tensor:
-        if versions != [x._version for x in used]:
-            raise RuntimeError("a weight or an input of a Fourier layer was changed in place before the backward pass, "
-                               "which needs it as it was; change it afterwards")
+        if versions != [weight._version for weight in weights]:
+            raise RuntimeError("a weight of a Fourier layer was changed in place before the backward pass, which needs "
+                               "it as it was; change it afterwards")
         return f(*(layer and layer.forward for layer in held), *inputs)
 
     return checkpoint(again, *inputs, use_reentrant=False, preserve_rng_state=False)

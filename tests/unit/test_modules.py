@@ -1,8 +1,11 @@
 """The layers: the four steps written out, causality, caches, variants, errors."""
 
+import weakref
+
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.checkpoint import checkpoint
 
 from caracal_min.modules import Block, MultiHeadFourier, SlidingWindowAttention, SwiGLU
 from caracal_min.relaxed import RelaxedConvolution
@@ -201,6 +204,27 @@ def test_a_weight_that_changed_before_the_backward_pass_is_told_of(name):
     with torch.no_grad():
         getattr(layer, name).weight.mul_(2)
     with pytest.raises(RuntimeError, match="was changed in place before the backward pass"):
+        y.sum().backward()
+
+
+def test_inside_a_checkpoint_nothing_is_kept():
+    """Nor do inputs that changed in place pass for those of before: `checkpoint` keeps them, and looks at them."""
+    layer, kept = fourier(), []
+    given = torch.randn(2, 7, 16, dtype=torch.float64, requires_grad=True)
+
+    def mixed(x):
+        x = 2 * x
+        kept.append(weakref.ref(x))
+        return layer(x)
+
+    y = checkpoint(mixed, given, use_reentrant=False)
+    assert kept[0]() is None
+    y.sum().backward()
+    x = 2 * given
+    y = layer(x)
+    with torch.no_grad():
+        x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
 
 
