@@ -175,7 +175,8 @@ class LanguageModel(nn.Module):
             return
         if found.vocab_size <= self.config.vocab_size:
             self.tokenizer = found
-        self._why_no_tokenizer = self._too_many(found)
+        else:
+            self._why_no_tokenizer = self._too_many(found)
 
     def _too_many(self, tokenizer: Tokenizer) -> str:
         return f"{tokenizer.name} has {tokenizer.vocab_size:,} ids, the model {self.config.vocab_size:,}"

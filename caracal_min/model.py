@@ -201,7 +201,7 @@ class Caracal(LanguageModel):
 
         Raises:
             ValueError: its tensors are not those of its configuration (pruned, adapted, quantized, of several types),
-                so that `from_pretrained` would refuse them; nothing is written.
+                so that `from_pretrained` would refuse them, or the tokenizer has more ids; nothing is written.
             OSError: they cannot be written, in one line that says what is there now.
 
         Example:
@@ -215,7 +215,8 @@ class Caracal(LanguageModel):
         """
         others = {name: value for name, value in self.other_settings.items() if name not in OF_THE_WEIGHTS}
         config = {**others, "model_type": "caracal", **asdict(self.config)}
-        write_model(Path(folder), config, self.state_dict(), _shapes(self.config), self.tokenizer)
+        tokenizer = None if self.tokenizer is None else self.require_tokenizer()
+        write_model(Path(folder), config, self.state_dict(), _shapes(self.config), tokenizer)
 
     @classmethod
     def from_pretrained(cls, name_or_folder: str | Path, revision: str | None = None, device: str = "auto",

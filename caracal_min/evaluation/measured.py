@@ -15,7 +15,9 @@ from ..record import is_of_training, read_record
 __all__ = ["bits_per_byte", "bytes_of_targets", "gives_texts_back", "rule_of_training", "sha256_of_tokens",
            "text_to_count", "text_to_measure"]
 
-_SAMPLE = "Two  spaces,\nCAPITALS that don't vanish: na\N{LATIN SMALL LETTER I WITH DIAERESIS}ve \N{CAT}"
+# What tokenizers change: spaces at both ends and in a row, line ends, capitals, quotes, and characters with like ones.
+_SAMPLE = ("  Two  spaces,\r\nCAPITALS that don't vanish:\t\N{LEFT DOUBLE QUOTATION MARK}e\N{COMBINING ACUTE ACCENT} "
+           "\N{LATIN SMALL LIGATURE FI} x\N{SUPERSCRIPT TWO} \N{CAT}\N{RIGHT DOUBLE QUOTATION MARK} \n")
 
 
 def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -> tuple[np.ndarray, dict]:
@@ -78,8 +80,8 @@ def bytes_of_targets(windows: np.ndarray, tokenizer: Tokenizer) -> int:
 
 
 def gives_texts_back(tokenizer: Tokenizer) -> bool:
-    """Say whether a tokenizer gives a text back as it was: capitals, spaces, line ends and rare characters."""
-    return tokenizer.decode(tokenizer.encode(_SAMPLE)) == _SAMPLE
+    """Say whether a tokenizer gives texts back as they were, one after the other."""
+    return tokenizer.decode([*tokenizer.encode(_SAMPLE), *tokenizer.encode("Two")]) == _SAMPLE + "Two"
 
 
 def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:

@@ -107,7 +107,8 @@ class Baseline(LanguageModel):
         with torch.device("meta"):
             expected = _shapes(_transformers().AutoModelForCausalLM.from_config(self.config))
         facts = {"architectures": [type(self.model).__name__], "dtype": str(self.model.dtype).removeprefix("torch.")}
-        write_model(Path(folder), _plain(self.config) | facts, _once(self.model), expected, self.tokenizer)
+        tokenizer = None if self.tokenizer is None else self.require_tokenizer()
+        write_model(Path(folder), _plain(self.config) | facts, _once(self.model), expected, tokenizer)
 
     @classmethod
     def from_pretrained(cls, folder: str | Path) -> "Baseline":

@@ -101,13 +101,16 @@ def test_a_model_without_a_tokenizer_says_how_to_give_one():
         Caracal(SMALL).generate_text("x", 3)
 
 
-def test_a_tokenizer_with_more_ids_than_the_model_is_refused():
+def test_a_tokenizer_with_more_ids_than_the_model_is_refused(tmp_path):
     """On a GPU nobody looks at ids, and on some devices one that is too large gives a wrong number."""
     one = Caracal(SMALL)
     one.tokenizer = ByteTokenizer()
     one.tokenizer.vocab_size = 300
     with pytest.raises(ValueError, match="^byte has 300 ids, the model 256; give the tokenizer that the model was"):
         one.generate_text("x", 3)
+    with pytest.raises(ValueError, match="^byte has 300 ids"):
+        one.save_pretrained(tmp_path)
+    assert not [*tmp_path.iterdir()]
 
 
 def test_a_tokenizer_is_saved_and_loaded_with_its_model(model, tmp_path):

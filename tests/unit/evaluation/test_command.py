@@ -10,7 +10,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
+from tokenizers import decoders, models, normalizers, pre_tokenizers
 
 from caracal_book.commands.surgery import SurgeryConfig, run_surgery
 from caracal_min import Caracal
@@ -26,8 +28,9 @@ from caracal_min.data import (
     tokenize,
     tokens_of,
 )
+from caracal_min.data.file_tokenizer import FileTokenizer
 from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, losses, ngram_losses
-from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
+from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets, gives_texts_back
 from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
 from caracal_min.record import read_record
@@ -134,6 +137,21 @@ class Lowercase(ByteTokenizer):
 
     def encode(self, text):
         return super().encode(text.lower())
+
+
+@pytest.mark.parametrize("given, lost", [
+    (normalizers.Replace("\r\n", "\n"), True), (normalizers.NFC(), True), (normalizers.NFKC(), True), (None, False),
+    (normalizers.Strip(), True), (normalizers.Lowercase(), True), (normalizers.Prepend(" "), True),
+    (normalizers.Replace("\N{LEFT DOUBLE QUOTATION MARK}", '"'), True)])
+def test_what_a_tokenizer_does_not_give_back(given, lost):
+    """A file with bytes alone, and what may be done to a text before them."""
+    words = [*pre_tokenizers.ByteLevel.alphabet(), "<|endoftext|>"]
+    encoder = tokenizers.Tokenizer(models.BPE({word: i for i, word in enumerate(words)}, []))
+    encoder.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    encoder.decoder = decoders.ByteLevel()
+    if given is not None:
+        encoder.normalizer = given
+    assert gives_texts_back(FileTokenizer("one", encoder.to_str(), "<|endoftext|>")) is not lost
 
 
 def test_a_tokenizer_that_loses_capitals_has_no_bits_per_byte(nano, tmp_path, capsys, monkeypatch):
