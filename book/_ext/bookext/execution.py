@@ -4,8 +4,8 @@ jupyter-cache finds the outputs of a notebook by its code cells alone, and would
 packages.  Beside the cache stands a file with a key for each notebook, over its code, all files that this is made of
 (`caracal_book.rules.closure`) and the versions of what computes and draws; an output with another key is thrown away.
 
-A notebook that measures times says so, `"execution": {"alone": true}` in its metadata, and runs when no other does.
-A notebook that fails is left to myst-nb, which runs it once more and reports what went wrong.
+The spine runs from its end, where the longest training is, so that the others fit beside it.  A notebook that fails is
+left to myst-nb, which runs it once more and reports what went wrong.
 """
 
 import hashlib
@@ -54,7 +54,7 @@ def execute_what_changed(app, env, docnames):
     cache, stored = get_cache(str(folder)), folder / "keys.json"
     keys = json.loads(stored.read_text()) if stored.is_file() else {}
     todo = {}
-    for name in sorted(docnames):
+    for name in sorted(docnames, key=lambda name: (Path(name).stem[:2].isdigit(), name), reverse=True):
         path = Path(env.doc2path(name))
         if path.suffix != ".ipynb" or app.config.nb_execution_mode != "cache":
             continue
@@ -81,14 +81,11 @@ def _executed(notebooks: dict[Path, dict], timeout: int):
     def run(path: Path):
         return path, single_nb_execution(notebooks[path], cwd=str(path.parent), timeout=timeout, allow_errors=False)
 
-    alone = [path for path, notebook in notebooks.items() if notebook.metadata.get("execution", {}).get("alone")]
-    together = [path for path in notebooks if path not in alone]
     cores = os.cpu_count() or 1
     kernels = max(1, min(2, cores, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // MEMORY))
     with _threads(cores // kernels), ThreadPoolExecutor(kernels) as pool:
-        for done in as_completed([pool.submit(run, path) for path in together]):
+        for done in as_completed([pool.submit(run, path) for path in notebooks]):
             yield done.result()
-    yield from map(run, alone)
 
 
 @contextmanager
