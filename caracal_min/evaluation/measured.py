@@ -16,8 +16,9 @@ __all__ = ["bits_per_byte", "bytes_of_targets", "gives_texts_back", "rule_of_tra
            "text_to_count", "text_to_measure"]
 
 # What tokenizers change: spaces at both ends and in a row, line ends, capitals, quotes, and characters with like ones.
-_SAMPLE = ("  Two  spaces,\r\nCAPITALS that don't vanish:\t\N{LEFT DOUBLE QUOTATION MARK}e\N{COMBINING ACUTE ACCENT} "
-           "\N{LATIN SMALL LIGATURE FI} x\N{SUPERSCRIPT TWO} \N{CAT}\N{RIGHT DOUBLE QUOTATION MARK} \n")
+_SAMPLE = ("  Two  spaces,\r\nCAPITALS don't \N{LEFT DOUBLE QUOTATION MARK}vanish\N{RIGHT DOUBLE QUOTATION MARK}\t"
+           "\N{EM DASH} don\N{RIGHT SINGLE QUOTATION MARK}t: e\N{COMBINING ACUTE ACCENT} \N{LATIN SMALL LIGATURE FI} "
+           "x\N{SUPERSCRIPT TWO} \N{CAT} \n")
 
 
 def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -> tuple[np.ndarray, dict]:

@@ -142,7 +142,8 @@ class Lowercase(ByteTokenizer):
 @pytest.mark.parametrize("given, lost", [
     (normalizers.Replace("\r\n", "\n"), True), (normalizers.NFC(), True), (normalizers.NFKC(), True), (None, False),
     (normalizers.Strip(), True), (normalizers.Lowercase(), True), (normalizers.Prepend(" "), True),
-    (normalizers.Replace("\N{LEFT DOUBLE QUOTATION MARK}", '"'), True)])
+    (normalizers.Replace("\N{LEFT DOUBLE QUOTATION MARK}", '"'), True),
+    (normalizers.Replace("\N{RIGHT SINGLE QUOTATION MARK}", "'"), True)])
 def test_what_a_tokenizer_does_not_give_back(given, lost):
     """A file with bytes alone, and what may be done to a text before them."""
     words = [*pre_tokenizers.ByteLevel.alphabet(), "<|endoftext|>"]
