@@ -15,8 +15,8 @@ PAGES = sorted((ROOT / "book" / "solutions").glob("*_*.md"))
 def solutions(page):
     """Return the source of each solution on a page, by the name of its exercise."""
     text = (ROOT / "book" / "solutions" / f"{page}.md").read_text(encoding="utf-8")
-    dropdowns = re.findall(r"^:::\{dropdown\}.*?^:::$", text, re.MULTILINE | re.DOTALL)
-    blocks = [block for part in dropdowns for block in re.findall(r"^```python\n(.*?)^```", part, re.MULTILINE | re.DOTALL)]
+    folded = "".join(re.findall(r"^:::\{dropdown\}.*?^:::$", text, re.MULTILINE | re.DOTALL))
+    blocks = re.findall(r"^```python\n(.*?)^```", folded, re.MULTILINE | re.DOTALL)
     return {re.findall(r"^def (\w+)", block, re.MULTILINE)[-1]: block for block in blocks}
 
 
@@ -65,7 +65,7 @@ def test_a_famous_mistake_is_told(page, exercise, mistake, old, new, says, capsy
 
 
 def test_blank_broken_and_called_answers(capsys):
-    """A blank answer is reported, an error inside an answer is not hidden, and a call in place of a function is told."""
+    """A blank answer is reported, an error inside an answer is not hidden, and a call for a function is told."""
     check = checker("01_mixing_tokens", "causal_average")
 
     def blank(x):
