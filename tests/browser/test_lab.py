@@ -6,11 +6,8 @@ from contextlib import suppress
 
 import pytest
 import torch
-from figure_pages import luminance
 from lab_server import PATIENCE, LabServer, value_of
 from playwright.sync_api import TimeoutError
-
-from caracal_book import viz
 
 CELLS = (
     "import torch\nfrom caracal_book import viz\nv, g = torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5])",
@@ -100,19 +97,6 @@ def test_a_slider_in_the_figure_moves_the_trait(notebook):
     becomes(client, "clock.n", 5)
 
 
-def test_a_drag_in_the_figure_moves_the_trait(notebook):
-    page, client = notebook
-    before = value_of(client, "clock.v")
-    box = output(page, CLOCK).get_by_role("slider", name="content v, token 1").bounding_box()
-    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-    page.mouse.move(x, y)
-    page.mouse.down()
-    page.mouse.move(x, y - 20, steps=5)
-    page.mouse.up()
-    after = [before[0], pytest.approx(before[1] + 20 * 2 / 66, abs=0.06), before[2]]
-    becomes(client, "clock.v", after)
-
-
 def test_a_trait_that_is_set_moves_the_figure(notebook):
     page, client = notebook
     value_of(client, "(setattr(clock, 'n', 4), setattr(clock, 'unit', 'i'), setattr(clock, 'g', [0.0, 2.0, 0.0]))")
@@ -121,12 +105,6 @@ def test_a_trait_that_is_set_moves_the_figure(notebook):
     assert live.locator("input[type=range]").input_value() == "4"
     value_of(client, "setattr(clock, 'n', 99)")
     becomes(client, "clock.n", 6)
-
-
-def test_what_a_figure_was_made_from_cannot_be_set(notebook):
-    _, client = notebook
-    with pytest.raises(AssertionError, match="read-only"):
-        value_of(client, "setattr(viz.toeplitz_kernel(v, g).widget(), 'v', [1.0])")
 
 
 @pytest.mark.parametrize("number", [PLAIN, CLOCK])
@@ -176,39 +154,3 @@ def test_letters_in_a_text_box_are_not_shortcuts_of_the_notebook(notebook):
     box.press("Control+a")
     box.press_sequentially("abdd ")              # a and b insert cells, d d deletes one
     assert box.input_value() == "abdd " and page.locator(".jp-CodeCell").count() == cells
-
-
-@pytest.mark.parametrize("number, figure", [(PLAIN, viz.clock(V, G)), (POKE, viz.poke(V, G))])
-def test_the_styles_of_jupyterlab_leave_figures_as_they_are(number, figure, notebook, show):
-    """Sizes and distances of the parts of a figure are those on a page of our own at the same width."""
-    page, _ = notebook
-    measure = """root => {
-      const top = root.getBoundingClientRect();
-      const parts = root.querySelectorAll('svg, label, p, dt, dd, input, button, .caracal-key, .caracal-facts');
-      return [...parts].map((node) => {
-        const box = node.getBoundingClientRect();
-        return [node.localName, ...[box.left - top.left, box.top - top.top, box.height].map(Math.round)];
-      });
-    }"""
-    live = output(page, number).locator(".caracal-live")
-    live.get_by_role("button", name="Start again").click()
-    width = live.evaluate("e => e.getBoundingClientRect().width")
-    own = show(figure, viewport={"width": 1300, "height": 1400})
-    own.add_style_tag(content=f".caracal-figure {{ max-width: none !important; width: {width}px; }}")
-    own.get_by_role("button", name="Start again").click()
-    own.wait_for_timeout(500)
-    expected, found = (figure.evaluate(measure) for figure in (own.locator(".caracal-live"), live))
-    assert len(found) == len(expected) >= 8
-    for ours, theirs in zip(expected, found, strict=True):
-        assert theirs[0] == ours[0] and theirs[1:] == pytest.approx(ours[1:], abs=4)
-
-
-def test_the_dark_theme_of_jupyterlab_is_followed(notebook):
-    page, _ = notebook
-    output(page, PLAIN)
-    page.evaluate("jupyterapp.commands.execute('apputils:change-theme', { theme: 'JupyterLab Dark' })")
-    page.locator("body[data-jp-theme-light='false']").wait_for(state="attached")
-    for number in (PLAIN, LIVE):
-        live = output(page, number).locator(".caracal-live")
-        paper, ink = live.evaluate("e => [getComputedStyle(e).backgroundColor, getComputedStyle(e).color]")
-        assert luminance(paper) < 0.05 and luminance(ink) > 0.6
