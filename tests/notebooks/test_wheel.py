@@ -112,12 +112,6 @@ def shipped() -> set[str]:
             or path.is_file() and path.parents[1].name == "pretrained"}
 
 
-def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):
-    run = subprocess.run([bare_python, "-c", "import torch, caracal_min"], cwd=tmp_path, env=_environment(),
-                         capture_output=True, text=True)
-    assert "No module named 'caracal_min'" in run.stderr
-
-
 def test_from_text_to_text_without_a_network_and_without_other_packages(wheel, bare_python, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     run = subprocess.run([bare_python, "-c", _WRITES], cwd=tmp_path, capture_output=True, text=True,
@@ -177,16 +171,6 @@ def drawn(chapters: list[str], number: int = 3) -> list[str]:
     return sorted(random.Random(done.stdout).sample(chapters, number))
 
 
-def test_over_the_commits_every_chapter_is_drawn(monkeypatch):
-    commits = iter(f"{number:040x}" for number in range(100))
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, next(commits)))
-    monkeypatch.delenv("RELEASE", raising=False)
-    seen = [tuple(drawn(CHAPTERS)) for _ in range(100)]
-    assert set(sum(seen, ())) == set(CHAPTERS) and {len(set(three)) for three in seen} == {3}
-    monkeypatch.setenv("RELEASE", "1")
-    assert drawn(CHAPTERS) == CHAPTERS
-
-
 @pytest.mark.parametrize("chapter", drawn(CHAPTERS))
 def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, run_alone):
     notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
@@ -208,17 +192,14 @@ def download(report_missing):
     return find
 
 
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_page_offers_its_chapter_for_download(chapter, download):
+@pytest.mark.built
+def test_a_page_offers_its_chapter_for_download(download):
     """The same cells, but for the line that says where the package is."""
-    offered, notebook = download(chapter), nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
-    (setup,) = (cell for cell in offered.cells if "setup" in cell.metadata.get("tags", []))
-    assert setup.source.startswith(f"SOURCE = {json.dumps(f'{ROOT}[train]')}"), setup.source.partition("\n")[0]
-    assert set_source.set_source(offered, "..").cells == notebook.cells, "make book: the pages are older"
-
-
-def test_a_download_runs_from_an_empty_folder(wheel, download, run_alone):
-    run_alone(set_source.set_source(download("03_wrap_around"), str(wheel)))
+    for chapter in CHAPTERS:
+        offered, notebook = download(chapter), nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
+        (setup,) = (cell for cell in offered.cells if "setup" in cell.metadata.get("tags", []))
+        assert setup.source.startswith(f"SOURCE = {json.dumps(f'{ROOT}[train]')}"), setup.source.partition("\n")[0]
+        assert set_source.set_source(offered, "..").cells == notebook.cells, "make book: the pages are older"
 
 
 def _environment() -> dict[str, str]:
