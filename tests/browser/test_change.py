@@ -10,6 +10,8 @@ from test_access import violations
 from caracal_book import viz
 from caracal_book.viz.trace import compare
 
+pytestmark = pytest.mark.browser
+
 TEXT = "The cat and the thing"
 OTHERS = ["An ocean in the north, and in it", "It is another one of the rest"]
 MODEL = small_model(n_layers=3, embedding_std=0.3)  # no prediction of which is certain

@@ -11,6 +11,8 @@ from torch.fft import fft, ifft
 from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct, causal_conv_right_angle, circular_conv, linear_conv
 
+pytestmark = pytest.mark.browser
+
 L = 5
 V = torch.tensor([1.0, 0.6, 1.4, 0.8, 1.2], dtype=torch.float64)
 G = torch.tensor([1.2, 0.8, 0.5, 1.0, 0.7], dtype=torch.float64)
@@ -85,22 +87,6 @@ def test_dragging_a_bar(page):
     drag_up(page, bar(page, "gate g", 3), 16.5, "g")     # a quarter of the height
     assert data(page)["g"][3] == pytest.approx(1.5, abs=0.051)
     assert_agrees_with_the_package(data(page))
-
-
-def test_turning_the_hand_and_choosing_an_hour_by_pointer(page):
-    box = page.locator(".clock-face").bounding_box()
-    x, y, r = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2, box["width"] / 2
-    for hour in (2, 4, 0):
-        angle = 2 * math.pi * (hour + 0.2) / L
-        page.mouse.click(x + 0.9 * r * math.sin(angle), y - 0.9 * r * math.cos(angle))
-        assert data(page)["hour"] == hour
-    page.mouse.move(x, y - 0.2 * r)
-    page.mouse.down()
-    page.mouse.move(x + 0.3 * r, y - 0.05 * r, steps=5)
-    assert data(page)["hour"] == 1
-    page.mouse.up()
-    page.mouse.move(x, y + 0.3 * r)
-    assert data(page)["hour"] == 1            # released
 
 
 @pytest.mark.parametrize("unit", ["1", "-1", "i"])

@@ -9,7 +9,9 @@ from engine_pages import go_live, small_model, wait
 from figure_pages import data, write_page
 
 from caracal_book import viz
-from caracal_book.viz.engine import SCRIPT, write
+from caracal_book.viz.engine import write
+
+pytestmark = pytest.mark.browser
 
 TEXT = "The cat and the thing"
 MODEL = small_model(n_layers=3)
@@ -70,17 +72,6 @@ def test_a_choice_shows_what_the_model_makes_of_it(page):
     assert widths == pytest.approx([widths[0] * p / shares[0] for p in shares], abs=1.5) and widths[0] > 5
     page.get_by_role("button", name="Start again").click()
     assert words.locator("u").all_inner_texts() == [""] * 5
-
-
-def test_nothing_is_loaded_before_the_press_and_then_all_from_beside_the_page(weights, visit):
-    asked = []
-    page = visit(weights)
-    page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(300)
-    assert asked == [] and "(0." in page.get_by_role("button", name=re.compile("Load")).inner_text()
-    load(page)
-    files = [url.rsplit("/", 1)[1] for url in asked if url.startswith("file:")]
-    assert files[:2] == [SCRIPT, "manifest.js"] and len(files) == 2 + 4
 
 
 def test_the_model_in_the_page_is_the_package_s(weights, visit):

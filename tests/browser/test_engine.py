@@ -17,6 +17,8 @@ from caracal_min.export import web_scripts
 from caracal_min.generation import filter_logits
 from caracal_min.locate import shipped_models
 
+pytestmark = pytest.mark.browser
+
 PROMPTS = ["The sentence that another and then another reads.",
            "In the beginning there was an ocean, and on it, at rest, a boat of tin.",
            "Then they said that nothing", "A list of things:"]
@@ -72,11 +74,6 @@ def differences(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -
 @pytest.fixture(scope="module", params=["small", *shipped_models()])
 def model(request):
     return small_model() if request.param == "small" else rounded(Caracal.from_pretrained(request.param, device="cpu"))
-
-
-@pytest.fixture(scope="module")
-def small():
-    return small_model()
 
 
 @pytest.fixture
@@ -193,12 +190,3 @@ def test_words_are_those_of_tiktoken_on_held_out_documents(engine, gpt2, shared_
     model = Caracal(CaracalConfig(4096, 16, 1, 1))
     model.tokenizer = make_tokenizer("gpt2:4096")
     assert words_differ(engine(model), model.tokenizer, texts) == []
-
-
-def test_a_changed_weight_is_found(small, engine):
-    changed = small_model()
-    with torch.no_grad():
-        changed.blocks[3].mixer.to_gate.weight[5, 7] += 0.05
-    ids = small.tokenizer.encode(PROMPTS[0])
-    wrong = differences(tensors_of_page(engine(changed), ids), tensors_of_package(small, ids))
-    assert "blocks.3.mixer.to_gate" in wrong and "blocks.2" not in wrong

@@ -141,20 +141,6 @@ def test_a_figure_keeps_step_with_python_both_ways(name, look, tmp_path):
     assert problems == []
 
 
-@pytest.mark.parametrize("name, given, kept", [
-    ("clock", {"n": 99}, {"n": 8}), ("meeting", {"text": "ABCDEEDCBA"}, None),
-    ("live", {"values": [7, 0]}, {"values": [3, 0]}),
-])
-def test_a_value_that_cannot_be_shown_comes_back_as_one_that_can(name, given, kept, look, tmp_path):
-    page = look()
-    page.goto(write_page(tmp_path, _KERNEL.format(css=_css(), source=figure(name)._source)))
-    page.wait_for_function("window.ready")
-    page.evaluate("state => { window.one = open_one(state); }", figure(name).model)
-    for key, value in given.items():
-        page.evaluate("([key, value]) => one.model.set(key, value)", [key, value])
-        assert page.evaluate("key => one.model.get(key)", key) == (kept or figure(name).model)[key]
-
-
 @pytest.mark.parametrize("attributes, dark", [('class="vscode-dark" data-vscode-theme-kind="vscode-dark"', True),
                                               ('data-jp-theme-light="false"', True),
                                               ('data-jp-theme-light="true"', False)])

@@ -11,6 +11,8 @@ from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct
 from caracal_min.modules import MultiHeadFourier
 
+pytestmark = pytest.mark.browser
+
 WORDS = "the cat sat on the mat".split()
 STEPS = ["x", "xt", "xh", "v", "h", "g", "r", "y"]
 L, D, H = 6, 4, 2

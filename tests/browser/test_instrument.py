@@ -10,6 +10,8 @@ from figures import model
 from caracal_book import viz
 from caracal_book.viz.engine import write
 
+pytestmark = pytest.mark.browser
+
 # What the page asks its worker waits in `held`, once that is a list.
 HOLD = """
 const Own = globalThis.Worker;
@@ -58,17 +60,3 @@ def test_what_is_not_of_the_sentence_yet_is_dimmed_and_never_said(page):
     page.evaluate("held.splice(0).forEach(send => send())")
     settled(page)
     assert states(page) == {(False, False)} and says(page) != "Computing …"
-
-
-def test_an_empty_sentence_is_refused_until_the_first_key(page):
-    go_live(page)
-    settled(page)
-    own(page).fill("It")
-    own(page).fill("")
-    page.wait_for_function("""() => document.querySelector("p[class$='-says']").innerText === """
-                           "'Write at least one character.'")
-    page.wait_for_timeout(400)
-    assert says(page) == "Write at least one character." and states(page) == {(True, True)}
-    page.evaluate("window.held = []")
-    own(page).press("I")
-    assert says(page) == "Computing …"

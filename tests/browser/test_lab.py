@@ -5,21 +5,19 @@ import time
 from contextlib import suppress
 
 import pytest
-import torch
 from lab_server import PATIENCE, LabServer, value_of
 from playwright.sync_api import TimeoutError
 
+pytestmark = pytest.mark.browser
+
 CELLS = (
     "import torch\nfrom caracal_book import viz\nv, g = torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5])",
-    "viz.clock(v, g)",
     "clock = viz.clock(v, g).widget()\nclock",
-    "poke = viz.poke(v, g).widget()\npoke",
     "def mine(n):\n    return n + 1",
     "calls = []\ndef answer(n, word='abc'):\n    calls.append((n, word))\n    return f'{word}: {mine(n)}'\n"
     "shown = viz.live(answer, 'a word and a number', n=range(5), word=viz.Texts('abc', 'de'))\nshown",
 )
-PLAIN, CLOCK, POKE, LIVE = 1, 2, 3, 5
-V, G = torch.tensor([1.0, 0.6, 1.4]), torch.tensor([1.2, 0.8, 0.5])  # as in the first of them
+CLOCK, LIVE = 1, 3
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +44,7 @@ def notebook(lab, browser):
     lab.await_kernel("figures.ipynb")
     run_all(page)
     try:
-        for number in (PLAIN, CLOCK, POKE, LIVE):
+        for number in (CLOCK, LIVE):
             output(page, number).locator(".caracal-live").wait_for()
     except TimeoutError as error:
         said = page.locator(".jp-Notebook").inner_text()
@@ -107,23 +105,22 @@ def test_a_trait_that_is_set_moves_the_figure(notebook):
     becomes(client, "clock.n", 6)
 
 
-@pytest.mark.parametrize("number", [PLAIN, CLOCK])
-def test_arrow_keys_belong_to_the_slider_that_has_the_focus(number, notebook):
+def test_arrow_keys_belong_to_the_slider_that_has_the_focus(notebook):
     page, _ = notebook
-    figure = output(page, number)
+    figure = output(page, CLOCK)
     slider, bar = figure.locator("input[type=range]"), figure.get_by_role("slider", name="gate g, token 0")
     slider.click(position={"x": 12, "y": 14})
     active = "c => c.classList.contains('jp-mod-active')"
-    assert cell(page, number).evaluate(active)
+    assert cell(page, CLOCK).evaluate(active)
     for key, value in {"Home": 3, "ArrowUp": 4, "ArrowRight": 5, "ArrowDown": 4, "ArrowLeft": 3, "End": 6}.items():
         page.keyboard.press(key)
         assert slider.input_value() == str(value)
         assert slider.evaluate("s => s === document.activeElement"), f"after {key} the focus is elsewhere"
-        assert cell(page, number).evaluate(active), f"{key} has gone on to JupyterLab"
+        assert cell(page, CLOCK).evaluate(active), f"{key} has gone on to JupyterLab"
     bar.focus()
     for key in ("ArrowUp", "ArrowRight", "ArrowDown", "Enter", " "):
         page.keyboard.press(key)
-        assert cell(page, number).evaluate(active), f"{key} has gone on to JupyterLab"
+        assert cell(page, CLOCK).evaluate(active), f"{key} has gone on to JupyterLab"
     assert page.evaluate("document.activeElement.getAttribute('aria-label')") == "gate g, token 1"
 
 

@@ -12,6 +12,8 @@ from PIL import Image
 from caracal_book import viz
 from caracal_book.viz.style import dark
 
+pytestmark = pytest.mark.browser
+
 
 def powers(base=2, shown="bars"):
     numbers = {f"{base}^{k}": float(base**k) for k in range(4)}

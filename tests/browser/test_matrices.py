@@ -1,7 +1,6 @@
 """The matrix of a channel beside that of a head, in a real browser from a file: recorded, and of the reader's text."""
 
 import math
-import re
 
 import pytest
 from engine_pages import PAGE_ONLY, go_live, small_model
@@ -10,6 +9,8 @@ from test_access import violations
 
 from caracal_book import viz
 from caracal_book.viz.trace import trace
+
+pytestmark = pytest.mark.browser
 
 TEXT, OTHER = "The cat and the thing", "An ocean in the north"
 MODEL = small_model(n_layers=3)
@@ -41,18 +42,6 @@ def test_what_is_shown_is_the_package_s(page):
     assert len(squares) == pytest.approx(len(expected), abs=2)
     assert sorted(width for width, _ in squares)[-9:] == pytest.approx(sorted(w for w, _ in expected)[-9:], abs=0.02)
     assert abs(sum(filled for _, filled in squares) - sum(filled for _, filled in expected)) <= 2
-
-
-def test_an_entry_names_the_two_tokens_that_made_it_and_the_one_that_wrote_it(page):
-    board, length, gate = page.locator(".ins-matrix").first, len(data(page)["pieces"]), data(page)["gate"]
-    wide = board.bounding_box()["width"] / 230
-    board.click(position={"x": (62 + 2.5 * 168 / length) * wide, "y": 6.5 * 168 / length * wide})
-    assert (data(page)["t"], data(page)["lag"]) == (6, 4)
-    found = re.search(r"\(2\) has the weight (\S+) in channel .*\(4\) wrote it as its gate, which is n", says(page))
-    assert found[1] == written(gate[4])
-    assert f"The head's {written(data(page)['weights'][6][2])} comes from the score of " in says(page)
-    marks = page.locator(".ins-text span").evaluate_all("nodes => nodes.map(node => node.className)")
-    assert "ins-content" in marks[2] and "ins-gate" in marks[4] and "ins-result" in marks[6]
 
 
 def test_the_model_in_the_page_draws_the_reader_s_text(weights, visit):

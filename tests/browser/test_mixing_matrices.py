@@ -8,6 +8,8 @@ from figure_pages import data
 from caracal_book import viz
 from caracal_min.convolution import toeplitz
 
+pytestmark = pytest.mark.browser
+
 TEXT = "The $list$ of <names>"
 L = len(TEXT)
 SOURCE = torch.Generator().manual_seed(5)

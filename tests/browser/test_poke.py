@@ -7,6 +7,8 @@ from figure_pages import data, drag_up, focused, scale_of, tensor
 from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct, circular_conv
 
+pytestmark = pytest.mark.browser
+
 L = 12
 V, G = torch.randn(2, L, generator=torch.Generator().manual_seed(4)).clamp(-2, 2).round(decimals=1).double()
 FIGURE = viz.poke(V, G, n=L, token=8)

@@ -12,6 +12,8 @@ from test_access import violations
 from caracal_book import viz
 from caracal_min import Caracal
 
+pytestmark = pytest.mark.browser
+
 TEXT = "The cat and the thing"
 LENGTH, WORDS = 24, 90
 MODEL = small_model(n_layers=3)

@@ -8,6 +8,8 @@ from figure_pages import data
 
 from caracal_book import viz
 
+pytestmark = pytest.mark.browser
+
 COEFFICIENTS = [1.0, 2.0, 1.5, -1.0]
 FIGURE = viz.roots(8, COEFFICIENTS)
 

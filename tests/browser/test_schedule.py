@@ -1,10 +1,13 @@
 """The schedule figure in a real browser, from a file: its still, its keys and pointer, and its arithmetic."""
 
 
+import pytest
 from figure_pages import data
 
 from caracal_book import viz
 from caracal_book.viz.schedule import pairs_by_time
+
+pytestmark = pytest.mark.browser
 
 L = 32
 FIGURE = viz.schedule(L, 12)

@@ -8,6 +8,8 @@ from torch import nn
 from caracal_book import viz
 from caracal_min.modules import Block, MultiHeadFourier, SlidingWindowAttention
 
+pytestmark = pytest.mark.browser
+
 L, LAYERS, D = 20, 6, 8
 FIGURE = viz.sight("WWWWWW", window=4, length=L)
 

@@ -9,6 +9,8 @@ from caracal_book import viz
 from caracal_book.numbers.cost import DEVICES
 from caracal_book.viz.time_budget import _costs, _times
 
+pytestmark = pytest.mark.browser
+
 FIGURE = viz.time_budget("pure", 512, "A100")
 NAMES = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}
 
@@ -52,25 +54,6 @@ def test_counts_equal_the_package_over_many_settings(page):
             assert_agrees_with_the_package(shown)
             seen += 1
     assert seen == 10
-
-
-def test_a_bar_lists_its_parts(page):
-    press(page, "RTX 4090")
-    for model in NAMES:
-        bar(page, model).click()
-        shown = data(page)
-        parts, times = shown["counts"][model], shown["times"][model]
-        whole, longest = (sum(x) for x in ((p["operations"] for p in parts.values()),
-                                           (t["time"] for t in times.values())))
-        rows = page.locator("tbody tr:not([hidden])").all()
-        present = [part for part in parts if parts[part]["operations"]]
-        assert [row.locator("th").inner_text() for row in rows] == present
-        for row, part in zip(rows, present, strict=True):
-            assert row.locator("td").all_inner_texts() == [
-                f"{100 * parts[part]['operations'] / whole:.1f}%", f"{100 * times[part]['time'] / longest:.1f}%",
-                times[part]["bound"]]
-        waits = sum(t["time"] for t in times.values() if t["bound"] == "bandwidth")
-        assert f"{NAMES[model]}: {100 * waits / longest:.0f}% of the time" in page.locator("caption").inner_text()
 
 
 def test_bars_have_the_lengths_of_the_times_and_stripes_where_memory_binds(page):

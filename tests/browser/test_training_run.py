@@ -9,6 +9,8 @@ from figure_pages import data, page_width
 
 from caracal_book import viz
 
+pytestmark = pytest.mark.browser
+
 DRAW = random.Random(4)
 LOG = [{"step": step, "loss": 1.9 + 3.6 * math.exp(-step / 120) + DRAW.gauss(0, 0.05)} for step in range(1, 801)]
 for entry in LOG[49::50]:

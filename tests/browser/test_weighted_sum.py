@@ -7,6 +7,8 @@ from figure_pages import data, drag_up, scale_of, tensor
 
 from caracal_book import viz
 
+pytestmark = pytest.mark.browser
+
 WORDS = ["the", "cat", "sat", "on", "the", "mat"]
 X = [0.6, 1.4, -1.1, -0.4, 0.6, 1.0]
 L = len(X)
@@ -74,34 +76,6 @@ def test_every_mixer_with_and_without_mask(page, mixer, from_data, masked):
     assert (shown["weightsMoved"] > 0) == from_data  # what the figure is for
     assert shown["futureAll"] == (0 if masked else 15)
     assert shown["outputsEarly"] == (0 if masked else L - 1) and shown["outputsMoved"] == (1 if masked else L)
-
-
-def test_the_row_by_keyboard(page):
-    slider = page.locator("input[type=range]")
-    slider.focus()
-    for key, row in (("ArrowRight", 3), ("End", 5), ("ArrowRight", 5), ("ArrowLeft", 4), ("Home", 0)):
-        page.keyboard.press(key)
-        assert data(page)["row"] == row
-        assert slider.get_attribute("aria-valuetext") == f"t = {row}, {WORDS[row]}"
-        assert f"row {row} of A: the weights" in page.locator("svg").nth(1).text_content()
-        assert_agrees(data(page))
-    assert "row 0\n5 of 6" in facts(page)
-
-
-def test_the_row_by_pointer_on_the_matrix_and_on_the_outputs(page):
-    box = page.locator(".sum-pick").first.bounding_box()
-    page.mouse.move(box["x"] + 90, box["y"] + box["height"] * 0.95)
-    assert data(page)["row"] == 2  # passing over it does nothing
-    page.mouse.down()
-    assert data(page)["row"] == 5
-    page.mouse.move(box["x"] + 90, box["y"] + box["height"] * 0.25, steps=3)
-    page.mouse.up()
-    page.mouse.move(box["x"] + 90, box["y"] + box["height"] * 0.6)
-    assert data(page)["row"] == 1
-    box = page.locator(".sum-pick").nth(1).bounding_box()
-    page.mouse.click(box["x"] + box["width"] * 0.6, box["y"] + 30)
-    assert data(page)["row"] == 3
-    assert_agrees(data(page))
 
 
 def test_dragging_a_token(page):

@@ -10,6 +10,8 @@ from test_matrices import written
 from caracal_book import viz
 from caracal_book.viz.trace import trace
 
+pytestmark = pytest.mark.browser
+
 PIECES = "JSON.parse(document.querySelector('.caracal-figure').dataset.trace).pieces.length"
 TEXT = "The cat and the thing"
 MODEL = small_model(n_layers=3)
@@ -68,18 +70,6 @@ def test_a_product_is_said_with_its_two_tokens(page):
     assert "ins-content" in marks[1] and "ins-gate" in marks[lag] and "ins-result" in marks[-1]
     page.locator(".why-terms > div").nth(1).click()
     assert data(page)["lag"] == lag + 1 and "(0) has the content" in says(page)
-
-
-def test_candidate_layer_and_part_are_chosen_by_key(page):
-    candidate = page.locator(".why-next button").nth(2)
-    candidate.press("Enter")
-    assert data(page)["candidate"] == 2 and candidate.get_attribute("aria-pressed") == "true"
-    page.get_by_role("button", name=re.compile("block 2, attention")).press("Enter")
-    page.get_by_role("button", name="all", exact=True).press("Enter")
-    found = FIGURE.model["trace"]["next"][2]
-    assert data(page)["values"] == pytest.approx(found["layers"][2]["terms"])
-    page.get_by_role("button", name=re.compile("head")).first.press("Enter")
-    assert "gives “" in says(page) and data(page)["unit"] == 1
 
 
 def test_the_model_in_the_page_finds_what_the_package_finds(weights, visit):

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 
 import nbformat
 import pytest
-from bookext import site, weight
-from docutils import nodes
+from bookext import site
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
@@ -106,35 +105,3 @@ def test_launch_buttons_need_a_repository(slug, url, repository, address, monkey
     assert config.html_theme_options.get("repository_branch") == ("colab" if repository else None)
     assert config.html_theme_options["launch_buttons"] == (buttons if repository else {})
     assert config.html_baseurl == address
-
-
-def test_an_old_address_leads_to_the_new_page(tmp_path, caplog):
-    uris = SimpleNamespace(format="html", get_relative_uri=lambda old, new: f"{new.rpartition('/')[2]}.html",
-                           get_outfilename=lambda name: tmp_path / f"{name}.html")
-    app = SimpleNamespace(builder=uris, env=SimpleNamespace(titles={"new": nodes.title("", "What & why")}),
-                          config=SimpleNamespace(moved_pages={"old": "new", "lost": "nowhere"}))
-    with caplog.at_level("WARNING"):
-        site.write_moved(app, None)
-    page = (tmp_path / "old.html").read_text(encoding="utf-8")
-    assert 'content="0; url=new.html"' in page and '<a href="new.html">What &amp; why</a>' in page
-    assert "moved_pages sends 'lost' to 'nowhere'" in caplog.text and not (tmp_path / "lost.html").exists()
-
-
-@pytest.mark.parametrize("page, doctree, design", [
-    ("page", nodes.paragraph(), False), ("page", nodes.paragraph(classes=["sd-card"]), True), ("search", None, False),
-])
-def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design):
-    def files(*names):
-        return [SimpleNamespace(filename=name, attributes={}) for name in names]
-
-    inline = SimpleNamespace(filename=None, attributes={"body": "let hint = 1"})
-    thebe = SimpleNamespace(filename=None, attributes={"body": "const thebe_selector = 1"})
-    scripts = ("documentation_options.js", "doctools.js", "design-tabs.js", "sphinx-thebe.js")
-    context = {"script_files": [*files(*(f"_static/{name}" for name in scripts)), inline, thebe],
-               "css_files": files("_static/book.css", "_static/sphinx-thebe.css", "_static/sphinx-design.min.css")}
-    weight.lighten(None, page, "page.html", context, doctree)
-    options, doctools, *rest = context["script_files"]
-    assert rest == [inline] and inline.attributes == {"body": "let hint = 1"} and options.attributes == {}
-    assert doctools.attributes == {"defer": "defer"}
-    assert [style.filename for style in context["css_files"]] == ["_static/book.css",
-                                                                  *["_static/sphinx-design.min.css"] * design]

@@ -3,9 +3,11 @@
 import re
 import tomllib
 
+import pytest
 import torch
 
 
+@pytest.mark.slow
 def test_the_examples_run(root, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     readme = (root / "README.md").read_text(encoding="utf-8")
@@ -40,6 +42,7 @@ def test_the_extras_are_those_of_the_project(root):
         assert rows[name].split(", ") == [re.match(r"[\w.-]+", line)[0] for line in extras[name]]
 
 
+@pytest.mark.slow
 def test_the_five_things_that_most_people_need_run(root, tmp_path, monkeypatch):
     page = (root / "book" / "api.md").read_text(encoding="utf-8")
     example = re.search(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)[1]

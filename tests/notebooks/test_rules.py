@@ -15,7 +15,6 @@ from caracal_book.rules.figure_rules import OPENING
 ASSERT = "assert 1 + 1 == 2"
 GOALS = "**After this chapter you will be able to**"
 FIGURE, CAPTION = ("viz.roots(8)", {"tags": [OPENING, "remove-input"]}), f"**Figure 1.1.** It turns.\n\n{GOALS}"
-TURNS = FIGURE, "**Figure 1.1.** It turns."
 EXERCISES = [part for number in (1, 2, 3) for part in (
     f"### Exercise {number}: Something (easy, 10 minutes)\n\nDo it.",
     ("code", f'def task_{number}(x):\n    """Return x, (L,)."""\n    raise NotImplementedError\n\n'

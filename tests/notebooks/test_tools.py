@@ -4,14 +4,11 @@ import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
-import draw_cover
 import nbformat
 import pytest
 import set_source
-import strip_notebooks
 from bookext.site import stamp_downloads
 
 from caracal_book.rules.notebook_rules import SETUP
@@ -55,29 +52,6 @@ def test_links_of_the_chapters_lead_to_pages_of_the_book(root, notebooks):
     assert [page for page in sorted(pages) if f"file: {page}\n" not in contents and page != "index"] == []
 
 
-def test_stripping_keeps_tags_and_alt_text_only(make_notebook, make_code):
-    notebook = make_notebook(make_code("a\nb", tags=["claim-1"], alt="A curve", prints="x = 1", count=3))
-    notebook["cells"][2]["metadata"]["collapsed"] = True
-    notebook["metadata"] = {"widgets": {}, "kernelspec": {"name": "py312"}}
-    cell = strip_notebooks.strip(notebook)["cells"][2]
-    assert cell == {"cell_type": "code", "source": "a\nb", "execution_count": None, "outputs": [],
-                    "metadata": {"tags": ["claim-1"], "mystnb": {"image": {"alt": "A curve"}}}}
-    stripped = strip_notebooks.strip(notebook)
-    assert stripped["metadata"]["kernelspec"]["name"] == "python3" and "widgets" not in stripped["metadata"]
-    assert strip_notebooks.strip(stripped) == stripped
-
-
-def test_the_cover_is_drawn_as_committed(root, tmp_path):
-    drawn = tmp_path / "cover.svg"
-    draw_cover.main([str(drawn)])
-    assert drawn.read_text(encoding="utf-8") == (root / "book/_static/anti_diagonals.svg").read_text(encoding="utf-8")
-    picture = ET.parse(drawn).getroot()
-    texts = ["".join(node.itertext()) for node in picture.iter("{http://www.w3.org/2000/svg}text")]
-    products = [(a, b) for a in range(draw_cover.LENGTH) for b in range(draw_cover.LENGTH)]
-    assert all(f"v{j}g{i}" in texts for i, j in products)
-    assert all(f"r{t}" in texts for t in range(2 * draw_cover.LENGTH - 1))
-
-
 def run_setup(tmp_path, source, torch_version=None):
     """The set-up cell in a Python without caracal_min, which an empty package of torch may precede."""
     if torch_version is not None:
@@ -89,6 +63,7 @@ def run_setup(tmp_path, source, torch_version=None):
                           capture_output=True, text=True, env={**os.environ, "PIP_NO_INPUT": "1"})
 
 
+@pytest.mark.process
 def test_a_torch_that_is_too_old_is_refused_and_not_replaced(tmp_path):
     done = run_setup(tmp_path, str(tmp_path / "nowhere"), "2.5.1+cu121")
     assert done.stderr == "The book needs torch 2.6 or newer, and here is 2.5.1+cu121: upgrade it.\n"

@@ -1,14 +1,12 @@
 """Notebooks run whole, as Colab runs them: an empty folder, no checkout, the package installed by the set-up cell.
 
-The environment has everything that the build's has but caracal_min, which comes from a wheel.  The pages offer the same
-notebooks for download.
+The environment has everything that the build's has but caracal_min, which comes from a wheel.
 """
 
 import ast
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from nbclient import NotebookClient
 
 from caracal_min import Caracal
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 # What Colab sets in the kernel's environment, as far as libraries look at it.
 COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERED": "1",
@@ -176,30 +175,6 @@ def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, run_alone):
     notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
     notebook = set_source.set_source(notebook, str(wheel))
     run_alone(shortened(notebook, *SHORTENED[chapter]) if chapter in SHORTENED else notebook)
-
-
-@pytest.fixture(scope="module")
-def download(report_missing):
-    """A function that returns the notebook behind the download button of a built page."""
-    pages = ROOT / "_build" / "html" / "notebooks"
-
-    def find(chapter):
-        if not (page := pages / f"{chapter}.html").exists():
-            report_missing("the book is not built: run make book")
-        (link,) = set(re.findall(r'href="([^"]+\.ipynb)"', page.read_text(encoding="utf-8")))
-        return nbformat.read((pages / link).resolve(), as_version=4)
-
-    return find
-
-
-@pytest.mark.built
-def test_a_page_offers_its_chapter_for_download(download):
-    """The same cells, but for the line that says where the package is."""
-    for chapter in CHAPTERS:
-        offered, notebook = download(chapter), nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
-        (setup,) = (cell for cell in offered.cells if "setup" in cell.metadata.get("tags", []))
-        assert setup.source.startswith(f"SOURCE = {json.dumps(f'{ROOT}[train]')}"), setup.source.partition("\n")[0]
-        assert set_source.set_source(offered, "..").cells == notebook.cells, "make book: the pages are older"
 
 
 def _environment() -> dict[str, str]:

@@ -83,6 +83,8 @@ def execute(notebooks, shared_data, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize("name,capability,precision,minutes,compiled", [
     ("T4", (7, 5), "float16", 20, "no"),
     ("H100", (9, 0), "bfloat16", 10, "blocks"),

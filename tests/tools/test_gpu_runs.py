@@ -1,20 +1,18 @@
 """Every stage runs small on a CPU where only PyTorch is, goes on where it was stopped, and leaves its rows."""
 
-import argparse
 import json
 import lzma
 import subprocess
 import sys
 import tarfile
-import time
 
 import add_record
-import gpu_rows
 import gpu_runs
 import pytest
 
 from caracal_min.record import read_record, seal
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 BARE = """
 import sys
 for name in ("datasets", "jsonschema", "lm_eval", "matplotlib", "pyarrow", "pytest", "tensorboard", "tiktoken",
@@ -86,12 +84,3 @@ def test_rows_that_measure_are_one_record(bare, tmp_path):
     record = read_record(tmp_path / "record.json", require_commit=False)
     found = {row["row"]: row["results"] for row in record["results"]["rows"]}
     assert found["rates"] == results(out, "rates") and "evaluation_tiny" in found and "tiny" not in found
-
-
-def test_what_does_not_fit_waits_and_what_fails_does_not_stop_the_others(tmp_path, capsys):
-    options = argparse.Namespace(out=tmp_path, device="cpu", rehearse=False, deadline=time.monotonic() + 90,
-                                          rows=[])
-    rows = [gpu_rows.Row("long", 2, dict), gpu_rows.Row("wrong", 1, lambda: 1 / 0), gpu_rows.Row("right", 1, dict)]
-    assert gpu_runs.carry_out(iter(rows), options) == (["long"], ["wrong"])
-    assert results(tmp_path, "right") == {} and not (tmp_path / "wrong.json").exists()
-    assert "ZeroDivisionError" in capsys.readouterr().err

@@ -1,12 +1,10 @@
-"""From two texts to a model that is shipped: mixed, trained, written, measured, described, and chosen blindly."""
+"""From two texts to a model that is shipped: mixed, trained, written, measured and described."""
 
 import json
 import lzma
-import re
 from pathlib import Path
 
 import add_record
-import blind_test
 import micro_text
 import numpy as np
 import pytest
@@ -122,30 +120,3 @@ def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_co
     (mixture[0] / "other.json").write_text(json.dumps({"sha256": "0" * 64}))
     with pytest.raises(ValueError, match=f"made from a text with hash .*, and .*other.json says {'0' * 64}"):
         ship_micro.ship(*given[:2], mixture[0] / "other.json", *given[3:])
-
-
-@pytest.mark.slow
-def test_a_reader_chooses_blindly(run, mixture, tmp_path, as_committed, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    blind_test.main(["write", "--train", str(run / "shards"), "--held-out", str(mixture[0] / "held_out.jsonl.xz"),
-                     "--model", str(run / "base"), "--count", "6", "--length", "12", "--longest", "3"])
-    shown, key = (tmp_path / "blind_test.md").read_text(), json.loads((tmp_path / "blind_test.key.json").read_text())
-    assert len(re.findall(r"^## \d+$", shown, re.MULTILINE)) == len(key["rows"]) == 6
-    assert {row["model_is"] for row in key["rows"]} == {"A", "B"}
-    for row, question in zip(key["rows"], shown.split("## ")[1:], strict=True):
-        first, second = (question.index(f"{letter}. ... ") for letter in "AB")
-        assert row["prompt"] in question and len(row["prompt"].split()) == 32
-        place = question.index(row["model"], second if row["model_is"] == "B" else first)
-        assert (place > second) == (row["model_is"] == "B") and row["table"] in question
-    answers = tmp_path / "answers.txt"
-    answers.write_text("".join(f"{i + 1}. {row['model_is'].lower() if i else 'BA'['AB'.index(row['model_is'])]}\n"
-                               for i, row in enumerate(key["rows"])))
-    monkeypatch.setattr(add_record, "add", lambda path, name, root: (tmp_path / name).write_bytes(path.read_bytes()))
-    blind_test.main(["score", str(answers), "--name", "blind.json"])
-    assert "was chosen in 5 of 6" in capsys.readouterr().out
-    record = read_record(tmp_path / "blind.json", require_commit=False)
-    assert record["results"]["chosen"] == 5 and record["kind"] == "blind_test"
-    assert record["results"]["model_sha256"] == file_sha256(run / "base" / "model" / "model.safetensors")
-    answers.write_text("1 A\n2 B\n2 A\n")
-    with pytest.raises(SystemExit, match="error: 3 answers for 6 questions; give one line such as '7 A' for each"):
-        blind_test.main(["score", str(answers)])

@@ -133,17 +133,6 @@ def test_bad_figures_are_refused(given, message):
         viz.Figure(**{"module": "poke", "model": {}, "still": SVG, "alt": "x", **given})
 
 
-def test_only_what_a_reader_changes_can_be_set():
-    traitlets = pytest.importorskip("traitlets")
-    pytest.importorskip("anywidget")
-    widget = viz.toeplitz_kernel(V, G, row=2, column=1).widget()
-    widget.g = [0.0, 1.0, 0.0, 0.0]
-    widget.row = 3
-    assert (widget.g, widget.row) == ([0.0, 1.0, 0.0, 0.0], 3)
-    with pytest.raises(traitlets.TraitError, match="read-only"):
-        widget.v = [0.0] * 4
-
-
 def test_no_state_has_the_name_of_something_that_widgets_have():
     anywidget = pytest.importorskip("anywidget")
     taken = {*anywidget.AnyWidget.class_trait_names(), *dir(anywidget.AnyWidget)}

@@ -2,15 +2,11 @@
 
 import json
 import re
-import sys
-from types import SimpleNamespace
 
 import pytest
 from figure_stills import still_of
 
 from caracal_book import viz
-
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 
 def word(n=2, letter="a"):
@@ -27,14 +23,6 @@ def test_every_choice_has_what_the_function_gives():
     assert frames_of(figure) == [[{"text": letter * n}] for n in (1, 2, 3) for letter in "ab"]
     assert figure.model["values"] == [1, 0] and figure.model["answer"]["parts"] == [{"text": "aa"}]
     assert [c["kind"] for c in figure.model["controls"]] == ["slider", "choice"]
-
-
-@pytest.mark.parametrize("given, parts", [
-    ("text", [{"text": "text"}]), ({"a": 1, 2: -0.5}, [{"bars": [["a", 1.0], ["2", -0.5]]}]),
-    (("a", {"b": 1}), [{"text": "a"}, {"bars": [["b", 1.0]]}]), (None, []),
-])
-def test_what_a_function_may_return(given, parts):
-    assert viz.live(lambda n: given, "x", n=[1]).model["frames"] == [parts]
 
 
 def test_a_plot_is_drawn_described_and_closed():
@@ -80,18 +68,6 @@ def test_an_error_of_the_function_is_an_answer_in_a_widget_and_an_error_of_the_c
     with pytest.raises(KeyError) as error:
         viz.live(mine, "x", n=range(3))
     assert error.value.__notes__ == ["in mine(n=0)"]
-
-
-def test_colab_is_told_where_the_scripts_of_its_widgets_are(monkeypatch):
-    """Without that a widget stays dead there; `google.colab.output` is a stand-in for the module that Colab has."""
-    pytest.importorskip("anywidget")
-    output = SimpleNamespace(enable_custom_widget_manager=lambda *_: None,
-                             _widgets=SimpleNamespace(_installed_url="https://widgets.example"))
-    monkeypatch.setitem(sys.modules, "google.colab.output", output)
-    monkeypatch.setattr(sys.modules["caracal_book.viz.live"], "_has_kernel", lambda: True)
-    bundle, metadata = viz.live(word, "letters", n=[2])._repr_mimebundle_()
-    assert WIDGET in bundle
-    assert metadata == {WIDGET: {"colab": {"custom_widget_manager": {"url": "https://widgets.example"}}}}
 
 
 def test_text_cannot_break_out_of_the_page():

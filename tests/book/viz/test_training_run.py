@@ -54,14 +54,6 @@ def test_thinning_keeps_the_mean_the_first_point_and_the_order(count):
         assert run.mean == pytest.approx(sum(inside) / len(inside)) and len(inside) == run.count > 1
 
 
-def test_validation_points_are_never_thinned_or_rounded():
-    log = make_log(2000, every=2)
-    figure = make(log, {0: "a"})
-    measured = [[entry["step"], entry["validation_loss"]] for entry in log if "validation_loss" in entry]
-    assert figure.model["validation"] == measured and len(measured) == 1000
-    assert len(figure.model["training"]) <= 350 and figure.model["training_name"].endswith("mean of 6 steps")
-
-
 def test_quotes_the_validation_loss_at_the_step_or_last_before_it():
     log = make_log()
     measured = {entry["step"]: entry.get("validation_loss") for entry in log}
@@ -104,15 +96,6 @@ def test_texts_are_escaped_and_their_invisible_characters_shown():
         "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)> \"'&amp;{id}␀␇␛[2J����")
     assert state["samples"][1]["text"] == "é" * 5000
     ElementTree.fromstring(still_of(figure))
-
-
-def test_baseline_labels_stay_apart_and_within_the_plot():
-    crowded = {f"model {k}": 2.0 + 0.01 * k for k in range(6)} | {"top": 6.0, "far below": 1.0}
-    rules = make(baselines=crowded).model["baselines"]
-    assert [rule["loss"] for rule in rules] == sorted(crowded.values(), reverse=True)
-    heights = [rule["label"] for rule in rules]
-    assert all(b - a >= 16 for a, b in zip(heights, heights[1:], strict=False))
-    assert heights[0] >= 0 and heights[-1] <= make().model["plot_height"]
 
 
 def test_a_wild_opening_does_not_flatten_the_curve():
