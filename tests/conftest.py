@@ -1,14 +1,11 @@
 """What all tests share: where the checkout is, what a test needs, and when a missing thing is a skip or a failure."""
 
-import inspect
 import os
 import shutil
 import signal
 import warnings
 from collections.abc import Callable, Iterator
-from functools import cache
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import NoReturn
 
 import pytest
@@ -23,40 +20,14 @@ for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", lambda 
         signal.signal(getattr(signal, name), handler)
 
 ROOT = Path(__file__).resolve().parent.parent
-# A test needs what it or a function that it calls names, or a fixture that it uses is called.
-NEEDS = {"process": {"subprocess", "multiprocessing", "Popen"}, "compile": {"compiler", "compile_for"},
-         "built": {"book", "site", "BOOK"}, "browser": {"browser"}}
+# Marks stand where they are used; a test that takes one of these fixtures has its mark as well.
+OF_FIXTURES = {"browser": "browser", "book": "built", "site": "built", "compiler": "compile"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark each test by what it needs, so that no list of such tests has to be kept."""
     for item in items:
-        fixtures = item._fixtureinfo.name2fixturedefs
-        names = {*fixtures, *_names(item.function), *(name for found in fixtures.values() for fixture in found
-                                                      for name in _names(fixture.func))}
-        for marker, needed in NEEDS.items():
-            if names & needed:
-                item.add_marker(marker)
-
-
-@cache
-def _names(function: object) -> frozenset[str]:
-    """Return all names in the code of a function, and of functions of the tests and tools that it names."""
-    found, todo, seen = set(), [function], set()
-    while todo:
-        function = inspect.unwrap(todo.pop())
-        if not isinstance(function, FunctionType) or function in seen:
-            continue
-        seen.add(function)
-        codes = [function.__code__]
-        while codes:
-            code = codes.pop()
-            found |= {*code.co_names, *code.co_freevars}
-            codes += [const for const in code.co_consts if isinstance(const, CodeType)]
-        near = [function.__globals__.get(name) for name in found]
-        todo += [f for f in near if isinstance(f, FunctionType) and Path(f.__code__.co_filename).is_relative_to(ROOT)
-                 and "caracal" not in f.__module__]
-    return frozenset(found)
+        for fixture in OF_FIXTURES.keys() & set(item.fixturenames):
+            item.add_marker(OF_FIXTURES[fixture])
 
 
 def unavailable(what: str, shared: bool = False) -> NoReturn:

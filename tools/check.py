@@ -2,8 +2,7 @@
 
 Runs ruff, the rules on imports and on notebooks, and the quick tests that the change reaches: those of which a file
 that they import or name, at any distance (`caracal_book.rules.closure`), was changed since the revision.  Quick tests
-are those without a marker; pyproject.toml says what the markers are.  All are reached where git cannot say
-what changed, as in a clone of one commit.
+are those without a mark; pyproject.toml says what the marks are.
 """
 
 import argparse
@@ -14,56 +13,50 @@ from pathlib import Path
 from caracal_book.rules import closure
 
 ROOT = Path(__file__).resolve().parent.parent
-ALWAYS = [ROOT / "tests" / "unit" / "test_rooms.py"]
-MARKERS = ("compile", "process", "built", "browser", "slow")
+MARKS = ("compile", "process", "built", "browser", "slow")
+SHARED = {ROOT / name for name in ("pyproject.toml", "requirements.txt", "tests/conftest.py")}
 
 
-def changed(since: str | None, root: Path = ROOT) -> set[Path]:
+def changed(since: str | None) -> set[Path]:
     """Return the files that differ from a revision; without one from HEAD, or, where nothing does, from its parent."""
-    def git(*arguments: str) -> list[str]:
-        return subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True,
-                              check=True).stdout.split("\0")
+    def git(*arguments: str) -> set[Path]:
+        done = subprocess.run(["git", *arguments, "-z"], cwd=ROOT, capture_output=True, text=True, check=True)
+        return {ROOT / name for name in done.stdout.split("\0") if name}
 
-    new = git("ls-files", "--others", "--exclude-standard", "-z")
-    names = {*git("diff", "--name-only", "-z", since or "HEAD"), *new} - {""}
-    if not names and since is None:
-        names = {*git("diff", "--name-only", "-z", "HEAD~1")} - {""}
-    return {root / name for name in names}
+    new = git("ls-files", "--others", "--exclude-standard")
+    found = new | git("diff", "--name-only", since or "HEAD")
+    return found if found or since else git("diff", "--name-only", "HEAD~1")
 
 
-def reached(change: set[Path] | None, root: Path = ROOT) -> list[Path]:
-    """Return the files of tests that a change reaches; all if it is unknown, or of what is installed or runs tests."""
-    tests = sorted((root / "tests").rglob("test_*.py"))
-    if change is None or change & {root / "pyproject.toml", root / "requirements.txt", root / "tests" / "conftest.py"}:
+def reached(change: set[Path]) -> list[Path]:
+    """Return the files of tests that a change reaches; all of them if it is of what they all share."""
+    tests = sorted((ROOT / "tests").rglob("test_*.py"))
+    if change & SHARED:
         return tests
-    found = []
-    for test in tests:
-        beside = [folder / "conftest.py" for folder in test.parents
-                  if (folder / "conftest.py").is_file() and root / "tests" in folder.parents]
-        if any(change & closure.of_file(path, root) for path in (test, *beside)):
-            found.append(test)
-    return found
+    return [test for test in tests if change & _behind(test)]
+
+
+def _behind(test: Path) -> set[Path]:
+    """Return the files that a file of tests, and the conftest.py beside it, import or name."""
+    beside = test.with_name("conftest.py")
+    return closure.of_file(test, ROOT) | (closure.of_file(beside, ROOT) if beside.is_file() else set())
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check a change quickly.")
     parser.add_argument("--since", help="revision to compare with; default: HEAD, or its parent if nothing differs")
-    since = parser.parse_args(arguments).since
-    try:
-        change = changed(since)
-        said = f"{len(change)} files changed"
-    except (OSError, subprocess.CalledProcessError) as error:  # no git, no repository, or a clone of one commit
-        why = (getattr(error, "stderr", None) or str(error)).strip().partition("\n")[0]
-        if since is not None:
-            parser.error(f"git does not know what changed since {since}: {why}")
-        change, said = None, f"what changed is unknown ({why})"
-    tests = sorted({*ALWAYS, *reached(change)})
-    print(f"{said}, {len(tests)} files of tests reached", flush=True)
-    quick = " and ".join(f"not {marker}" for marker in MARKERS)
+    change = changed(parser.parse_args(arguments).since)
+    tests = sorted({ROOT / "tests" / "unit" / "test_rooms.py", *reached(change)})
+    print(f"{len(change)} files changed, {len(tests)} files of tests reached", flush=True)
+    quick = " and ".join(f"not {mark}" for mark in MARKS)
     steps = [["ruff", "check", "--quiet", "caracal_min", "book", "tests", "tools"], ["caracal_book.rules"],
              ["pytest", "-n", "2", "--dist", "loadfile", "-m", quick, *map(str, tests)]]
-    failed = [step[0] for step in steps if subprocess.run([sys.executable, "-m", *step], cwd=ROOT).returncode not in
-              ((0, 5) if step[0] == "pytest" else (0,))]  # 5: all tests of the files have a marker
+    failed = []
+    for step in steps:
+        status = subprocess.run([sys.executable, "-m", *step], cwd=ROOT).returncode
+        # pytest says 5 where all tests of the files have a mark.
+        if status and (step[0], status) != ("pytest", 5):
+            failed.append(step[0])
     print(f"failed: {', '.join(failed)}" if failed else "worth a full run: make test")
     return 1 if failed else 0
 

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from figure_pages import PAGE, luminance, write_page
+from figure_pages import PAGE, write_page
 from page_checks import DESK, THEMED
 
 from caracal_book.viz import Figure, engine
@@ -132,33 +132,6 @@ def visit(browser):
     for context in contexts:
         context.close()
     assert [what for what in heard if not what.startswith(("file:", "data:", "blob:"))] == []
-
-
-@pytest.fixture
-def still(open_figure, address):
-    """The image that stands on that page for readers without scripts: it is shown, and nothing else is."""
-    page = open_figure(address, scripts=False)
-    image = page.get_by_role("img")
-    assert image.is_visible() and 250 < image.bounding_box()["width"] <= 360
-    assert image.evaluate("image => image.decode().then(() => image.naturalWidth)") > 0  # valid SVG
-    assert page.locator("[role=slider], input, select").count() == 0
-    assert page.locator(".caracal-live").bounding_box() is None
-    return image
-
-
-@pytest.fixture(params=[(theme, scheme) for theme in ("", "dark", "light") for scheme in ("light", "dark")],
-                ids=lambda pair: f"{pair[0] or 'no theme'}, {pair[1]} system")
-def show_themed(request, show):
-    """A function that opens a figure in one of the themes and returns the page and the colour of its paper."""
-    theme, scheme = request.param
-
-    def start(figure):
-        page = show(figure, theme=theme and f'data-theme="{theme}"', color_scheme=scheme)
-        paper = page.eval_on_selector(".caracal-live", "live => getComputedStyle(live).backgroundColor")
-        assert (luminance(paper) < 0.1) == ((theme or scheme) == "dark")
-        return page, paper
-
-    return start
 
 
 @pytest.fixture

@@ -78,10 +78,3 @@ def contrast(a: str, b: str) -> float:
     """Return the contrast ratio of two colours, from 1 to 21, as the WCAG defines it."""
     low, high = sorted((luminance(a), luminance(b)))
     return (high + 0.05) / (low + 0.05)
-
-
-def least_contrast(page, paper: str, *names: str) -> float:
-    """Return the least contrast of a paper with the text of the first node of each name, a CSS selector."""
-    colours = page.evaluate("""names => names.map(name => getComputedStyle(document.querySelector(name)).color)""",
-                            list(names))
-    return min(contrast(colour, paper) for colour in colours)

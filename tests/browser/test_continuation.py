@@ -5,12 +5,13 @@ import re
 
 import pytest
 import torch
-from engine_pages import PAGE_ONLY, go_live, small_model, wait
-from figure_pages import data, least_contrast, page_width, write_page
-from test_access import violations
+from engine_pages import go_live, small_model, wait
+from figure_pages import data, write_page
 
 from caracal_book import viz
-from caracal_book.viz.engine import SCRIPT, write
+from caracal_book.viz.engine import write
+
+pytestmark = pytest.mark.browser
 
 TEXT = "The cat and the thing"
 MODEL = small_model(n_layers=3)
@@ -44,12 +45,6 @@ def has_tokens(page, count):
                            arg=count)
 
 
-def test_without_scripts_the_still_is_shown(still):
-    said = still.get_attribute("alt")
-    assert said.startswith(f"The sentence “{TEXT}” and the five tokens that nimble finds likeliest after it: “")
-    assert "A button loads the model's weights, 0." in said
-
-
 def test_the_recording_is_the_package_s(page):
     ids = [*OWN]
     generated = MODEL.generate([OWN], 12, temperature=0.8, seed=1, stop=MODEL.tokenizer.end_of_text)[0].tolist()
@@ -79,51 +74,6 @@ def test_a_choice_shows_what_the_model_makes_of_it(page):
     assert words.locator("u").all_inner_texts() == [""] * 5
 
 
-def test_the_slider_goes_through_the_recording_and_the_state_is_said(page):
-    status = page.get_by_role("status")
-    assert status.inner_text() == f"Recorded: {len(OWN)} tokens read; the next one is yours to choose."
-    page.get_by_role("slider").focus()
-    page.keyboard.press("End")
-    assert data(page)["n"] == 12 and page.locator(".con-new").count() == 12
-    page.wait_for_timeout(1200)
-    assert re.fullmatch(rf"Recorded: {len(OWN) + 12} tokens read; next: .+, \d+ percent\.", status.inner_text())
-
-
-def test_it_fits_a_phone(page):
-    assert page_width(page) <= 360
-
-
-def test_text_is_readable_in_every_theme(show_themed):
-    page, paper = show_themed(FIGURE)
-    assert least_contrast(page, paper, ".con-says", ".con-next b", ".con-text span") > 7
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_in_any_state(theme, weights, visit):
-    page = visit(weights)
-    page.emulate_media(color_scheme=theme)
-    found = violations(page)
-    page.locator(".con-next button").first.click()
-    page.get_by_role("button", name="Next token").click()
-    found += violations(page)
-    load(page)
-    page.get_by_role("button", name="Next token").click()
-    has_tokens(page, len(OWN) + 1)
-    found += violations(page)
-    assert [one for one in found if one[0] not in PAGE_ONLY] == []
-
-
-def test_nothing_is_loaded_before_the_press_and_then_all_from_beside_the_page(weights, visit):
-    asked = []
-    page = visit(weights)
-    page.on("request", lambda request: asked.append(request.url))
-    page.wait_for_timeout(300)
-    assert asked == [] and "(0." in page.get_by_role("button", name=re.compile("Load")).inner_text()
-    load(page)
-    files = [url.rsplit("/", 1)[1] for url in asked if url.startswith("file:")]
-    assert files[:2] == [SCRIPT, "manifest.js"] and len(files) == 2 + 4
-
-
 def test_the_model_in_the_page_is_the_package_s(weights, visit):
     page = visit(weights)
     load(page)
@@ -151,60 +101,9 @@ def test_the_model_in_the_page_is_the_package_s(weights, visit):
     assert re.search(r"Live on this computer\. \d+ tokens a second", page.locator(".con-says").inner_text())
 
 
-def test_a_seed_decides_and_steps_give_what_writing_gives(weights, visit):
-    page = visit(weights)
+def test_without_a_worker_the_page_s_own_thread_writes_in_slices(weights, visit):
+    page = visit(weights, "delete globalThis.Worker;")
     load(page)
-    page.get_by_label("seed").fill("7")
-    page.get_by_role("button", name="Write").click()
-    wait(page, "live")
-    written = data(page)["ids"]
-    page.get_by_role("button", name="Start again").click()
-    for n in range(len(OWN), len(OWN) + 4):
-        has_tokens(page, n)
-        page.get_by_role("button", name="Next token").click()
-    has_tokens(page, n + 1)
-    assert data(page)["ids"] == written[:n + 1] and len(written) > n + 1
-
-
-def test_writing_goes_on_with_what_has_just_been_typed_and_stops(weights, visit):
-    page = visit(weights)
-    load(page)
-    shut = page.evaluate("""() => {
-      const box = document.querySelector('.con-own input'), named = (name) =>
-        [...document.querySelectorAll('.con-buttons button')].find((button) => button.textContent.startsWith(name));
-      box.value = 'An ocean';
-      box.dispatchEvent(new Event('input'));
-      const shut = [...document.querySelectorAll('.con-next button')].every((button) => button.disabled);
-      named('Write').click();
-      new MutationObserver((_, watch) => { watch.disconnect(); named('Stop').click(); })
-        .observe(document.querySelector('.con-text'), { childList: true });
-      return shut;
-    }""")
-    assert shut, "the candidates are not of what is typed"
-    wait(page, "live")
-    ids = MODEL.tokenizer.encode("An ocean")
-    page.wait_for_timeout(600)
-    found = data(page)["ids"]
-    assert found[:len(ids)] == ids and len(found) < len(ids) + 40
-    page.get_by_label("Your beginning").fill("")
-    assert page.locator(".con-says").inner_text() == "Write at least one character."
-
-
-@pytest.mark.parametrize("refused", ["delete globalThis.Worker;", """globalThis.Worker = class {
-    constructor() { setTimeout(() => this.onerror({}), 0); }
-    postMessage() {}
-}"""], ids=["no worker", "a worker that does not start"])
-def test_without_a_worker_the_page_s_own_thread_writes_in_slices(refused, weights, visit):
-    page = visit(weights, refused)
-    if "class" in refused:
-        page.get_by_role("button", name=re.compile("Load")).click()
-        wait(page, "failed")
-        assert page.locator(".con-says").inner_text().startswith("The browser did not start a worker.")
-        page.get_by_role("button", name="Try again").click()
-        wait(page, "live")
-        has_tokens(page, len(OWN))
-    else:
-        load(page)
     assert agrees(page, OWN) and "on the page's own thread" in page.locator(".con-says").inner_text()
 
 
@@ -226,35 +125,3 @@ def test_what_does_not_arrive_is_said_and_tried_again(weights, visit, tmp_path):
     lost.write_text(kept, encoding="utf-8")
     page.get_by_role("button", name="Try again").click()
     wait(page, "live")
-
-
-@pytest.mark.parametrize("what, said", [("none", "The weights are not beside this page."),
-                                        ("other", "The weights beside this page are of another model.")])
-def test_weights_that_are_not_there_or_of_another_model_are_refused(what, said, visit, tmp_path):
-    write_page(tmp_path, FIGURE.to_html())
-    if what == "other":
-        write(small_model(n_layers=1), tmp_path / "weights")
-    page = visit(tmp_path, errors=True)
-    page.get_by_role("button", name=re.compile("Load")).click()
-    wait(page, "failed")
-    assert page.locator(".con-says").inner_text() == f"{said} The recording still works."
-
-
-def test_the_end_of_a_text_is_said(visit, tmp_path):
-    model = small_model(n_layers=1)
-    model.norm.bias += model.embedding.weight[-1]
-    write(model, tmp_path / "weights")
-    figure = viz.continuation(model, TEXT, name="nimble", folder="weights")
-    assert len(figure.model["steps"]) == 1 and figure.model["steps"][0]["next"][0]["piece"] == "<|endoftext|>"
-    write_page(tmp_path, figure.to_html())
-    page = visit(tmp_path)
-    load(page)
-    page.get_by_role("button", name="Write").click()
-    page.wait_for_function("document.querySelector('.con-says').innerText.startsWith('Here nimble ends its text. ')")
-    assert data(page)["ids"] == OWN and page.locator(".con-next b").first.inner_text() == "(end)"
-
-
-def test_bad_arguments_are_refused():
-    for text, words in (("", 3), ("The", 0)):
-        with pytest.raises(ValueError, match="give a text, and at least one word to record"):
-            viz.continuation(MODEL, text, words=words)

@@ -13,9 +13,11 @@ from caracal_book.viz.engine import source
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.convolution import causal_conv_direct
 from caracal_min.data import make_tokenizer
-from caracal_min.export import MANIFEST, web_scripts
+from caracal_min.export import web_scripts
 from caracal_min.generation import filter_logits
 from caracal_min.locate import shipped_models
+
+pytestmark = pytest.mark.browser
 
 PROMPTS = ["The sentence that another and then another reads.",
            "In the beginning there was an ocean, and on it, at rest, a boat of tin.",
@@ -74,11 +76,6 @@ def model(request):
     return small_model() if request.param == "small" else rounded(Caracal.from_pretrained(request.param, device="cpu"))
 
 
-@pytest.fixture(scope="module")
-def small():
-    return small_model()
-
-
 @pytest.fixture
 def engine(browser):
     """A function that opens a page with a model."""
@@ -103,7 +100,7 @@ def test_every_tensor_of_every_layer_is_that_of_the_package(model, engine):
         assert differences(tensors_of_page(page, ids), expected) == []
 
 
-@pytest.mark.parametrize("changes", [dict(pre_conv=False, gate="single_stage"), dict(gate_length=20), dict(n_heads=1),
+@pytest.mark.parametrize("changes", [dict(pre_conv=False, gate="single_stage"), dict(gate_length=20),
                                      dict(positional_encoding="learned", fourier_per_attention=None)])
 def test_other_configurations_agree(changes, engine):
     model = small_model(n_layers=3, **changes)
@@ -147,8 +144,7 @@ def test_the_convolution_is_exact_to_many_digits(browser):
         assert (torch.tensor(way, dtype=torch.float64) - expected).abs().max() < 1e-9
 
 
-@pytest.mark.parametrize("options", [{}, {"temperature": 0.5}, {"topK": 3}, {"topP": 0.6}, {"topP": 1e-9},
-                                     {"temperature": 2.0, "topK": 9, "topP": 0.8}, {"temperature": 0.0}])
+@pytest.mark.parametrize("options", [{}, {"temperature": 2.0, "topK": 9, "topP": 0.8}, {"temperature": 0.0}])
 def test_draws_follow_the_distribution_of_the_package(options, browser):
     logits, draws = torch.randn(40, generator=torch.Generator().manual_seed(1)) * 2, 4000
     page = browser.new_page()
@@ -194,41 +190,3 @@ def test_words_are_those_of_tiktoken_on_held_out_documents(engine, gpt2, shared_
     model = Caracal(CaracalConfig(4096, 16, 1, 1))
     model.tokenizer = make_tokenizer("gpt2:4096")
     assert words_differ(engine(model), model.tokenizer, texts) == []
-
-
-def test_a_changed_weight_is_found(small, engine):
-    changed = small_model()
-    with torch.no_grad():
-        changed.blocks[3].mixer.to_gate.weight[5, 7] += 0.05
-    ids = small.tokenizer.encode(PROMPTS[0])
-    wrong = differences(tensors_of_page(engine(changed), ids), tensors_of_package(small, ids))
-    assert "blocks.3.mixer.to_gate" in wrong and "blocks.2" not in wrong
-
-
-@pytest.mark.parametrize("planted, by", [("g: 0, gCount: 2 * m", "g: 0, gCount: m"), ("n &= n - 1", "n = 0"),
-                                         ("x[m + k]", "x[k]"), ("if (first > 0) for", "for")])
-def test_a_changed_schedule_is_found(planted, by, small, engine):
-    page = engine(small, changed_program(planted, by))
-    assert max(page.evaluate(_WAYS, many_ids(small)).values()) > 2e-3
-
-
-@pytest.mark.parametrize("planted, by", [("EPSILON = 1e-5", "EPSILON = 1e-2"),
-                                         ("(x[t + c] - mean) ** 2", "x[t + c] ** 2")])
-def test_a_changed_norm_is_found(planted, by, small, engine):
-    ids = small.tokenizer.encode(PROMPTS[0])
-    page = engine(small, changed_program(planted, by))
-    wrong = differences(tensors_of_page(page, ids), tensors_of_package(small, ids))
-    assert "blocks.0.mixer_norm" in wrong and "embedding" not in wrong
-
-
-def test_a_changed_merge_is_found(small, engine):
-    manifest, _ = web_scripts(small)
-    merges = manifest["tokenizer"]["merges"]
-    merges[0:2], merges[2:4] = merges[2:4], merges[0:2]
-    page = engine(small, **{MANIFEST: f"globalThis.caracalPart={json.dumps(manifest)};"})
-    assert words_differ(page, small.tokenizer, TEXTS) != []
-
-
-def changed_program(planted: str, by: str) -> str:
-    assert source().count(planted) == 1
-    return source().replace(planted, by)

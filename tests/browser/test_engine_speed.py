@@ -15,6 +15,8 @@ from caracal_min import Caracal
 from caracal_min.data.byte_pairs import CHARACTERS, BytePairs, merges_of
 from caracal_min.export import web_scripts
 
+pytestmark = pytest.mark.browser
+
 SLOWER = 4            # a slow laptop
 PROMPT, TOKENS = 24, 40
 

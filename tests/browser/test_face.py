@@ -1,59 +1,17 @@
 """The face of the book: what stands on the first screen of a page, how wide a line is, and how boxes differ."""
 
-import io
 import re
 
-import numpy as np
 import pytest
 from figure_pages import contrast
-from page_checks import DESK, PHONE, Visit, unfold
-from PIL import Image
+from page_checks import DESK, PHONE, Visit
 from test_pages import CLAIMS, PAGES
 
-from caracal_book.rules.drawings import colours
-from caracal_book.rules.ledger import VERDICTS, slug
-from caracal_book.viz.style import dark, palette
+pytestmark = [pytest.mark.browser, pytest.mark.built]
 
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
 
 _TOP = "node => node.getBoundingClientRect().top + scrollY"
-_COLOURS = "node => [getComputedStyle(node).backgroundColor, getComputedStyle(node).borderLeftColor]"
-
-
-def test_headings_are_smaller_on_a_phone(page, site):
-    sizes = {}
-    for size in (DESK, PHONE):
-        page.set_viewport_size(size)
-        Visit(page, f"{site}/{CHAPTERS[0]}")
-        sizes[size["width"]] = [float(page.locator(f"article section {tag}").first.evaluate(
-            "node => parseFloat(getComputedStyle(node).fontSize)")) for tag in ("h1", "h2", "h3")]
-    desk, phone = sizes[DESK["width"]], sizes[PHONE["width"]]
-    assert desk == sorted(desk, reverse=True) and phone == sorted(phone, reverse=True)
-    assert all(small < large for small, large in zip(phone, desk, strict=True))
-
-
-def test_both_faces_are_the_books_own(page, site):
-    Visit(page, f"{site}/{CHAPTERS[0]}")
-    page.evaluate("document.fonts.ready")
-    loaded = page.evaluate("[...document.fonts].filter(face => face.status === 'loaded').map(face => face.family)")
-    assert {"Source Serif 4", "Bricolage Grotesque"} <= {family.strip('"') for family in loaded}
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_boxes_look_like_their_verdicts(theme, page, site, book):
-    """A box of each verdict has a colour of its own, and so has one of a theorem."""
-    page.emulate_media(color_scheme=theme)
-    kinds = [f'class="{kind}-box' for kind in ("claim", "theorem")]
-    name = next((name for name in CHAPTERS if all(kind in (book / name).read_text("utf-8") for kind in kinds)), CLAIMS)
-    Visit(page, f"{site}/{name}")
-    unfold(page)
-    box = page.locator("blockquote.claim-box").first
-    looks = {"theorem": tuple(page.locator("blockquote.theorem-box").first.evaluate(_COLOURS))}
-    for verdict in VERDICTS:  # of which some stand in no box today
-        box.evaluate("(box, kind) => box.className = box.className.replace(/claim-(?!box)[a-z-]+/, kind)",
-                     f"claim-{slug(verdict)}")
-        looks[verdict] = tuple(box.evaluate(_COLOURS))
-    assert len({*looks.values()}) == len(looks) >= 6, looks
 
 
 def test_the_ledger_is_filtered_by_verdict_and_chapter(page, site):
@@ -113,26 +71,6 @@ def test_the_landing_page_counts_the_ledger_and_shows_every_chapter(page, site):
     page.locator(".verdict-strip li a").first.click()
     page.wait_for_url("**/book/claims.html#*")
     assert page.locator(".ledger-filter output").inner_text() == f"{verdicts.count('holds')} of {len(verdicts)} claims"
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_a_card_has_a_picture_in_the_colours_of_the_theme(theme, browser, site, book):
-    context = browser.new_context(color_scheme=theme)
-    page = context.new_page()
-    Visit(page, f"{site}/index.html")
-    pictures = page.locator("ul.chapter-cards img:visible").all()
-    assert len(pictures) == len(CHAPTERS)
-    shown, other = (palette, dark) if theme == "light" else (dark, palette)
-    for picture in pictures:
-        picture.scroll_into_view_if_needed()
-        page.wait_for_function("node => node.complete && node.naturalWidth > 0", arg=picture.element_handle())
-        drawing = (book / picture.get_attribute("src")).read_text(encoding="utf-8")
-        used = {colour.lower() for colour in re.findall(r"#[0-9a-fA-F]{6}\b", drawing)}
-        assert used & set(colours(shown)) and not used & (set(colours(other)) - set(colours(shown)))
-        assert re.search(r'<rect width="\d+" height="\d+" fill="none"/>', drawing), "it stands on the page's own ground"
-        seen = np.asarray(Image.open(io.BytesIO(picture.screenshot())).convert("L"))
-        assert (seen.mean() > 128) == (theme == "light")
-    context.close()
 
 
 def test_a_missing_page_is_answered(page, book):

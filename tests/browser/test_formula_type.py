@@ -4,19 +4,16 @@ import re
 from html import unescape
 
 import pytest
-from page_checks import PHONE
 from test_pages import CLAIMS, PAGES
+
+pytestmark = [pytest.mark.browser, pytest.mark.built]
 
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
 FACE = "Termes Math Part"
-WIDEST = [name for name in CHAPTERS if name[10:12] in ("03", "06")] or [CLAIMS]
+
 
 _LEAF = re.compile(r"<(mi|mo|mn|mtext)(?: [^>]*)?>([^<]+)</")
 _UNSEEN = "\u2061\u200b\ufe00\xa0 "  # function application, variation selectors, spaces
-_TALL = """() => [...document.querySelectorAll('math[display=block]')]
-    .map(node => node.getBoundingClientRect().height)"""
-_WIDE = """() => [...document.querySelectorAll('div.math')]
-    .map(node => [node.scrollWidth > node.clientWidth, getComputedStyle(node).overflowX])"""
 
 
 def test_every_character_is_in_the_typeface(page, book, tmp_path):
@@ -40,15 +37,3 @@ def test_every_character_is_in_the_typeface(page, book, tmp_path):
     for node, leaf in zip(nodes, leaves, strict=True):
         fonts = session.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
         assert fonts and {(font["familyName"], font["isCustomFont"]) for font in fonts} == {(FACE, True)}, leaf
-
-
-@pytest.mark.parametrize("name", WIDEST)
-def test_formulas_need_no_script_and_fit_a_phone(name, browser, site):
-    context = browser.new_context(viewport=PHONE)
-    page = context.new_page()
-    page.route("**/*.js*", lambda route: route.abort())
-    page.goto(f"{site}/{name}")
-    assert all(height > 10 for height in page.evaluate(_TALL))
-    assert all(scrolls == "auto" for wide, scrolls in page.evaluate(_WIDE) if wide)
-    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    context.close()

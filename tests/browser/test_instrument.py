@@ -1,15 +1,17 @@
 """What the figures with a model share, in a real browser from a file: what is said while the model is asked."""
 
-import importlib
 import re
 
 import pytest
-from engine_pages import go_live, wait
+from engine_pages import go_live
 from figure_pages import write_page
+from figures import model
 
+from caracal_book import viz
 from caracal_book.viz.engine import write
 
-NAMES = ["change", "continuation", "matrices", "remember", "why"]
+pytestmark = pytest.mark.browser
+
 # What the page asks its worker waits in `held`, once that is a list.
 HOLD = """
 const Own = globalThis.Worker;
@@ -23,11 +25,10 @@ DIMMED = """nodes => nodes.map(node =>
     [node.getAttribute('aria-busy') === 'true', getComputedStyle(node).opacity < 0.5])"""
 
 
-@pytest.fixture(params=NAMES)
-def page(request, visit, tmp_path):
-    module = importlib.import_module(f"test_{request.param}")
-    write(module.MODEL, tmp_path / "weights")
-    write_page(tmp_path, module.FIGURE.to_html())
+@pytest.fixture
+def page(visit, tmp_path):
+    write(model(), tmp_path / "weights")
+    write_page(tmp_path, viz.continuation(model(), "The cat", name="nimble", words=4, folder="weights").to_html())
     return visit(tmp_path, HOLD)
 
 
@@ -59,36 +60,3 @@ def test_what_is_not_of_the_sentence_yet_is_dimmed_and_never_said(page):
     page.evaluate("held.splice(0).forEach(send => send())")
     settled(page)
     assert states(page) == {(False, False)} and says(page) != "Computing …"
-
-
-def test_an_empty_sentence_is_refused_until_the_first_key(page):
-    go_live(page)
-    settled(page)
-    own(page).fill("It")
-    own(page).fill("")
-    page.wait_for_function("""() => document.querySelector("p[class$='-says']").innerText === """
-                           "'Write at least one character.'")
-    page.wait_for_timeout(400)
-    assert says(page) == "Write at least one character." and states(page) == {(True, True)}
-    page.evaluate("window.held = []")
-    own(page).press("I")
-    assert says(page) == "Computing …"
-
-
-def test_keys_go_on_in_the_sentence_when_the_model_is_there_and_that_is_said(page):
-    assert page.get_by_text("Live on this computer").count() == 0
-    page.get_by_role("button", name=re.compile(r"Load \w+ \(")).press("Enter")
-    wait(page, "live")
-    assert own(page).evaluate("node => node === document.activeElement")
-    settled(page)
-    assert page.get_by_text("Live on this computer.").is_visible()
-    own(page).fill("a" * 299)
-    assert not page.get_by_text("300 characters at most").count()
-    own(page).press("a")
-    settled(page)
-    assert page.get_by_text("300 characters at most.").is_visible()
-
-
-def test_a_press_opens_no_keyboard_on_a_phone(page):
-    go_live(page)
-    assert not own(page).evaluate("node => node === document.activeElement")

@@ -12,6 +12,8 @@ from PIL import Image
 from caracal_book import viz
 from caracal_book.viz.style import dark
 
+pytestmark = pytest.mark.browser
+
 
 def powers(base=2, shown="bars"):
     numbers = {f"{base}^{k}": float(base**k) for k in range(4)}
@@ -21,7 +23,7 @@ def powers(base=2, shown="bars"):
 FIGURE = viz.live(powers, "Four powers of a number, as bars or as a text.", base=range(1, 6), shown=("bars", "text"))
 
 
-@pytest.mark.parametrize("base", [1, 3, 5])
+@pytest.mark.parametrize("base", [1, 5])
 def test_the_page_shows_what_the_function_gave(page, base):
     page.get_by_role("slider").fill(str(base - 1))
     assert data(page)["values"] == [base - 1, 0]
@@ -29,12 +31,6 @@ def test_the_page_shows_what_the_function_gave(page, base):
     assert dict(part["bars"]) == powers(base)
     page.get_by_role("combobox").select_option("text")
     assert page.locator(".live-answer pre").inner_text() == powers(base, "text")
-
-
-def test_bars_are_as_long_as_their_numbers(page):
-    page.get_by_role("slider").fill("1")
-    lengths = [bar.bounding_box()["width"] for bar in page.locator(".live-bars i").all()]
-    assert lengths == pytest.approx([lengths[0] * 2**k for k in range(4)], rel=0.2) and lengths[3] > 3
 
 
 def test_what_is_chosen_and_what_came_of_it_is_said(page):
@@ -50,7 +46,7 @@ def plotted(bar="result"):
     return fig
 
 
-@pytest.mark.parametrize("theme, scheme", [("dark", "light"), ("light", "dark"), ("", "dark"), ("", "light")])
+@pytest.mark.parametrize("theme, scheme", [("dark", "light"), ("", "light")])
 def test_a_plot_is_painted_in_the_colours_of_the_theme(theme, scheme, show):
     page = show(viz.live(plotted, "two bars", bar=("result", "gate")), theme=theme and f'data-theme="{theme}"',
                 color_scheme=scheme)
@@ -70,7 +66,3 @@ def test_a_plot_is_painted_in_the_colours_of_the_theme(theme, scheme, show):
 
 def rgb(colour):
     return tuple(int(colour[k:k + 2], 16) for k in (1, 3, 5))
-
-
-def test_without_scripts_the_still_is_shown(still):
-    assert still.get_attribute("alt") == FIGURE.alt

@@ -1,15 +1,16 @@
 """The matrix of a channel beside that of a head, in a real browser from a file: recorded, and of the reader's text."""
 
 import math
-import re
 
 import pytest
 from engine_pages import PAGE_ONLY, go_live, small_model
-from figure_pages import data, least_contrast, page_width
+from figure_pages import data
 from test_access import violations
 
 from caracal_book import viz
 from caracal_book.viz.trace import trace
+
+pytestmark = pytest.mark.browser
 
 TEXT, OTHER = "The cat and the thing", "An ocean in the north"
 MODEL = small_model(n_layers=3)
@@ -24,10 +25,6 @@ def says(page) -> str:
 def written(number: float) -> str:
     digits = 2 if abs(number) >= 0.1 else min(6, 1 - math.floor(math.log10(abs(number))))
     return f"{number:.{digits}f}".replace("-", "−")
-
-
-def test_without_scripts_the_still_is_shown(still):
-    assert still.get_attribute("alt").startswith(f"Two triangular matrices for “{TEXT}”: the weights of channel ")
 
 
 def test_what_is_shown_is_the_package_s(page):
@@ -47,50 +44,8 @@ def test_what_is_shown_is_the_package_s(page):
     assert abs(sum(filled for _, filled in squares) - sum(filled for _, filled in expected)) <= 2
 
 
-def test_an_entry_names_the_two_tokens_that_made_it_and_the_one_that_wrote_it(page):
-    board, length, gate = page.locator(".ins-matrix").first, len(data(page)["pieces"]), data(page)["gate"]
-    wide = board.bounding_box()["width"] / 230
-    board.click(position={"x": (62 + 2.5 * 168 / length) * wide, "y": 6.5 * 168 / length * wide})
-    assert (data(page)["t"], data(page)["lag"]) == (6, 4)
-    found = re.search(r"\(2\) has the weight (\S+) in channel .*\(4\) wrote it as its gate, which is n", says(page))
-    assert found[1] == written(gate[4])
-    assert f"The head's {written(data(page)['weights'][6][2])} comes from the score of " in says(page)
-    marks = page.locator(".ins-text span").evaluate_all("nodes => nodes.map(node => node.className)")
-    assert "ins-content" in marks[2] and "ins-gate" in marks[4] and "ins-result" in marks[6]
-
-
-def test_all_is_chosen_by_key(page):
-    output, lag = page.get_by_role("slider").all()
-    output.press("Home")
-    assert (data(page)["t"], data(page)["lag"]) == (0, 0)
-    output.press("End")
-    lag.press("End")
-    assert data(page)["lag"] == data(page)["t"] == len(data(page)["pieces"]) - 1
-    page.get_by_label("block").first.select_option("0")
-    page.get_by_label("channel").select_option(index=2)
-    page.get_by_role("button", name="attention").press("Enter")
-    assert not page.get_by_label("channel").is_visible()
-    page.get_by_label("head").select_option("3")
-    found = trace(MODEL, MODEL.tokenizer.encode(TEXT), CHANNELS)
-    assert data(page)["gate"] == pytest.approx(found["gates"][0][2], rel=1e-3)
-    assert sum(data(page)["weights"], []) == pytest.approx(sum(found["heads"][2][3], []), abs=1e-3)
-
-
-def test_it_fits_a_phone(page):
-    assert page_width(page) <= 360
-    assert page.locator(".caracal-live").bounding_box()["height"] < 780
-
-
-def test_text_is_readable_in_every_theme(show_themed):
-    page, paper = show_themed(FIGURE)
-    assert least_contrast(page, paper, ".mat-says", ".ins-text span", ".ins-note", ".ins-pick select") > 4.5
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_model_in_the_page_draws_the_reader_s_text_and_axe_finds_nothing(theme, weights, visit):
+def test_the_model_in_the_page_draws_the_reader_s_text(weights, visit):
     page = visit(weights)
-    page.emulate_media(color_scheme=theme)
-    found = violations(page)
     go_live(page)
     ids = MODEL.tokenizer.encode(OTHER)
     page.get_by_label("Your sentence").fill(OTHER)
@@ -99,11 +54,4 @@ def test_the_model_in_the_page_draws_the_reader_s_text_and_axe_finds_nothing(the
     expected = trace(MODEL, ids, CHANNELS)
     assert data(page)["gate"] == pytest.approx(expected["gates"][1][0], abs=2e-5)
     assert sum(data(page)["weights"], []) == pytest.approx(sum(expected["heads"][2][0], []), abs=2e-5)
-    assert [one for one in found + violations(page) if one[0] not in PAGE_ONLY] == []
-
-
-@pytest.mark.parametrize("text, changes, said", [("a", {}, "at least three tokens"),
-                                                 (TEXT, {"fourier_per_attention": None}, "0 attention layers of 3")])
-def test_what_has_nothing_to_compare_is_refused(text, changes, said):
-    with pytest.raises(ValueError, match=said):
-        viz.matrices(small_model(n_layers=3, **changes), text, OTHER)
+    assert [one for one in violations(page) if one[0] not in PAGE_ONLY] == []

@@ -4,12 +4,13 @@ import itertools
 
 import pytest
 import torch
-from figure_pages import contrast, data, page_width
+from figure_pages import data
 
 from caracal_book import viz
 from caracal_book.viz.parameter_budget import _parts
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.config import PRESETS
+
+pytestmark = pytest.mark.browser
 
 FIGURE = viz.parameter_budget("tiny")
 NAMES = ("width D", "layers", "heads", "vocabulary", "Fourier to attention")
@@ -37,37 +38,10 @@ def assert_agrees_with_the_package(shown):
     assert shown["counts"]["embedding"] == model.embedding.weight.numel()
 
 
-def test_without_scripts_the_still_is_shown(still):
-    assert still.get_attribute("alt").startswith("A bar of the 62.5 million parameters of tiny")
-
-
-def test_first_frame_is_the_preset(page):
-    shown = data(page)
-    assert config_of(shown) == PRESETS["tiny"] and (shown["preset"], shown["paper"]) == ("tiny", 63)
-    assert_agrees_with_the_package(shown)
-    words = page.locator("[aria-live]").inner_text()
-    assert "62.49 million" in words and "the paper says 63 million" in words
-
-
-@pytest.mark.parametrize("name", PRESETS)
-def test_presets(page, name):
-    put(page, "layers", 7)
-    page.get_by_role("button", name=name).click()
-    shown = data(page)
-    paper = {"nano": "", "micro": "", "tiny": 63, "small": 120, "medium": 345, "large": 724}[name]
-    wanted = PRESETS[name]
-    assert config_of(shown) == CaracalConfig(wanted.vocab_size, wanted.d_model, wanted.n_layers, wanted.n_heads)
-    assert (shown["preset"], shown["paper"]) == (name, paper)
-    assert_agrees_with_the_package(shown)
-    pressed = page.eval_on_selector_all("button", "nodes => nodes.map(n => n.getAttribute('aria-pressed'))")
-    assert pressed == [str(n == name).lower() for n in PRESETS]
-    assert ("the paper says" in page.locator("[aria-live]").inner_text()) == (name not in ("nano", "micro"))
-
-
 def test_counts_equal_real_models_over_many_configurations(page):
-    """Every slider at several places, in combination: 2 * 3 * 2 * 5 models, and all heads that fit two widths."""
+    """Every slider at several places, in combination: 2 * 2 * 2 * 2 models, and all heads that fit two widths."""
     seen = set()
-    for width, layers, vocabulary, ratio in itertools.product((192, 1088), (1, 5, 13), (0, 7), range(5)):
+    for width, layers, vocabulary, ratio in itertools.product((192, 1088), (1, 13), (0, 7), (0, 3)):
         for name, value in zip(NAMES, (width, layers, None, vocabulary, ratio), strict=True):
             if value is not None:
                 put(page, name, value)
@@ -79,18 +53,7 @@ def test_counts_equal_real_models_over_many_configurations(page):
             put(page, "heads", k)
             assert_agrees_with_the_package(data(page))
             seen.add(str(data(page)["config"]))
-    assert len(seen) == 60 + 7 + 12
-
-
-def test_heads_stay_divisors_of_the_width(page):
-    page.get_by_role("button", name="Small").click()
-    assert data(page)["config"]["heads"] == 12
-    for width in range(64, 2049, 64):
-        put(page, "width D", width)
-        heads = data(page)["config"]["heads"]
-        assert width % heads == 0 and f"heads: {heads} of {width // heads} channels" in page.locator(
-            ".bud-set").inner_text()
-    assert data(page)["preset"] == "" and "none of the paper" in page.locator("[aria-live]").inner_text()
+    assert len(seen) == 16 + 7 + 12
 
 
 def test_by_keyboard_alone(page):
@@ -112,13 +75,6 @@ def test_by_keyboard_alone(page):
     assert slider(page, "Fourier to attention").get_attribute("aria-valuetext") == "no attention"
 
 
-def test_a_slider_by_pointer(page):
-    box = slider(page, "layers").bounding_box()
-    page.mouse.click(box["x"] + box["width"] - 13, box["y"] + box["height"] / 2)
-    assert data(page)["config"]["layers"] == 48
-    assert_agrees_with_the_package(data(page))
-
-
 def test_the_bars_are_the_shares(page):
     for ratio in (3, 0):                         # 2:1, then no attention
         put(page, "Fourier to attention", ratio)
@@ -129,26 +85,3 @@ def test_the_bars_are_the_shares(page):
         assert [w / sum(widths) for w in widths] == pytest.approx(shares, abs=0.005)
         listed = page.eval_on_selector_all(".bud-list span:nth-child(4n)", "nodes => nodes.map(n => n.textContent)")
         assert listed == [f"{100 * share:.1f}%" for share in shares]
-
-
-def test_it_fits_a_phone_and_a_desk(page):
-    assert page_width(page) <= 360
-    page.get_by_role("button", name="Large").click()
-    assert page_width(page) <= 360
-    page.set_viewport_size({"width": 1000, "height": 900})
-    page.wait_for_function("() => document.querySelector('.bud-set').getBoundingClientRect().left > 300")
-
-
-def test_two_on_one_page_are_independent(show):
-    page = show(viz.parameter_budget("tiny"), viz.parameter_budget("large"))
-    page.locator(".caracal-figure").nth(1).get_by_role("slider", name="layers", exact=True).fill("3")
-    assert data(page, 0)["preset"] == "tiny" and data(page, 1)["config"]["layers"] == 3
-
-
-def test_text_is_readable_in_every_theme(show_themed):
-    page, paper = show_themed(viz.parameter_budget("tiny"))
-    colours = page.evaluate("""() => {
-      const live = document.querySelector('.caracal-live'), css = (s) => getComputedStyle(live.querySelector(s)).color;
-      return [css('.bud-sum b'), css('.bud-list span'), css('.bud-sum span'), css('.caracal-help')];
-    }""")
-    assert all(contrast(c, paper) > 7 for c in colours[:2]) and all(contrast(c, paper) > 4.5 for c in colours[2:])

@@ -5,9 +5,11 @@ import random
 import re
 
 import pytest
-from figure_pages import contrast, data, page_width
+from figure_pages import data, page_width
 
 from caracal_book import viz
+
+pytestmark = pytest.mark.browser
 
 DRAW = random.Random(4)
 LOG = [{"step": step, "loss": 1.9 + 3.6 * math.exp(-step / 120) + DRAW.gauss(0, 0.05)} for step in range(1, 801)]
@@ -42,21 +44,6 @@ def measured_by(step):
     """The validation entry of the log at a step or last before it."""
     found = [entry for entry in LOG if "validation_loss" in entry and entry["step"] <= step]
     return found[-1] if found else None
-
-
-def test_without_scripts_the_still_is_shown(still):
-    first, last = LOG[49]["validation_loss"], LOG[-1]["validation_loss"]
-    assert f"falls from {first:.2f} at step 50 to {last:.2f} at step 800" in still.get_attribute("alt")
-    assert still.bounding_box()["height"] > 300
-    assert still.evaluate("image => image.naturalWidth") == 420
-
-
-def test_first_frame_is_before_training(page):
-    assert data(page)["step"] == 0 and "validation" not in data(page)
-    assert data(page)["loss"] == LOG[0]["loss"]
-    assert announced(page) == (f"before training: first training loss {LOG[0]['loss']:.2f} nats per token; "
-                               f"below a uniform guess (5.55), above a bigram model (2.71)")
-    assert page.locator(".run-prompt").evaluate("node => node.textContent") == PROMPT
 
 
 def test_keys_step_through_texts_and_the_announced_loss_is_the_logs(page):
@@ -106,20 +93,6 @@ def test_hostile_texts_are_shown_and_break_nothing(page):
     assert page.locator(".caracal-live.tex2jax_ignore.mathjax_ignore[translate=no]").count() == 1
 
 
-def test_a_long_text_scrolls_by_keyboard_and_a_short_one_is_no_stop(page):
-    page.get_by_role("slider").fill(str(STEPS.index(400)))
-    page.get_by_role("slider").focus()
-    page.keyboard.press("Tab")
-    region = page.get_by_role("region", name="text written, step 400")
-    assert region.evaluate("node => node === document.activeElement")
-    assert region.evaluate("node => getComputedStyle(node).outlineWidth") == "3px"
-    page.keyboard.press("End")
-    page.wait_for_function("document.querySelector('.run-text').scrollTop > 1000")
-    page.get_by_role("slider").fill(str(STEPS.index(800)))
-    assert page.locator(".run-text").evaluate("node => node.scrollTop") == 0
-    assert page.locator(".run-text").get_attribute("tabindex") is None
-
-
 def place_of(page, selector):
     box = page.locator(selector).bounding_box()
     return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
@@ -142,35 +115,3 @@ def test_the_marker_lies_on_the_curve_at_the_quoted_point(page):
             LOG[49]["validation_loss"] - LOG[-1]["validation_loss"])
         assert x == pytest.approx(left + share * (right - left), abs=0.6)
         assert y == pytest.approx(corners[1] + fall * (corners[3] - corners[1]), abs=0.6)
-
-
-def test_a_click_on_the_curve_chooses_the_nearest_text(page):
-    box = page.locator(".run-plot").bounding_box()
-    for share, step in ((0.99, 800), (0.55, 400), (0.12, 0)):
-        page.mouse.click(box["x"] + share * box["width"], box["y"] + 100)
-        assert data(page)["step"] == step
-        assert page.get_by_role("slider").input_value() == str(STEPS.index(step))
-
-
-def test_one_text_needs_no_slider(show):
-    page = show(make({800: "the end"}))
-    assert not page.locator("input").is_visible() and written(page) == "the end"
-
-
-@pytest.mark.parametrize("motion, moves", [("reduce", False), ("no-preference", True)])
-def test_reduced_motion(open_figure, address, motion, moves):
-    page = open_figure(address, reduced_motion=motion)
-    page.get_by_role("slider").fill("3")
-    seconds = page.locator(".run-plot circle").evaluate("node => getComputedStyle(node).transitionDuration")
-    assert (seconds != "0s") == moves
-
-
-def test_text_and_curves_stand_out_in_every_theme(show_themed):
-    page, paper = show_themed(make())
-    css = "([selector, name]) => getComputedStyle(document.querySelector(selector))[name]"
-    shade, ink, words, help_, curve, rule = (page.evaluate(css, list(pair)) for pair in [
-        (".run-text", "backgroundColor"), (".run-text", "color"),
-        (".run-said", "color"), (".caracal-help", "color"), ('.run-plot path[style*="--ink"]', "stroke"),
-        ('.run-plot path[style*="dasharray"]', "stroke")])
-    assert contrast(ink, shade) > 7 and contrast(words, paper) > 7 and contrast(curve, paper) > 7
-    assert contrast(help_, paper) > 4.5 and contrast(rule, paper) > 4.5

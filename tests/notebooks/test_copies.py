@@ -20,9 +20,3 @@ def defined(notebook):
 def test_chapter_8_copies_the_mixers_of_the_reader(notebooks, chapter, names):
     there, here = defined(notebooks[chapter]), defined(notebooks[CHAPTER_8])
     assert {name: here.get(name) for name in names} == {name: there[name] for name in names}
-
-
-def test_chapter_8_builds_on_no_mixer_of_the_package(notebooks):
-    code = "\n".join(cell.source for cell in notebooks[CHAPTER_8].cells if cell.cell_type == "code")
-    assert not {"MultiHeadFourier", "SlidingWindowAttention"} & {
-        node.id for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Name)}

@@ -1,20 +1,13 @@
 """The book's Sphinx extension: small books built with it, and its parts that need no build."""
 
-import ast
 import io
-import re
 from types import SimpleNamespace
 
 import nbformat
 import pytest
-from bookext import docstrings, site, weight
-from bookext.typography import touching
-from docutils import nodes
-from engine_pages import small_model
+from bookext import site
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
-
-from caracal_book.rules.printed_values import number_html
 
 STEM = "04_causal_convolution"
 LEDGER = """
@@ -76,13 +69,6 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
 
 
-def test_outputs_from_the_cache_count_as_well(build, capfd):
-    first, second = build(mode="cache"), build(mode="cache")
-    assert [warnings for warnings, _ in (first, second)] == ["", ""]
-    assert [page.count("points = 2047") for page in (first[1][STEM], second[1][STEM])] == [1, 1]
-    assert re.findall(f"{STEM}: executed in", capfd.readouterr().out) == [f"{STEM}: executed in"]
-
-
 def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(build, tmp_path, capfd):
     module = tmp_path / "source" / "caracal_min" / "__init__.py"
     module.parent.mkdir(parents=True)
@@ -94,15 +80,9 @@ def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(bui
 
 @pytest.mark.parametrize("change, says", [
     ({"text": "2048<!-- = points -->"}, "the text says 2048, the cell prints 'points = 2047'"),
-    ({"text": "3<!-- = nothing -->"}, "names a value 'nothing' that no cell prints"),
     ({"ledger": LEDGER.replace("leak", "lake")}, "prints a value named 'lake'"),
-    ({"ledger": LEDGER.replace("holds under", "is true under")}, "verdict 'is true under a condition' is not one of"),
     ({"tags": ()}, "claim 1 needs exactly one cell tagged claim-1"),
-    ({"tags": ("claim-1", "claim-2")}, "the tag claim-2 names no claim"),
     ({"also": "not tested here: no x\n"}, "the cell of claim 1 prints 'not tested here: no x'"),
-    ({"also": "not tested here: no x", "mode": "cache"}, "the cell of claim 1 prints 'not tested here: no x'"),
-    ({"page": CLAIMS_PAGE + "\n{measured}`points`\n"}, "write {measured}`notebook: name`"),
-    ({"page": CLAIMS_PAGE + "\n{measured}`05_other: points`\n"}, "no cell of the notebook '05_other'"),
 ])
 def test_a_book_that_contradicts_itself_warns(change, says, build):
     warnings, _ = build(**change)
@@ -111,9 +91,7 @@ def test_a_book_that_contradicts_itself_warns(change, says, build):
 
 @pytest.mark.parametrize("slug, url, repository, address", [
     ("owner/some.name", "", "https://github.com/owner/some.name", "https://owner.github.io/some.name/"),
-    ("Owner/owner.github.io", "", "https://github.com/Owner/owner.github.io", "https://owner.github.io/"),
     ("owner/name", "https://book.example.org", "https://github.com/owner/name", "https://book.example.org/"),
-    ("", "https://private.pages.example.org/", None, "https://private.pages.example.org/"),
     ("", "", None, ""),
 ])
 def test_launch_buttons_need_a_repository(slug, url, repository, address, monkeypatch):
@@ -127,115 +105,3 @@ def test_launch_buttons_need_a_repository(slug, url, repository, address, monkey
     assert config.html_theme_options.get("repository_branch") == ("colab" if repository else None)
     assert config.html_theme_options["launch_buttons"] == (buttons if repository else {})
     assert config.html_baseurl == address
-
-
-def test_what_is_no_repository_is_warned_of(monkeypatch, caplog):
-    monkeypatch.setenv("BOOK_REPOSITORY", "not a slug")
-    monkeypatch.delenv("BOOK_URL", raising=False)
-    with caplog.at_level("WARNING"):
-        assert site.repository() == site.address() == ""
-    assert "BOOK_REPOSITORY is 'not a slug'; give owner/name" in caplog.text
-
-
-@pytest.mark.parametrize("slug, url, home", [
-    ("owner/name", "", "/name/"), ("owner/owner.github.io", "", "/"), ("owner/name", "https://book.example.org", "/"),
-    ("", "", "/"),
-])
-def test_the_page_for_missing_pages_leads_home(slug, url, home, root, tmp_path, monkeypatch):
-    monkeypatch.setenv("BOOK_REPOSITORY", slug)
-    monkeypatch.setenv("BOOK_URL", url)
-    site.write_not_found(SimpleNamespace(srcdir=root, outdir=tmp_path, builder=SimpleNamespace(format="html")), None)
-    assert f'<a href="{home}">' in (tmp_path / "404.html").read_text(encoding="utf-8")
-
-
-def test_an_old_address_leads_to_the_new_page(tmp_path, caplog):
-    uris = SimpleNamespace(format="html", get_relative_uri=lambda old, new: f"{new.rpartition('/')[2]}.html",
-                           get_outfilename=lambda name: tmp_path / f"{name}.html")
-    app = SimpleNamespace(builder=uris, env=SimpleNamespace(titles={"new": nodes.title("", "What & why")}),
-                          config=SimpleNamespace(moved_pages={"old": "new", "lost": "nowhere"}))
-    with caplog.at_level("WARNING"):
-        site.write_moved(app, None)
-    page = (tmp_path / "old.html").read_text(encoding="utf-8")
-    assert 'content="0; url=new.html"' in page and '<a href="new.html">What &amp; why</a>' in page
-    assert "moved_pages sends 'lost' to 'nowhere'" in caplog.text and not (tmp_path / "lost.html").exists()
-
-
-@pytest.mark.parametrize("page, doctree, design", [
-    ("page", nodes.paragraph(), False), ("page", nodes.paragraph(classes=["sd-card"]), True), ("search", None, False),
-])
-def test_a_page_loads_what_it_uses_and_no_script_blocks(page, doctree, design):
-    def files(*names):
-        return [SimpleNamespace(filename=name, attributes={}) for name in names]
-
-    inline = SimpleNamespace(filename=None, attributes={"body": "let hint = 1"})
-    thebe = SimpleNamespace(filename=None, attributes={"body": "const thebe_selector = 1"})
-    scripts = ("documentation_options.js", "doctools.js", "design-tabs.js", "sphinx-thebe.js")
-    context = {"script_files": [*files(*(f"_static/{name}" for name in scripts)), inline, thebe],
-               "css_files": files("_static/book.css", "_static/sphinx-thebe.css", "_static/sphinx-design.min.css")}
-    weight.lighten(None, page, "page.html", context, doctree)
-    options, doctools, *rest = context["script_files"]
-    assert rest == [inline] and inline.attributes == {"body": "let hint = 1"} and options.attributes == {}
-    assert doctools.attributes == {"defer": "defer"}
-    assert [style.filename for style in context["css_files"]] == ["_static/book.css",
-                                                                  *["_static/sphinx-design.min.css"] * design]
-
-
-@pytest.mark.parametrize("number, shown", [
-    ("3.1e-06", "3.1 × 10<sup>−6</sup>"), ("2E+10", "2 × 10<sup>10</sup>"), ("-1.5", "−1.5"),
-    ("2,047", "2,047"), ("86%", "86%"),
-])
-def test_numbers_are_shown_as_people_write_them(number, shown):
-    assert number_html(number) == shown
-
-
-def test_what_describes_an_attribute_keeps_its_colon():
-    """napoleon alone makes a type of the words before it."""
-    from sphinx.ext.napoleon import Config, GoogleDocstring
-
-    for what in ("attribute", "data", "property"):
-        def read(lines, what=what):
-            return str(GoogleDocstring(lines, Config(), what=what, name="a"))
-
-        lines = ["Budget: minutes to train for.", "", "More."]
-        assert "minutes to train for.\n\nMore." in read(list(lines)) and "Budget: minutes" not in read(list(lines))
-        docstrings.keep_colons(None, what, "a", None, None, lines)
-        assert read(lines).split() == [".."] + "Budget: minutes to train for. More.".split()
-    other = ["Return it: all."]
-    docstrings.keep_colons(None, "function", "f", None, None, other)
-    assert other == ["Return it: all."]
-
-
-def test_tables_in_the_docstrings_of_modules_are_literal(root):
-    """What stands indented below a line that does not end with two colons would run together on its page of the API."""
-    found = []
-    for package in (root / "caracal_min", root / "book" / "caracal_book"):
-        for path in package.rglob("*.py"):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            raw, clean = (ast.get_docstring(tree, clean) or "" for clean in (False, True))
-            found += [f"{path.name}: {line}" for line in re.findall(
-                r"^((?! ).*(?:[^:\n]|[^:\n]:))\n\n    (?!>>>)", raw, re.MULTILINE)]
-            found += [f"{path.name}: indented as a whole" for _ in re.findall(r"::\n\n(?=\S)", clean)]
-    assert found == []
-
-
-@pytest.mark.parametrize("left, right, before, after", [
-    ("is (", ").", "(", ")."), ("so ", " and", "", ""), ("", "", "", ""), ("a (b) ", ", c", "", ","),
-])
-def test_punctuation_that_touches_a_formula(left, right, before, after):
-    paragraph = nodes.paragraph("", "", nodes.Text(left), nodes.math("", "x"), nodes.Text(right))
-    assert touching(paragraph[1]) == (before, after)
-    assert left == paragraph[0].astext() + before and right == after + paragraph[2].astext()
-
-
-def test_models_that_figures_load_are_written_as_scripts(tmp_path, monkeypatch):
-    monkeypatch.setattr("caracal_min.locate._SHIPPED", tmp_path / "pretrained")
-    app = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path / "html")
-    weight.change_files(app, None)
-    assert not app.outdir.exists(), "no model is shipped"
-    for name in ("micro", "another"):
-        small_model(n_layers=1).save_pretrained(tmp_path / "pretrained" / name)
-    weight.change_files(app, ValueError())
-    assert not app.outdir.exists(), "the build has failed"
-    weight.change_files(app, None)
-    files = sorted(path.relative_to(app.outdir / "_static").as_posix() for path in app.outdir.rglob("*.js"))
-    assert files == ["micro/engine.js", "micro/manifest.js", "micro/part0.js", "micro/part1.js"]

@@ -50,20 +50,6 @@ def test_every_formula_of_the_book_is_read(root, notebooks):
         assert texts(tree(block_tex(match[1]) if match[1] else match[2], display=bool(match[1])))
 
 
-def test_lines_are_aligned_at_their_signs():
-    table = tree(block_tex("a &= b \\\\\nc_0+c_1 &= \\tfrac12 d")).find(".//mtable")
-    rows = [[texts(cell) for cell in row] for row in table]
-    assert rows == [["a", "=b"], ["c0+c1", "=12d"]]
-    assert ["right" in cell.get("style") for cell in table[0]] == [True, False]
-    assert len(tree(block_tex("a=b\n\nc=d")).findall(".//mtr")) == 2
-
-
-def test_functions_primes_and_upright_words():
-    log = mathml(r"L\log^2L", display=False)
-    assert "<mi>log</mi>" in log and "lspace" in log  # a name is one word with its space
-    assert "′" in texts(tree("v'_j")) and "mean square" in texts(tree(r"\text{mean square}")).replace("\xa0", " ")
-
-
 def test_numbers_and_references_survive(build):
     warnings, page = build("$$r = a\n$$ (one)\n\n```{math}\n:label: two\nx &= y \\\\\nz &= w\n```\n\n"
                            "\\begin{align}\na &= b\n\\end{align}\n\nSee {eq}`two`, and $x$.")

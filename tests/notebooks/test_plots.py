@@ -1,6 +1,5 @@
 """Plots in the build: without their ground, in the colours of both themes, none of them faint, each with a caption."""
 
-import base64
 import io
 import re
 
@@ -8,10 +7,8 @@ import matplotlib
 import nbformat
 import numpy as np
 import pytest
-from bookext import plots
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
-from PIL import Image
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
@@ -56,11 +53,6 @@ def without_rasters(svg):
     return re.sub(r"base64,[^\"]*", "", svg)
 
 
-def rasters(svg):
-    found = re.findall(r"data:image/png;base64,([^\"]*)", svg)
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(data))).convert("RGBA")) for data in found]
-
-
 def test_a_plot_loses_its_ground_and_keeps_what_else_is_white(draw):
     svg = draw(everything)
     bare = drawings.without_ground(svg)
@@ -83,36 +75,6 @@ def test_in_the_dark_every_colour_is_its_counterpart(draw):
 
 
 @THEMES
-def test_an_image_keeps_how_it_fades_in_fewer_bytes(theme, draw):
-    given = draw(everything)
-    made = drawings.rasters_in(given, theme)
-    (before,), (after,) = rasters(given), rasters(made)
-    opacity = before[..., 3].astype(int)
-    assert len(np.unique(opacity)) == 16 and abs(opacity - after[..., 3]).max() <= 2, "64 steps from 0 to 255"
-    assert {tuple(pixel) for pixel in after[after[..., 3] > 0][:, :3].tolist()} == {
-        tuple(int(theme.gate[k:k + 2], 16) for k in (1, 3, 5))}
-    assert 2 * (len(made) - len(without_rasters(made))) < len(given) - len(without_rasters(given))
-
-
-@pytest.mark.parametrize("paint, says", [
-    (lambda ax: ax.plot([0, 1], color="#123456"), "has the colours #123456; take those of viz.palette"),
-    (lambda ax: ax.plot([0, 1], color="tab:red"), "has the colours #d62728"),
-    (lambda ax: ax.imshow(np.eye(2), cmap="Greys"), "image with colours between"),
-    (lambda ax: ax.imshow(np.arange(4).reshape(2, 2), cmap=LinearSegmentedColormap.from_list(
-        "", ["white", palette.gate])), "image with colours between"),
-])
-def test_a_colour_that_the_dark_has_not_is_named(paint, says, draw):
-    with pytest.raises(ValueError, match=says):
-        drawings.on_dark(draw(paint))
-
-
-@THEMES
-def test_what_the_style_draws_is_not_faint(theme, draw):
-    svg = drawings.without_ground(draw(everything))
-    assert drawings.faint(svg if theme is palette else drawings.on_dark(svg), theme) == set()
-
-
-@THEMES
 @pytest.mark.parametrize("paint, says", [
     (lambda ax: ax.axhline(0, color=palette.rule), "a line in .*, opacity 1: 1.[47] to 1, where 3 is needed"),
     (lambda ax: ax.plot([0, 1], color=palette.result, alpha=0.4), "a line in .*, opacity 0.4"),
@@ -124,27 +86,6 @@ def test_what_is_faint_is_named(theme, paint, says, draw):
     svg = draw(paint)
     (problem,) = drawings.faint(svg if theme is palette else drawings.on_dark(svg), theme)
     assert re.match(says, problem)
-
-
-def test_letters_in_orange_are_faint_on_white_alone(draw):
-    svg = draw(lambda ax: ax.text(0, 0, "x", color=palette.gate))
-    assert len(drawings.faint(svg, palette)) == 1 and drawings.faint(drawings.on_dark(svg), dark) == set()
-
-
-@THEMES
-def test_colours_for_lines_and_letters_stand_out(theme):
-    """Any series may be a line; ink, grey, blue, green and vermilion may be letters."""
-    paper, ratio = drawings.rgb(theme.paper), {}
-    for name in ("content", "gate", "result", "wrapped", "ink", "muted"):
-        ratio[name] = drawings.contrast(drawings.rgb(getattr(theme, name)), paper)
-    assert min(*ratio.values(), *(drawings.contrast(drawings.rgb(other), paper) for other in theme.others)) >= 3
-    assert min(ratio[name] for name in ratio if name != "gate") >= 4.5
-    assert drawings.contrast(np.zeros(3), np.full(3, 255)) == pytest.approx(21)
-
-
-def test_a_plot_is_a_little_larger_than_matplotlib_makes_it(draw):
-    assert plots.width_of(draw(everything)) == pytest.approx(5.2 * 96 * plots.SCALE, abs=1)
-    assert plots.width_of(stills.frame(440, 30)) == 440
 
 
 @pytest.fixture
@@ -188,12 +129,3 @@ def test_a_page_has_a_plot_for_each_theme_in_one_figure(build, draw):
 def test_a_drawing_without_a_caption_is_a_warning(build, draw):
     warnings, page, _ = build(draw(everything), "It rises.")
     assert "cell 1 shows a figure without caption" in warnings and "<figure" not in page
-
-
-@pytest.mark.parametrize("paint, says", [
-    (lambda ax: ax.plot([0, 1], color="#123456"), "a drawing has the colours #123456"),
-    (lambda ax: ax.axhline(0, color=palette.rule), "a drawing has a line in #d9d9d9"),
-])
-def test_a_drawing_that_fits_no_theme_is_a_warning(paint, says, build, draw):
-    warnings, _, _ = build(draw(paint), "**Figure 1.1.** It rises.")
-    assert says in warnings

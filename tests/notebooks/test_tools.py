@@ -1,25 +1,21 @@
 """The maintainers' scripts that rewrite notebooks and draw the cover."""
 
-import importlib.util
 import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ET
 from types import SimpleNamespace
 
-import draw_cover
 import nbformat
 import pytest
 import set_source
-import strip_notebooks
 from bookext.site import stamp_downloads
 
 from caracal_book.rules.notebook_rules import SETUP
 
 
 @pytest.mark.parametrize("source", [
-    "caracal-min[train] @ git+https://github.com/owner/name@main", r"C:\wheels\caracal_min-0.1.0.whl", 'odd "name"',
+    "caracal-min[train] @ git+https://github.com/owner/name@main", r"C:\wheels\caracal_min-0.1.0.whl",
 ])
 def test_the_source_is_set_and_nothing_else(source, make_notebook):
     before = make_notebook("Text.")
@@ -34,20 +30,6 @@ def test_the_source_is_set_and_nothing_else(source, make_notebook):
     assert set_source.set_source(after, "..").cells[1].source == SETUP
 
 
-@pytest.mark.parametrize("tags, first, says", [
-    ([], SETUP, "0 cells carry the tag"), (["setup"], "import caracal_min", "must begin with SOURCE"),
-])
-def test_a_notebook_without_a_set_up_cell_is_refused(tags, first, says, make_notebook, make_code, tmp_path, capsys):
-    notebook = make_notebook(make_code(first, tags=tags), setup=False)
-    with pytest.raises(ValueError, match=says):
-        set_source.set_source(notebook, "x")
-    path = tmp_path / "n.ipynb"
-    nbformat.write(notebook, path)
-    with pytest.raises(SystemExit):
-        set_source.main(["x", str(path)])
-    assert says in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("link, target", [
     ("[claim 1](../book/claims.md)", "[claim 1](https://o.github.io/n/book/claims.html)"),
     ("[row](../book/claims.md#ledger-1)", "[row](https://o.github.io/n/book/claims.html#ledger-1)"),
@@ -60,17 +42,6 @@ def test_links_point_into_the_published_book(link, target, make_notebook):
     assert notebook.cells[2].source == f"See {target}."
 
 
-def test_set_source_rewrites_files_in_place(make_notebook, tmp_path):
-    paths = [tmp_path / "a.ipynb", tmp_path / "b.ipynb"]
-    for path in paths:
-        nbformat.write(make_notebook("[c](../book/claims.md)"), path)
-    set_source.main(["some.whl", *map(str, paths), "--site", "https://o.github.io/n"])
-    for path in paths:
-        notebook = nbformat.read(path, as_version=4)
-        assert notebook.cells[1].source.startswith('SOURCE = "some.whl"')
-        assert notebook.cells[2].source == "[c](https://o.github.io/n/book/claims.html)"
-
-
 def test_links_of_the_chapters_lead_to_pages_of_the_book(root, notebooks):
     pages = set()
     for notebook in notebooks.values():
@@ -79,29 +50,6 @@ def test_links_of_the_chapters_lead_to_pages_of_the_book(root, notebooks):
     assert "book/claims" in pages
     contents = (root / "_toc.yml").read_text(encoding="utf-8")
     assert [page for page in sorted(pages) if f"file: {page}\n" not in contents and page != "index"] == []
-
-
-def test_stripping_keeps_tags_and_alt_text_only(make_notebook, make_code):
-    notebook = make_notebook(make_code("a\nb", tags=["claim-1"], alt="A curve", prints="x = 1", count=3))
-    notebook["cells"][2]["metadata"]["collapsed"] = True
-    notebook["metadata"] = {"widgets": {}, "kernelspec": {"name": "py312"}}
-    cell = strip_notebooks.strip(notebook)["cells"][2]
-    assert cell == {"cell_type": "code", "source": "a\nb", "execution_count": None, "outputs": [],
-                    "metadata": {"tags": ["claim-1"], "mystnb": {"image": {"alt": "A curve"}}}}
-    stripped = strip_notebooks.strip(notebook)
-    assert stripped["metadata"]["kernelspec"]["name"] == "python3" and "widgets" not in stripped["metadata"]
-    assert strip_notebooks.strip(stripped) == stripped
-
-
-def test_the_cover_is_drawn_as_committed(root, tmp_path):
-    drawn = tmp_path / "cover.svg"
-    draw_cover.main([str(drawn)])
-    assert drawn.read_text(encoding="utf-8") == (root / "book/_static/anti_diagonals.svg").read_text(encoding="utf-8")
-    picture = ET.parse(drawn).getroot()
-    texts = ["".join(node.itertext()) for node in picture.iter("{http://www.w3.org/2000/svg}text")]
-    products = [(a, b) for a in range(draw_cover.LENGTH) for b in range(draw_cover.LENGTH)]
-    assert all(f"v{j}g{i}" in texts for i, j in products)
-    assert all(f"r{t}" in texts for t in range(2 * draw_cover.LENGTH - 1))
 
 
 def run_setup(tmp_path, source, torch_version=None):
@@ -115,25 +63,7 @@ def run_setup(tmp_path, source, torch_version=None):
                           capture_output=True, text=True, env={**os.environ, "PIP_NO_INPUT": "1"})
 
 
-def test_a_set_up_that_fails_says_so_in_one_line(tmp_path):
-    done = run_setup(tmp_path, str(tmp_path / "nowhere"), "2.6.0+cu124")
-    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1, done.stderr
-    assert done.stderr.startswith(f"{tmp_path / 'nowhere'} cannot be installed; check the network")
-
-
-@pytest.mark.parametrize("stderr, said", [
-    ("error: externally-managed-environment\n\n× This environment is externally managed\nhint: See PEP 668.",
-     "error: externally-managed-environment"),
-    ("  ERROR: No matching distribution found for a\n  [end of output]\nnote: not pip's\n[notice] A new release",
-     "ERROR: No matching distribution found for a"),
-    ("It ended.\nKilled", "Killed"), ("", "nothing")])
-def test_a_set_up_that_fails_says_what_pip_calls_an_error(stderr, said, monkeypatch):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(subprocess, "run", lambda *call, **how: SimpleNamespace(returncode=1, stderr=stderr))
-    with pytest.raises(SystemExit, match=f"or use a virtual environment. pip said: {said}$"):
-        exec(SETUP, {})
-
-
+@pytest.mark.process
 def test_a_torch_that_is_too_old_is_refused_and_not_replaced(tmp_path):
     done = run_setup(tmp_path, str(tmp_path / "nowhere"), "2.5.1+cu121")
     assert done.stderr == "The book needs torch 2.6 or newer, and here is 2.5.1+cu121: upgrade it.\n"

@@ -1,14 +1,12 @@
 """Notebooks run whole, as Colab runs them: an empty folder, no checkout, the package installed by the set-up cell.
 
-The environment has everything that the build's has but caracal_min, which comes from a wheel.  The pages offer the same
-notebooks for download.
+The environment has everything that the build's has but caracal_min, which comes from a wheel.
 """
 
 import ast
 import json
 import os
 import random
-import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +22,7 @@ from nbclient import NotebookClient
 
 from caracal_min import Caracal
 
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 ROOT = Path(__file__).resolve().parents[2]
 # What Colab sets in the kernel's environment, as far as libraries look at it.
 COLAB = {"COLAB_RELEASE_TAG": "release-colab", "COLAB_GPU": "", "PYTHONUNBUFFERED": "1",
@@ -112,12 +111,6 @@ def shipped() -> set[str]:
             or path.is_file() and path.parents[1].name == "pretrained"}
 
 
-def test_the_bare_python_has_no_caracal_min(bare_python, tmp_path):
-    run = subprocess.run([bare_python, "-c", "import torch, caracal_min"], cwd=tmp_path, env=_environment(),
-                         capture_output=True, text=True)
-    assert "No module named 'caracal_min'" in run.stderr
-
-
 def test_from_text_to_text_without_a_network_and_without_other_packages(wheel, bare_python, tmp_path):
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     run = subprocess.run([bare_python, "-c", _WRITES], cwd=tmp_path, capture_output=True, text=True,
@@ -177,48 +170,11 @@ def drawn(chapters: list[str], number: int = 3) -> list[str]:
     return sorted(random.Random(done.stdout).sample(chapters, number))
 
 
-def test_over_the_commits_every_chapter_is_drawn(monkeypatch):
-    commits = iter(f"{number:040x}" for number in range(100))
-    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], 0, next(commits)))
-    monkeypatch.delenv("RELEASE", raising=False)
-    seen = [tuple(drawn(CHAPTERS)) for _ in range(100)]
-    assert set(sum(seen, ())) == set(CHAPTERS) and {len(set(three)) for three in seen} == {3}
-    monkeypatch.setenv("RELEASE", "1")
-    assert drawn(CHAPTERS) == CHAPTERS
-
-
 @pytest.mark.parametrize("chapter", drawn(CHAPTERS))
 def test_a_chapter_runs_from_an_empty_folder(chapter, wheel, run_alone):
     notebook = nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
     notebook = set_source.set_source(notebook, str(wheel))
     run_alone(shortened(notebook, *SHORTENED[chapter]) if chapter in SHORTENED else notebook)
-
-
-@pytest.fixture(scope="module")
-def download(report_missing):
-    """A function that returns the notebook behind the download button of a built page."""
-    pages = ROOT / "_build" / "html" / "notebooks"
-
-    def find(chapter):
-        if not (page := pages / f"{chapter}.html").exists():
-            report_missing("the book is not built: run make book")
-        (link,) = set(re.findall(r'href="([^"]+\.ipynb)"', page.read_text(encoding="utf-8")))
-        return nbformat.read((pages / link).resolve(), as_version=4)
-
-    return find
-
-
-@pytest.mark.parametrize("chapter", CHAPTERS)
-def test_a_page_offers_its_chapter_for_download(chapter, download):
-    """The same cells, but for the line that says where the package is."""
-    offered, notebook = download(chapter), nbformat.read(ROOT / "notebooks" / f"{chapter}.ipynb", as_version=4)
-    (setup,) = (cell for cell in offered.cells if "setup" in cell.metadata.get("tags", []))
-    assert setup.source.startswith(f"SOURCE = {json.dumps(f'{ROOT}[train]')}"), setup.source.partition("\n")[0]
-    assert set_source.set_source(offered, "..").cells == notebook.cells, "make book: the pages are older"
-
-
-def test_a_download_runs_from_an_empty_folder(wheel, download, run_alone):
-    run_alone(set_source.set_source(download("03_wrap_around"), str(wheel)))
 
 
 def _environment() -> dict[str, str]:

@@ -7,16 +7,12 @@ same stream; and the recipe is cut down after it was accepted in full.
 
 import os
 import re
-from types import SimpleNamespace
 
 import nbformat
 import pytest
 import torch
 from end_to_end import offline_tokenizer
 from nbclient import NotebookClient
-
-from caracal_book.numbers.cost import DEVICES, Pass, training
-from caracal_min.config import PRESETS
 
 STANDINS = '''
 import json, lzma, sys
@@ -87,6 +83,8 @@ def execute(notebooks, shared_data, tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize("name,capability,precision,minutes,compiled", [
     ("T4", (7, 5), "float16", 20, "no"),
     ("H100", (9, 0), "bfloat16", 10, "blocks"),
@@ -117,34 +115,3 @@ def test_a_gpu_without_the_packages_or_the_network_trains_micro_and_says_why(not
         exec("".join(cell["source"]), there | changed)
         printed = capsys.readouterr().out
         assert said in printed and f"path: {path}" in printed
-
-
-@pytest.mark.parametrize("end", [1000, 70, 40])
-def test_the_interruption_has_a_meaning_wherever_the_budget_ends(end, notebooks, capsys):
-    """The cells run by themselves, with a run of so many steps: nothing is computed again where it ends before."""
-    class Trainer:
-        saved = 0
-
-        def __init__(self, recipe, corpus):
-            self.step, self.log = Trainer.saved, [{"loss": 1 / (k + 1)} for k in range(Trainer.saved)]
-            self.model = SimpleNamespace(embedding=torch.nn.Embedding(1, 1))
-
-        def run(self, until):
-            while self.step < min(until, end):
-                self.model.embedding(torch.tensor([0]))
-                self.step += 1
-                self.log.append({"loss": 1 / self.step})
-            Trainer.saved = self.step
-
-    names = {"Trainer": Trainer, "trainer": Trainer(0, 0), "recipe": 0, "corpus": 0, "device": torch.device("cpu")}
-    for name in ("power-cut", "resumed"):
-        exec(next(cell["source"] for cell in notebooks["12_train_tiny"]["cells"] if cell["id"] == name), names)
-    assert f"steps computed twice = {16 if end == 1000 else 0}\n" in capsys.readouterr().out
-
-
-def test_a_longer_budget_for_the_t4_stops_no_other_cell(notebooks, capsys):
-    source = next(cell["source"] for cell in notebooks["12_train_tiny"]["cells"] if cell["id"] == "t4-by-count")
-    names = {"Pass": Pass, "training": training, "PRESETS": PRESETS, "DEVICES": DEVICES}
-    for minutes in (20, 60):
-        exec(source, names | {"t4_settings": {"minutes": minutes, "corpus_tokens": 30_000_000}})
-        assert ("not tested here" in capsys.readouterr().out) == (minutes == 60)

@@ -1,25 +1,20 @@
-"""From two texts to a model that is shipped: mixed, trained, written, measured, described, and chosen blindly."""
+"""From two texts to a model that is shipped: mixed, trained, written, measured and described."""
 
 import json
 import lzma
-import re
 from pathlib import Path
 
 import add_record
-import blind_test
 import micro_text
-import micro_trials
 import numpy as np
 import pytest
 import ship_micro
 import torch
 from safetensors.torch import load_file
 
-from caracal_book.experiments import trials
 from caracal_min import Caracal, locate
-from caracal_min.data import RULE, ByteTokenizer, documents, load_corpus, tokenize
+from caracal_min.data import RULE, documents, load_corpus, tokenize
 from caracal_min.evaluation.measured import rule_of_training
-from caracal_min.evaluation.ngrams import KneserNey
 from caracal_min.files import file_sha256
 from caracal_min.record import read_record
 from caracal_min.training import TrainConfig, Trainer
@@ -125,65 +120,3 @@ def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_co
     (mixture[0] / "other.json").write_text(json.dumps({"sha256": "0" * 64}))
     with pytest.raises(ValueError, match=f"made from a text with hash .*, and .*other.json says {'0' * 64}"):
         ship_micro.ship(*given[:2], mixture[0] / "other.json", *given[3:])
-
-
-def test_short_runs_stand_in_one_table(run, mixture, tmp_path, as_committed, monkeypatch):
-    monkeypatch.setattr(trials, "read_record", lambda path: read_record(path, require_commit=False))
-    held_out = str(mixture[0] / "held_out.jsonl.xz")
-    micro_trials.main([str(run / "base"), str(run / "fast"), "--held-out", held_out, "--name", "some"], tmp_path)
-    record = read_record(tmp_path / "book" / "caracal_book" / "runs" / "some.json", require_commit=False)
-    base, fast = record["results"]["rows"]
-    assert (base["changed"], fast["changed"]) == (
-        {}, {"learning_rate": 6e-3, "model": ["d_model=8", "n_heads=2"]})
-    assert record["kind"] == "trials" and record["seconds"] == base["seconds"] + fast["seconds"]
-    assert record["config"]["runs"] == ["base", "fast"] and record["parts"]
-    for row in (base, fast):
-        one = json.loads((run / row["name"] / "record.json").read_text())
-        assert row["loss"] == one["results"]["curve"][-1]["validation_loss"] and row["digest"] == one["digest"]
-        assert [*row["curve"].values()][-1] == row["loss"] and {*row["curve"]} <= {"20", "24"}
-        assert row["parameters"] == one["results"]["parameters"] and row["tokens"] == 24 * 128 and row["windows"] == 5
-        assert 1 <= row["bits_per_byte"] / (row["loss"] / np.log(2)) + 1e-9 < 1.05  # ends have no byte
-    with pytest.raises(ValueError, match="give the text that all of them were validated on"):
-        trials.trial_rows([run / "base"], str(mixture[0] / "wikipedia.jsonl.xz"))
-
-
-@pytest.mark.slow
-def test_a_reader_chooses_blindly(run, mixture, tmp_path, as_committed, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    blind_test.main(["write", "--train", str(run / "shards"), "--held-out", str(mixture[0] / "held_out.jsonl.xz"),
-                     "--model", str(run / "base"), "--count", "6", "--length", "12", "--longest", "3"])
-    shown, key = (tmp_path / "blind_test.md").read_text(), json.loads((tmp_path / "blind_test.key.json").read_text())
-    assert len(re.findall(r"^## \d+$", shown, re.MULTILINE)) == len(key["rows"]) == 6
-    assert {row["model_is"] for row in key["rows"]} == {"A", "B"}
-    for row, question in zip(key["rows"], shown.split("## ")[1:], strict=True):
-        first, second = (question.index(f"{letter}. ... ") for letter in "AB")
-        assert row["prompt"] in question and len(row["prompt"].split()) == 32
-        place = question.index(row["model"], second if row["model_is"] == "B" else first)
-        assert (place > second) == (row["model_is"] == "B") and row["table"] in question
-    answers = tmp_path / "answers.txt"
-    answers.write_text("".join(f"{i + 1}. {row['model_is'].lower() if i else 'BA'['AB'.index(row['model_is'])]}\n"
-                               for i, row in enumerate(key["rows"])))
-    monkeypatch.setattr(add_record, "add", lambda path, name, root: (tmp_path / name).write_bytes(path.read_bytes()))
-    blind_test.main(["score", str(answers), "--name", "blind.json"])
-    assert "was chosen in 5 of 6" in capsys.readouterr().out
-    record = read_record(tmp_path / "blind.json", require_commit=False)
-    assert record["results"]["chosen"] == 5 and record["kind"] == "blind_test"
-    assert record["results"]["model_sha256"] == file_sha256(run / "base" / "model" / "model.safetensors")
-    answers.write_text("1 A\n2 B\n2 A\n")
-    with pytest.raises(SystemExit, match="error: 3 answers for 6 questions; give one line such as '7 A' for each"):
-        blind_test.main(["score", str(answers)])
-
-
-def test_both_draw_at_one_temperature():
-    text = np.tile([1, 2, 1, 3, 1, 2], 50)
-    table = KneserNey(text, 4, 2)
-    drawn = [blind_test.drawn_from_table(table, [1], 1, temperature, seed)[0]
-             for temperature in (1.0, 0.25) for seed in range(300)]
-    cold, likely = drawn[300:].count(3) / 300, table.next_token(np.array([1])) ** 4
-    assert drawn[:300].count(3) / 300 == pytest.approx(table.next_token(np.array([1]))[3], abs=0.08)
-    assert cold == pytest.approx(likely[3] / likely.sum(), abs=0.05)
-
-
-def test_a_continuation_in_which_a_text_ends_is_drawn_again():
-    found = blind_test.continuation(lambda seed: [65, 0, 66] if seed < 1000 else [65, 10, 66], ByteTokenizer(), 3)
-    assert found == "A B"

@@ -86,41 +86,6 @@ def test_everything_beneath_the_direct_pins_is_pinned(root):
     assert len(seen) > 100
 
 
-def test_no_constraint_ties_the_set_up_to_one_index(root):
-    text = (root / "constraints.txt").read_text()
-    assert text.startswith(resolve.HEADER)
-    assert re.findall(r"nvidia|cuda|triton|^torch|--hash|://|\+", text.removeprefix(resolve.HEADER), re.M) == []
-
-
-def test_make_installs_with_the_constraints(root, workflows):
-    makefile = (root / "Makefile").read_text()
-    assert "--requirement requirements.txt --constraint constraints.txt\n" in makefile
-    assert re.search(r"^\$\(STAMP\):.* constraints\.txt", makefile, re.MULTILINE)
-    for name, text in workflows.items():
-        options = [step.get("with", {}) for job in yaml.safe_load(text)["jobs"].values() for step in job["steps"]]
-        keyed = [option["cache-dependency-path"].split() for option in options if "cache" in option]
-        assert keyed and all(files == ["requirements.txt", "constraints.txt"] for files in keyed), name
-
-
-RESOLVED = """\
-NumPy==2.4.6
-appnope==1.0.0 ; sys_platform == 'darwin'
-cuda-bindings==13.5.0 ; sys_platform == 'linux'
-nvidia-cublas==13.1.1.3 ; sys_platform == 'linux'
-scipy==1.17.1 ; python_full_version < '3.12'
-scipy==1.18.1 ; python_full_version >= '3.12'
-torch==2.13.0
-triton==3.7.1 ; sys_platform == 'linux'
-"""
-
-
-def test_the_tool_leaves_out_direct_pins_and_cuda():
-    direct = resolve.names("# The package\ntorch==2.13.0\nnumpy==2.4.6  # for arrays\n\n")
-    assert direct == {"torch", "numpy"}
-    assert resolve.constraints(RESOLVED, direct) == resolve.HEADER + "\n".join(
-        line for line in RESOLVED.splitlines() if line.startswith(("appnope", "scipy"))) + "\n"
-
-
 def test_actions_are_pinned_by_commit(workflows):
     lines = [(name, line) for name, text in workflows.items() for line in text.splitlines() if "uses:" in line]
     assert len(lines) >= 8

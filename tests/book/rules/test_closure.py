@@ -51,24 +51,10 @@ def test_a_figure_brings_its_script_and_what_it_imports_and_no_other_figure(repo
     assert reached(repository, "from caracal_book.viz.clock import clock") == figures
 
 
-def test_a_figure_brings_the_parts_that_it_names(repository):
-    found = reached(repository, "from caracal_book import viz\nviz.poke(1)")
-    assert {name for name in found if name.endswith(".js")} == {"book/viz/poke.js", "book/viz/engine/loader.js"}
-
-
 def test_a_name_of_the_package_brings_the_modules_behind_it(repository):
     model = {"min/__init__.py", "min/model.py", "min/spectral.py"}
     assert reached(repository, "def f():\n    from caracal_min import Model") == model
     assert reached(repository, "x = 1\n%matplotlib inline") == set()
-
-
-def test_a_name_that_the_package_makes_itself_brings_all_that_it_imports(repository):
-    assert {"book/viz/clock.py", "book/viz/poke.py"} <= reached(repository, "from caracal_book.viz import HERE")
-
-
-def test_a_package_that_is_run_brings_its_command_line(repository):
-    assert "min/unused.py" in reached(repository, "!python -m caracal_min train")
-    assert "min/unused.py" in reached(repository, "run([python, '-m', 'caracal_min'])")
 
 
 @pytest.mark.parametrize("code, records", [

@@ -1,4 +1,4 @@
-"""The figure of chapter 10 as Python makes it: what its still says, what it holds, what it refuses."""
+"""The figure of chapter 10 as Python makes it: what its still says, what it holds."""
 
 import re
 
@@ -9,23 +9,7 @@ from caracal_book import viz
 from caracal_book.viz.schedule import pairs_by_time
 
 
-def test_the_still_tells_the_facts_of_its_own_frame():
-    figure = viz.schedule(32, 12)
-    assert figure.model == {"length": 32, "n": 12}
-    text = still_of(figure)
-    assert "added now: v[8:12]*g[0:8] + g[8:12]*v[0:8]" in text
-    assert "for results 12 to 15; result 11 is read: 12 of 12 pairs are in" in text
-    assert "After 12 tokens, 34 pairs are added" in figure.alt and "result 11 is outlined" in figure.alt
-
-
-@pytest.mark.parametrize("n, said", [
-    (1, "v[0:1]*g[0:1]"), (8, "v[0:8]*g[0:8]"), (16, "no block"), (15, "for result 15"),
-])
-def test_the_block_in_words(n, said):
-    assert said in still_of(viz.schedule(16, n))
-
-
-@pytest.mark.parametrize("length", [4, 11, 16, 32])
+@pytest.mark.parametrize("length", [4, 11])
 def test_the_still_draws_every_pair_and_colours_the_new_ones(length):
     for n in range(1, length + 1):
         text = still_of(viz.schedule(length, n))
@@ -39,16 +23,7 @@ def test_the_still_draws_every_pair_and_colours_the_new_ones(length):
         assert len(squares) - cores == length * (length + 1) // 2
 
 
-@pytest.mark.parametrize("length, n, message", [
-    (3, 1, "length=3; give 4 to 32"), (33, 1, "give 4 to 32"),
-    (16, 0, "n=0 tokens of a text of 16"), (16, 17, "give 1 to 16"),
-])
-def test_bad_arguments_are_refused(length, n, message):
-    with pytest.raises(ValueError, match=message):
-        viz.schedule(length, n)
-
-
-@pytest.mark.parametrize("length", [1, 2, 3, 8, 31, 64])
+@pytest.mark.parametrize("length", [1, 3, 64])
 def test_every_pair_of_the_schedule_is_counted_after_it_has_arrived_and_before_it_is_read(length):
     after = pairs_by_time(length)
     assert set(after) == {(i, j) for i in range(length) for j in range(length - i)}

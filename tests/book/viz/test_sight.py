@@ -1,4 +1,4 @@
-"""The figure of what a stack sees: its still, its words and its data, and what it refuses."""
+"""The figure of what a stack sees: its still, its words and its data."""
 
 import re
 
@@ -41,19 +41,3 @@ def test_the_still_shades_the_cells_that_the_output_sees(pattern, window, length
     assert f"output {output} sees {seen} of {length} tokens" in text
     assert f"{seen} of {length} tokens" in figure.alt and len(figure.alt) > 60
     assert text.count(">Fourier<") == pattern.count("F") and text.count(">window<") == pattern.count("W")
-
-
-@pytest.mark.parametrize("arguments, options, message", [
-    (("FFX",), {}, "pattern='FFX'; give 1 to 8 letters F and W"),
-    (("",), {}, "give 1 to 8 letters"),
-    (("W" * 9,), {}, "give 1 to 8 letters"),
-    (("W", 0), {}, "window=0; give 1 to 10"),
-    (("W", 11), {}, "window=11"),
-    (("W", 4, 1), {}, "length=1; give 2 to 24"),
-    (("W", 4, 25), {}, "length=25"),
-    (("W", 4, 20), {"output": 20}, "output=20; give 0 to 19"),
-    (("W", 4, 20), {"output": -1}, "output=-1"),
-])
-def test_bad_arguments_are_refused(arguments, options, message):
-    with pytest.raises(ValueError, match=message):
-        viz.sight(*arguments, **options)

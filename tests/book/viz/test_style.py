@@ -2,7 +2,6 @@
 
 import itertools
 import re
-from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -52,12 +51,6 @@ def closest(series, eyes: str) -> float:
     return min(np.linalg.norm(lab(a, eyes) - lab(b, eyes)) for a, b in itertools.combinations(series, 2))
 
 
-def test_the_measures_are_right():
-    assert contrast("#000000", "#FFFFFF") == pytest.approx(21, abs=1e-3)
-    assert contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
-    assert lab("#FF0000", "normal") == pytest.approx([53.24, 80.09, 67.20], abs=0.05)
-
-
 @pytest.mark.parametrize("theme, measured", [
     ("light", {"content": 6.3, "gate": 3.1, "result": 4.5, "wrapped": 5.4, "other-0": 3.2, "other-1": 3.2}),
     ("dark", {"content": 6.5, "gate": 10.6, "result": 9.1, "wrapped": 5.8, "other-0": 12.9, "other-1": 6.6}),
@@ -77,18 +70,6 @@ def test_every_series_stands_out_on_the_page_and_on_the_paper(theme, measured):
 def test_colour_blind_readers_tell_the_series_apart(theme, eyes, least):
     shown = colours(THEMES[theme])
     assert closest([shown[name] for name in SERIES], eyes) >= least
-
-
-def test_the_css_names_every_colour():
-    assert list(colours(palette)) == list(colours(dark)) and set(SERIES) <= set(colours(dark))
-    single = {value for value in asdict(palette).values() if isinstance(value, str)}
-    assert set(colours(palette).values()) == single | {*palette.others}
-
-
-def test_a_figure_carries_the_colours_of_both_themes():
-    html = viz.sight().to_html()
-    style = html[html.index("<style>"):html.index("</style>")]
-    assert style.count(palette.css()) == 1 and style.count(dark.css()) == 2 and "palette */" not in style
 
 
 def test_the_book_has_the_colours_of_both_themes(root):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from caracal_book.experiments.surgery import gate_as, gate_up_to, mean_gates, without
-from caracal_book.viz.trace import compare, in_the_page, rounded_to, trace, widest
+from caracal_book.viz.trace import compare, in_the_page, trace
 from caracal_min.locate import shipped_models
 from caracal_min.model import Caracal
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
@@ -100,15 +100,3 @@ def test_only_without_the_mask_do_earlier_predictions_know_a_later_word(model):
     assert min(leaking["moved"]) > 1e-6 and max(leaking["moved"][:-1]) > 1e-2
     wrapped = compare(model, (IDS, {"points": 1}), (IDS, {"points": 2}))
     assert max(wrapped["moved"]) > 1e-3 and compare(model, (IDS, {}), (IDS, {"points": 1.9}))["moved"][0] < 1e-9
-
-
-def test_the_channel_that_chapter_6_shows_has_nearly_the_same_gates_for_both_sentences(model):
-    mine, theirs = map(model.tokenizer.encode, ("The university is one of the largest in the United",
-                                                "Birds of the world live in many parts of the United"))
-    channels = widest(model, mine, 1)
-    gates, others = (torch.tensor(trace(model, ids, channels)["gates"][-1][0][:12]) for ids in (mine, theirs))
-    assert 1e-3 < (gates - others).abs().max() < 0.1 * gates.abs().max()
-
-
-def test_numbers_for_a_page_have_some_digits():
-    assert rounded_to(3, {"a": [1.23456, "text", 12345.6, 7]}) == {"a": [1.23, "text", 12300.0, 7]}
