@@ -1,0 +1,424 @@
+"""What the layers remember between tokens while decoding, so that a step gives what the parallel pass would::
+
+    RelaxedConvolution      v and g of all tokens: O(log^2 L) operations per token and channel
+    PartitionedConvolution  the same for a gate of K coefficients: fixed memory, any number of tokens
+    DotProductConvolution, RollingConvolution     their reference implementations: O(L) and O(K)
+    FourierCache            one of these, and the last inputs of the short convolution
+    WindowCache             keys and values of the last `window` tokens
+
+When token t arrives, r_t = sum over j <= t of v_j g_{t-j} is wanted, and both v and g are still growing, so no spectrum
+can be computed once and for all.  Relaxed multiplication adds the product of each pair (i, j) to a *future* result,
+as soon as both are known, in blocks::
+
+    after n tokens, with m the lowest set bit of n and l = n - m, results n ... n + m - 1 receive
+        v[0:m] * g[0:m]                        if l = 0
+        v[l:n] * g[0:2m] + g[l:n] * v[0:2m]    otherwise
+    by cyclic FFTs of 2m points, whose wrap-around falls on results that are not read.
+
+Blocks shorter than `base` tokens are not worth an FFT; their pairs are summed directly.  A prompt of P tokens leaves
+the blocks n = P, P & (P - 1), ..., the nodes of a Fenwick tree.
+
+With a gate of K coefficients, r_t needs the last K of v alone: the "fixed-size rolling buffer" of Caracal, Section 3.3.
+The first K tokens are read as above.  From then on g is known, v is new, and time is cut into periods of K tokens::
+
+    after n < K tokens of a period, its results n ... n + m - 1 receive    v[l:n] * g[0:2m]
+    after all K, the results of the next period receive                    the last K coefficients of v * g
+
+Rows of a batch may hold different numbers of tokens.  Neighbouring rows with equally many are computed together.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.fft import irfft, rfft
+
+from .attention import sliding_window_attention
+from .convolution import causal_conv_fft
+
+__all__ = [
+    "Cache",
+    "DotProductConvolution",
+    "FourierCache",
+    "PartitionedConvolution",
+    "RelaxedConvolution",
+    "RollingConvolution",
+    "WindowCache",
+    "is_one_token",
+]
+
+# On a CPU, channels are transformed in groups of so many numbers: the spectra of a group stay in the cache.
+CPU_BLOCK = 1 << 19
+
+
+class _State:
+    """Tensors whose first dimension is the row of the batch, lists with an entry per row, and other states."""
+
+    lengths: list[int]
+    """Tokens held by each row."""
+    capacity: int | None
+    """Most tokens per row; None: any number."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, filled or not."""
+        return sum(x.nbytes for x in vars(self).values() if isinstance(x, Tensor | _State))
+
+    def reorder(self, rows: Sequence[int] | Tensor) -> None:
+        """Let row i be what row rows[i] was, as beam search does; there may be more or fewer rows than before."""
+        rows = torch.as_tensor(rows).tolist()
+        for name, value in vars(self).items():
+            if isinstance(value, _State):
+                value.reorder(rows)
+            elif isinstance(value, Tensor):
+                setattr(self, name, value[rows])
+            elif isinstance(value, list):
+                setattr(self, name, [value[i] for i in rows])
+
+    def _append(self, tokens: int, lengths: Sequence[int] | None = None) -> list[tuple]:
+        """Lengthen all rows; return runs of rows that agree in the tokens that they held, and in those to add."""
+        pairs = list(zip(self.lengths, lengths or [tokens] * len(self.lengths), strict=True))
+        longer = list(map(sum, pairs))
+        most = max(longer)
+        if self.capacity is not None and most > self.capacity:
+            raise ValueError(f"{most} tokens do not fit a cache for {self.capacity}; make the cache longer")
+        self.lengths = longer
+        runs, end = [], 0
+        for (held, new), run in itertools.groupby(pairs):
+            start, end = end, end + len(list(run))
+            runs.append((slice(start, end), held, new))
+        return runs
+
+
+class DotProductConvolution(_State):
+    """Online causal convolution by one dot product per token: O(t) operations for token t, 2 L numbers per channel.
+
+    It is the reference implementation of the online convolutions, and has what they share.
+
+    Args:
+        batch, channels: rows B and channels D.
+        capacity: most tokens per row, L.
+        dtype: of the streams, which are stored in at least float32.
+        device: where they are stored.
+
+    Source: the sum of Caracal, Section 4.2, for one t.
+    """
+
+    endless = False
+    streams = 2
+    base = 1
+
+    def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
+                 device: torch.device | str = "cpu"):
+        self.lengths = [0] * batch
+        self.capacity = None if self.endless else capacity
+        self.slots = capacity
+        self.like = {"dtype": torch.promote_types(dtype, torch.float32), "device": device}
+        # v and g, time last, in whole blocks.  With a gate of K coefficients, token t of v lies in slot t % K.
+        self.past = torch.zeros(batch, self.streams, channels, capacity + -capacity % self.base, **self.like)
+
+    def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
+        """Append several tokens at once, by one parallel convolution.
+
+        Args:
+            v: content of the new tokens, `[B, D, P]`, P >= 1, floating.
+            g: their gates, `[B, D, P]`; with a gate of K coefficients those before token K are enough.
+            lengths: how many tokens each row takes, 1 to P; the rest of a row is ignored.  Default: all.
+
+        Returns:
+            r at the new tokens, `[B, D, P]`, in the dtype of v; zero beyond the length of a row.
+
+        Raises:
+            ValueError: more tokens than the capacity.
+        """
+        r = torch.zeros_like(v)
+        for rows, held, new in self._append(v.shape[-1], lengths):
+            past_v, past_g = self._read(rows, held)
+            content = torch.cat([past_v, v[rows, :, :new]], dim=-1)
+            gate = torch.cat([past_g, g[rows, :, :new]], dim=-1)[..., :self.slots]
+            r[rows, :, :new] = causal_conv_fft(content, gate)[..., -new:]
+            end = held + new
+            if end > self.slots:
+                # Later results need the present period and the one before.  Its unknown tokens reach none of them.
+                content = F.pad(content, (self.slots + end % self.slots - content.shape[-1], 0))
+            for period in content.split(self.slots, dim=-1):
+                self._load(rows, period, gate)
+        return r
+
+    def step(self, v: Tensor, g: Tensor | None = None) -> Tensor:
+        """Append one token to every row.
+
+        Args:
+            v: its content, `[B, D]`, floating.
+            g: its gate, `[B, D]`; None if every row holds all coefficients of a gate of fixed length.
+
+        Returns:
+            r at this token, `[B, D]`, in the dtype of v.
+
+        Raises:
+            ValueError: a row is full.
+        """
+        r = []
+        for rows, held, _ in self._append(1):
+            r.append(self._step(rows, held, v[rows], g[rows] if held < self.slots else None))
+        return torch.cat(r).to(v.dtype)
+
+    def _read(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
+        """Return v and g of the tokens so far, oldest first; at most the last K of v and the first K of g."""
+        v, g = self.past[rows, :2, :, :min(held, self.slots)].unbind(1)
+        if held > self.slots:
+            v = v.roll(-held, dims=-1)
+        return v, g
+
+    def _load(self, rows: slice, v: Tensor, g: Tensor) -> None:
+        """Store the first tokens of a period, `[rows, D, *]`."""
+        self.past[rows, 0, :, :v.shape[-1]] = v
+        self.past[rows, 1, :, :g.shape[-1]] = g
+
+    def _step(self, rows: slice, held: int, v: Tensor, g: Tensor | None) -> Tensor:
+        """Append a token, `[rows, D]`, and return its r; g is None under a full gate."""
+        self.past[rows, 0, :, held % self.slots] = v
+        if g is not None:
+            self.past[rows, 1, :, held] = g
+        v, g = self._read(rows, held + 1)
+        return (v * g.flip(-1)).sum(-1)
+
+
+class RollingConvolution(DotProductConvolution):
+    """Online causal convolution with a gate of fixed length by dot products: O(K), 2 K numbers per channel.
+
+    Args:
+        batch, channels, capacity, dtype, device: as `PartitionedConvolution`.
+
+    Source: the rolling buffer of Caracal, Section 3.3 and Appendix F.
+    """
+
+    endless = True
+
+
+class RelaxedConvolution(DotProductConvolution):
+    """Online causal convolution by relaxed multiplication: O(log^2 L) per token on average, 3 L numbers per channel.
+
+    A token that completes a large block pays for it: the cost is even only on average over 2^k tokens.
+
+    Args:
+        batch, channels, capacity, dtype, device: as `DotProductConvolution`.
+        base: tokens per directly summed block, a power of two.
+
+    Example:
+        >>> v, g = torch.randn(2, 1, 8, 100)    # one row, 8 channels, 100 tokens
+        >>> online = RelaxedConvolution(1, 8, capacity=100)
+        >>> prompt = online.prefill(v[..., :60], g[..., :60])
+        >>> rest = [online.step(v[..., t], g[..., t]) for t in range(60, 100)]
+        >>> r = torch.cat([prompt, torch.stack(rest, dim=-1)], dim=-1)
+        >>> torch.allclose(r, causal_conv_fft(v, g), atol=1e-4)
+        True
+
+    Source: relaxed multiplication (van der Hoeven), with both operands online.  Not in the paper.
+    """
+
+    # v, g, and what earlier blocks add to the results of this period.
+    streams = 3
+
+    def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
+                 device: torch.device | str = "cpu", base: int = 32):
+        self.base = base
+        super().__init__(batch, channels, capacity, dtype, device)
+        # A step reads and writes these alone.  Their channels are contiguous, whereas one token of `past` is scattered
+        # over as many pages of memory as there are channels.
+        self.block = torch.zeros(batch, base, 3, channels, **self.like)    # the current block of `past`
+        self.first = torch.zeros(batch, base, 2, channels, **self.like)    # g and v of the first block, backwards
+
+    def _read(self, rows, held):
+        self._in_past(rows, held % self.slots).copy_(self.block[rows])
+        return super()._read(rows, held)
+
+    def _load(self, rows, v, g):
+        super()._load(rows, v, g)
+        n, growing = v.shape[-1], g.shape[-1] < self.slots
+        if growing:
+            self.past[rows, 2] = 0
+        # A whole period is one block.  The blocks of fewer tokens are the nodes of a Fenwick tree.
+        end = n if n == self.slots else n - n % self.base
+        while end:
+            self._add_block(rows, end, growing)
+            end = end & (end - 1) if n < self.slots else 0
+        self.first[rows] = self._in_past(rows, 0)[:, :, :2].flip(1, 2)
+        self.block[rows] = self._in_past(rows, n % self.slots)
+
+    def _step(self, rows, held, v, g):
+        place, growing = held % self.slots, g is not None
+        i = place % self.base
+        self.block[rows, i, 0] = v
+        if growing:
+            self.block[rows, i, 1] = g
+            if held < self.base:
+                self.first[rows, -1 - held] = self.block[rows, i, :2].flip(1)
+        # In the first block, the pairs of g with first v are those of v with first g.  A full gate is not new.
+        kinds = 2 if growing and held >= self.base else 1
+        pairs = self.block[rows, :i + 1, :kinds] * self.first[rows, -1 - i:, :kinds]
+        r = pairs.sum((1, 2)) + self.block[rows, i, 2]
+        n = place + 1
+        if n % self.base == 0 or n == self.slots:
+            self._in_past(rows, place).copy_(self.block[rows])
+            self._add_block(rows, n, growing)
+            self.block[rows] = self._in_past(rows, n % self.slots)
+        return r
+
+    def _in_past(self, rows: slice, place: int) -> Tensor:
+        """Return the block of `place` as a view, time first as `block` is."""
+        start = place - place % self.base
+        return self.past[rows, :, :, start:start + self.base].permute(0, 3, 1, 2)
+
+    def _add_block(self, rows: slice, n: int, growing: bool) -> None:
+        """Add to later results what the last m of the first n tokens of a period contribute."""
+        m, start = n & -n, n
+        if n == self.slots:
+            if not self.endless:
+                return
+            # A period is complete: results are counted from the beginning of the next one.
+            m, start = n, 0
+            self.past[rows, 2] = 0
+        points = 2 * m
+        lags = m if growing and n == m else points
+        channels = CPU_BLOCK // (2 * points) if self.past.device.type == "cpu" else self.past.shape[2]
+        for some in self.past[rows].split(max(1, channels), dim=2):
+            v, g, due = some.unbind(1)
+            due = due[..., start:start + m]
+            product = rfft(v[..., n - m:n], points) * rfft(g[..., :lags], points)
+            if growing and n > m:
+                product.addcmul_(rfft(g[..., n - m:n], points), rfft(v[..., :points], points))
+            due += irfft(product, points)[..., m:m + due.shape[-1]]
+
+
+class PartitionedConvolution(RelaxedConvolution):
+    """Online causal convolution with a gate of fixed length: O(log^2 K) per token on average, 3 K numbers per channel.
+
+    It takes any number of tokens.  The last token of a period of K pays for a block of K.
+
+    Args:
+        batch, channels: rows B and channels D.
+        capacity: the length K of the gate; gates of later tokens are ignored.
+        dtype, device, base: as `RelaxedConvolution`.
+
+    Source: partitioned convolution (Gardner 1995), by the blocks of relaxed multiplication.  Not in the paper.
+    """
+
+    endless = True
+
+
+class FourierCache(_State):
+    """State of a Multi-Head Fourier layer: v and g of all tokens, or with a gate_length of the last and first K.
+
+    For each token of the capacity, relaxed multiplication holds 3 D numbers (v, g, and unfinished results in at least
+    float32), one and a half times the keys and values of full attention; the dot product holds 2 D.
+
+    Args:
+        convolution: empty online convolution, which stores v and g.
+        conv_state: inputs before the first token, `[B, taps - 1, D]`, all zero; None without short convolution.
+    """
+
+    def __init__(self, convolution: DotProductConvolution, conv_state: Tensor | None):
+        self.convolution = convolution
+        self.conv_state = conv_state
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens held by each row."""
+        return self.convolution.lengths
+
+    @property
+    def capacity(self) -> int | None:
+        """Most tokens per row; None: any number."""
+        return self.convolution.capacity
+
+    @torch.no_grad()
+    def mix(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> Tensor:
+        """Append L new tokens and return r there, `[B, D, L]`.
+
+        Args:
+            v, g: streams of the new tokens, `[B, D, L]`; g may end at gate_length.
+            lengths: how many of them each row takes; None: all.
+        """
+        if is_one_token(v.mT, lengths):
+            return self.convolution.step(v[..., 0], *g.unbind(-1)).unsqueeze(-1)    # a full gate needs no more
+        return self.convolution.prefill(v, g, lengths)
+
+    @torch.no_grad()
+    def advance_conv_state(self, x: Tensor, lengths: Sequence[int] | None) -> None:
+        """Keep the last inputs of the short convolution; x holds the new ones, `[B, L, D]`."""
+        if self.conv_state is None:
+            return
+        taps = self.conv_state.shape[1]
+        seen = torch.cat([self.conv_state, x], dim=1)
+        ends = lengths or [x.shape[1]] * len(x)
+        self.conv_state = torch.stack([row[n:n + taps] for row, n in zip(seen, ends, strict=True)])
+
+
+class WindowCache(_State):
+    """State of an attention layer: keys and values of the last `window` tokens, the newest in the last slot.
+
+    Args:
+        k, v: `[B, H, slots, d]`, all zero.  Slots: the window, or the most tokens of a text where that is smaller.
+        window: keys that a query sees, its own token's included.
+    """
+
+    def __init__(self, k: Tensor, v: Tensor, window: int):
+        self.k = k
+        self.v = v
+        self.window = window
+        self.slots = k.shape[2]
+        self.lengths = [0] * len(k)
+        self.capacity = self.slots if self.slots < window else None
+
+    @torch.no_grad()
+    def step(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """Append one token, `[B, H, 1, d]` each, and return its attention output, `[B, H, 1, d]`.
+
+        Raises:
+            ValueError: a cache smaller than the window is full.
+        """
+        self._append(1)
+        self.k = torch.cat([self.k[:, :, 1:], k], dim=2)
+        self.v = torch.cat([self.v[:, :, 1:], v], dim=2)
+        mask = None
+        if min(self.lengths) < self.slots:
+            # Hide the slots that are still empty.
+            age = torch.arange(self.slots, 0, -1, device=k.device)
+            mask = age <= torch.tensor(self.lengths, device=k.device)[:, None, None, None]
+        return F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask)
+
+    @torch.no_grad()
+    def prefill(self, q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None, backend: str) -> Tensor:
+        """Append L tokens, `[B, H, L, d]` each, and return their attention outputs, `[B, H, L, d]`.
+
+        Args:
+            q, k, v: queries, keys and values of the new tokens.
+            lengths: how many of them each row takes, 1 to L; outputs beyond are zero.  None: all.
+            backend: as in `attention.sliding_window_attention`.
+
+        Raises:
+            ValueError: more tokens than fit a cache smaller than the window.
+        """
+        y = torch.zeros_like(q)
+        for rows, held, new in self._append(q.shape[2], lengths):
+            old, seen = min(held, self.slots), []
+            for cache, added in ((self.k, k), (self.v, v)):
+                # Under autocast, new keys have another dtype than the cache.
+                all_slots = torch.cat([cache[rows].to(added.dtype), added[rows, :, :new]], dim=2)
+                cache[rows] = all_slots[:, :, -self.slots:]
+                seen.append(all_slots[:, :, self.slots - old:])
+            queries = F.pad(q[rows, :, :new], (0, 0, old, 0))    # outputs at old tokens are dropped
+            found = sliding_window_attention(queries, *seen, self.window, backend)
+            y[rows, :, :new] = found[:, :, old:]
+        return y
+
+
+Cache = FourierCache | WindowCache
+
+
+def is_one_token(x: Tensor, lengths: Sequence[int] | None) -> bool:
+    """Whether x, `[B, L, ...]`, brings one token to each row: then a step is enough."""
+    return x.shape[1] == 1 and set(lengths or [1]) == {1}
