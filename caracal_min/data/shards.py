@@ -100,13 +100,15 @@ def tokenize(
         index = _read(folder, made_from)
     if index["complete"]:
         return index
+    folder.mkdir(parents=True, exist_ok=True)
     left = None if limit_tokens is None else limit_tokens - index[TRAIN]
     texts = islice(documents(source), index["documents"], None)
     encoded = encode(texts, encoder, left, title=progress and f"tokenizing {source}")
     # The index is written after the ids that it counts, so it never counts what a kill has lost.
     while part := list(islice(encoded, SAVED_EVERY)):
         for split in (TRAIN, HELD_OUT):
-            ids = [row for held_out, row in part if held_out == (split == HELD_OUT)]
+            rows = [ids for held_out, ids in part if held_out == (split == HELD_OUT)]
+            ids = np.concatenate([np.empty(0, id_type(encoder)), *rows])
             index[split] += _append(folder / f"{split}.bin", ids, index[split])
         index["documents"] += len(part)
         _write(folder, index)
@@ -156,9 +158,8 @@ def _write(folder: Path, index: dict[str, Any]) -> None:
         partial.write_text(json.dumps(index, indent=1) + "\n")
 
 
-def _append(path: Path, rows: list[np.ndarray], count: int) -> int:
+def _append(path: Path, ids: np.ndarray, count: int) -> int:
     """Write ids behind the first `count`, over what a killed call left there; return how many."""
-    ids = np.concatenate(rows) if rows else np.empty(0, np.uint16)
     with open(path, "ab") as file:
         file.truncate(count * ids.itemsize)
         file.write(ids)

@@ -60,7 +60,7 @@ def documents(source: str | Path) -> Iterator[str]:
     Raises:
         FileNotFoundError: no such file.
         ValueError: an unknown format, or a row without `text`.
-        ImportError: parquet or fineweb, and the package `datasets` is not installed.
+        ImportError: parquet needs the package pyarrow, and fineweb datasets.
 
     Example:
         >>> len(list(documents("embedded")))
@@ -69,7 +69,11 @@ def documents(source: str | Path) -> Iterator[str]:
     if source == "embedded":
         yield from file_texts(EMBEDDED)
     elif source == "fineweb":
-        yield from _streamed(FINEWEB, name=SAMPLE, revision=FINEWEB_REVISION)
+        from datasets import load_dataset
+
+        options = {"name": SAMPLE, "revision": FINEWEB_REVISION, "split": "train"}
+        for row in load_dataset(FINEWEB, streaming=True, **options):
+            yield row["text"]
     else:
         for file in _files(Path(source)):
             yield from file_texts(file)
@@ -82,9 +86,12 @@ def file_texts(path: Path) -> Iterator[str]:
             while lines := file.readlines(PIECE):
                 yield "".join(lines)
     elif path.suffix == ".parquet":
-        yield from _streamed("parquet", data_files=str(path))
+        from pyarrow.parquet import ParquetFile
+
+        with ParquetFile(path) as file:
+            for rows in file.iter_batches(1024):
+                yield from (_text(row, path) for row in rows.to_pylist())
     else:
-        # Chapters and tests read these without the package `datasets`.
         opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
         with opened(path, "rt", encoding="utf-8") as file:
             for line in file:
@@ -113,16 +120,6 @@ def _files(path: Path) -> list[Path]:
         raise ValueError(f"unknown source '{path}'; accepted: {', '.join(SOURCES)}, or the path of "
                          f"a file or folder of {', '.join(FORMATS)}")
     return files
-
-
-def _streamed(path: str, **options: Any) -> Iterator[str]:
-    """Yield the texts of a data set a few rows at a time, from the network or from a file."""
-    try:
-        from datasets import load_dataset
-    except ImportError:
-        raise ImportError(f"reading {path} needs datasets: pip install datasets") from None
-    for row in load_dataset(path, split="train", streaming=True, **options):
-        yield _text(row, path)
 
 
 def _text(row: dict[str, Any], name: str | Path) -> str:
