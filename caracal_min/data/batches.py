@@ -16,7 +16,7 @@ from .sources import ALL, HELD_OUT, RULE, documents, is_held_out
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Batches", "Corpus", "load_corpus", "require_window", "sequential_windows", "tokens_of"]
+__all__ = ["Batches", "Corpus", "load_corpus", "sequential_windows", "tokens_of"]
 
 
 @dataclass
@@ -36,10 +36,10 @@ class Corpus:
 
     def __post_init__(self):
         self.tokenizer = make_tokenizer(self.tokenizer)
-        if not len(self.train) or not len(self.validation):
-            raise ValueError(f"{self.source} has {len(self.train):,} tokens to train on and "
-                             f"{len(self.validation):,} to measure on (held out: {self.rule}); "
-                             "give more text, or a validation text")
+        sizes = len(self.train), len(self.validation)
+        if 0 in sizes:
+            raise ValueError("{} has {} tokens to train on and {} that are held out; give more "
+                             "text, or a validation text".format(self.source, *sizes))
 
     @classmethod
     def from_texts(
@@ -113,6 +113,7 @@ def load_corpus(
             another tokenizer, or incomplete ones.
     """
     source, encoder = str(source), make_tokenizer(tokenizer)
+    # First, so that a path that is wrong is found before hours of streaming.
     measured = validation
     if validation is not None:
         measured = tokens_of(validation, encoder, progress=progress)
@@ -121,7 +122,7 @@ def load_corpus(
         source, max_tokens = str(shards), None
     if is_shards(source):
         train, held_out = open_shards(source, encoder)
-        train = train[:max_tokens]
+        train = train[:max_tokens]  # a view of what is mapped
     else:
         texts, title = documents(source), progress and f"reading {source}"
         train, held_out = _split(encode(texts, encoder, max_tokens, title=title), encoder)
@@ -153,6 +154,7 @@ def tokens_of(
         return np.concatenate(splits) if split == ALL else splits[split == HELD_OUT]
     texts, title = documents(source), progress and f"reading {source}"
     if split != ALL:
+        # Twenty times less to encode, where only held-out documents are wanted.
         texts = (text for text in texts if is_held_out(text) == (split == HELD_OUT))
     found = [ids for _, ids in encode(texts, encoder, max_tokens, ALL, title)]
     if not found:
@@ -215,6 +217,7 @@ class Batches:
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
         import torch
 
+        # The order of an epoch follows from its number alone, so a run that goes on finds it again.
         epoch, position = divmod(i, self.per_epoch)
         if epoch != self._epoch:
             draw = np.random.default_rng([self.seed, epoch])
@@ -234,13 +237,6 @@ class Batches:
         return n / self.per_epoch
 
 
-def require_window(tokens: np.ndarray, context: int, what: str = "") -> None:
-    """Raise ValueError if tokens are fewer than a window of L + 1; `what` says which they are."""
-    if len(tokens) < context + 1:
-        raise ValueError(f"{len(tokens)} tokens{what} are fewer than one window of {context} + 1; "
-                         "give more text")
-
-
 def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = None) -> Tensor:
     """Cut tokens into windows one after another, for evaluation.
 
@@ -257,10 +253,16 @@ def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = Non
     """
     import torch
 
-    require_window(tokens, context)
     count = (len(tokens) - 1) // context
+    if count < 1:
+        raise ValueError(f"{len(tokens)} tokens are fewer than a window of {context} + 1; give "
+                         "more text, or a smaller context")
     chosen = np.arange(count)
     if limit is not None and limit < count:
         chosen = np.linspace(0, count - 1, limit).astype(int)
     rows = np.stack([tokens[i * context:i * context + context + 1] for i in chosen])
     return torch.from_numpy(rows.astype(np.int64))
+
+
+def require_window(tokens, context, what=""):  # of before, until the trainer asks no more
+    sequential_windows(tokens, context, 1)

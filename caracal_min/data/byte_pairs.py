@@ -3,7 +3,7 @@
 import json
 from itertools import pairwise
 
-from ..tokenizer import END_OF_TEXT, JSONTokenizer  # noqa: F401
+from ..tokenizer import END_OF_TEXT, JSONTokenizer
 
 _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHERS = sorted({*range(256)} - {*_PRINTABLE})

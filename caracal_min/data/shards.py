@@ -23,7 +23,7 @@ __all__ = ["INDEX", "encode", "id_type", "is_shards", "open_shards", "sha256_of"
 
 INDEX = "shards.json"
 """The file that makes a folder one of shards."""
-BATCH = 256  # documents, which the threads of a tokenizer share
+BATCH = 256  # documents encoded at once
 SAVED_EVERY = 1000  # documents, after which a kill loses nothing that came before
 
 
@@ -47,6 +47,7 @@ def encode(
         title: of a progress bar, which a terminal or notebook shows and a log file does not;
             False: no bar.
     """
+    # The package `tokenizers` shares a batch of documents among its threads.
     texts, dtype = iter(texts), id_type(tokenizer)
     left = inf if max_tokens is None else max_tokens
     hidden = None if title else True
@@ -96,7 +97,7 @@ def tokenize(
         "rule": RULE,
     }
     index = made_from | {"documents": 0, TRAIN: 0, HELD_OUT: 0, "complete": False}
-    if is_shards(folder):
+    if is_shards(folder):  # begun or finished by an earlier call
         index = _read(folder, made_from)
     if index["complete"]:
         return index
@@ -137,6 +138,7 @@ def is_shards(source: str | Path) -> bool:
 
 def sha256_of(train: np.ndarray, held_out: np.ndarray) -> str:
     """Return a hash of two splits: the same ids, split alike, have the same one."""
+    # The bytes are hashed where they lie, so that those of a mapped file pass through memory once.
     found = hashlib.sha256(np.ascontiguousarray(train))
     found.update(b"|")
     found.update(np.ascontiguousarray(held_out))

@@ -69,6 +69,7 @@ def documents(source: str | Path) -> Iterator[str]:
     if source == "embedded":
         yield from file_texts(EMBEDDED)
     elif source == "fineweb":
+        # Imported where it is needed: it is not installed with the package, and slow.
         from datasets import load_dataset
 
         options = {"name": SAMPLE, "revision": FINEWEB_REVISION, "split": "train"}
@@ -82,6 +83,7 @@ def documents(source: str | Path) -> Iterator[str]:
 def file_texts(path: Path) -> Iterator[str]:
     """Yield the texts of one file; plain text is cut at ends of lines, some 4 KiB a document."""
     if path.suffix == ".txt":
+        # One document of a whole book could only be trained on or held out.
         with open(path, encoding="utf-8-sig") as file:
             while lines := file.readlines(PIECE):
                 yield "".join(lines)
@@ -89,7 +91,7 @@ def file_texts(path: Path) -> Iterator[str]:
         from pyarrow.parquet import ParquetFile
 
         with ParquetFile(path) as file:
-            for rows in file.iter_batches(1024):
+            for rows in file.iter_batches(1024):  # the file may be larger than memory
                 yield from (_text(row, path) for row in rows.to_pylist())
     else:
         opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)

@@ -7,6 +7,7 @@ import pytest
 
 from caracal_min.tokenizer import GPT2, GPT2_REVISION
 
+
 @pytest.fixture(scope="session")
 def hub_cache(shared_data, tmp_path_factory):
     """A cache of the hub that has GPT-2's tokenizer.json, as the hub has it, made from its two older files."""

@@ -160,12 +160,13 @@ def test_a_file_of_other_people_is_read_without_its_frame(tmp_path):
     assert tokenizer.end_of_text == encoder.token_to_id("[SEP]") == 2
     encoder.no_truncation()
     text = "the cat sat on the mat after the dog"
-    assert tokenizer.encode(text) == encoder.encode(text, add_special_tokens=False).ids and len(tokenizer.encode(text)) > 5
+    ids = tokenizer.encode(text)
+    assert ids == encoder.encode(text, add_special_tokens=False).ids and len(ids) > 5
     assert 2 not in tokenizer.encode("the cat [SEP] sat")
     save_tokenizer(tokenizer, tmp_path / "saved")
-    assert load_tokenizer(tmp_path / "saved").encode(text) == tokenizer.encode(text)
+    assert load_tokenizer(tmp_path / "saved").encode(text) == ids
     (tmp_path / "tokenizer_config.json").unlink()
-    with pytest.raises(ValueError, match="tokenizer.json has no token '<.endoftext.>' .*; name another as eos_token in"):
+    with pytest.raises(ValueError, match="has no token '<.endoftext.>' .*; name another as eos_token"):
         make_tokenizer(tmp_path)
 
 
