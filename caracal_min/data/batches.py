@@ -1,101 +1,268 @@
-"""Tokens to batches: a deterministic, endless order for training, consecutive windows for evaluation."""
+"""A corpus to train on, and its batches: a fixed endless order, or windows one after another."""
 
 from __future__ import annotations  # PyTorch is imported when the first batch is cut
 
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .shards import ShardedTokens
+from ..tokenizer import Tokenizer, make_tokenizer
+from .shards import encode, id_type, is_shards, open_shards, sha256_of, tokenize
+from .sources import ALL, HELD_OUT, RULE, documents, is_held_out
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Batches", "require_window", "sequential_windows"]
+__all__ = ["Batches", "Corpus", "load_corpus", "sequential_windows", "tokens_of"]
 
 
+@dataclass
+class Corpus:
+    """Tokens to train on and tokens to measure on, which share no document.
+
+    `train` and `validation` are ids `[T]`, uint16 or uint32, in memory or memory-mapped.  `rule`
+    says what was held out: `sources.RULE`, or None where the caller split the text.  A tokenizer
+    may be given by its name.
+    """
+
+    source: str
+    tokenizer: Tokenizer
+    train: np.ndarray
+    validation: np.ndarray
+    rule: str | None = None
+
+    def __post_init__(self):
+        self.tokenizer = make_tokenizer(self.tokenizer)
+        sizes = len(self.train), len(self.validation)
+        if 0 in sizes:
+            raise ValueError("{} has {} tokens to train on and {} that are held out; give more "
+                             "text, or a validation text".format(self.source, *sizes))
+
+    @classmethod
+    def from_texts(
+        cls,
+        texts: Iterable[str],
+        tokenizer: str | Path | Tokenizer = "byte",
+        validation: Iterable[str] | None = None,
+        source: str = "texts",
+    ) -> Corpus:
+        """Return the corpus of some documents.
+
+        Args:
+            texts: the documents; those that `sources.RULE` holds out are not trained on.
+            tokenizer: as `make_tokenizer` takes it.
+            validation: documents to measure on; None takes what is held out of `texts`.
+            source: what records call the corpus.
+
+        Raises:
+            TypeError: one text, whose characters would be documents.
+            ValueError: nothing to train on, or nothing that is held out.
+
+        Example:
+            >>> corpus = Corpus.from_texts([f"document {i}" for i in range(100)])
+            >>> len(corpus.train), len(corpus.validation)
+            (1166, 24)
+        """
+        if isinstance(texts, str) or isinstance(validation, str):
+            raise TypeError("texts and validation are lists of texts, one for each document")
+        encoder = make_tokenizer(tokenizer)
+        train, held_out = _split(encode(texts, encoder), encoder)
+        if validation is not None:
+            held_out = np.concatenate([ids for _, ids in encode(validation, encoder)])
+        return cls(source, encoder, train, held_out, RULE)
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids of the tokenizer."""
+        return self.tokenizer.vocab_size
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over both splits, in hexadecimal: what a run that goes on compares."""
+        return sha256_of(self.train, self.validation)
+
+
+def load_corpus(
+    source: str | Path = "embedded",
+    tokenizer: str | Path | Tokenizer = "byte",
+    max_tokens: int | None = None,
+    progress: bool = True,
+    validation: str | Path | None = None,
+    shards: str | Path | None = None,
+) -> Corpus:
+    """Read and tokenize a corpus, in which the end of text follows every document.
+
+    Args:
+        source: as `data.documents` takes it, or a folder of shards.
+        tokenizer: as `make_tokenizer` takes it; shards must have been made with the same.
+        max_tokens: tokens to train on: stop after the document that reaches them.  What is held
+            out on the way comes on top.  None reads everything.
+        progress: show a bar in a terminal or notebook.
+        validation: another source, all of which is measured on, and of which the first has no
+            document; None takes what `sources.RULE` holds out of the first.  Either way that is not
+            trained on.
+        shards: a folder into which the source is tokenized first (`tokenize`), to be read from
+            there; None reads into memory.  Once it is complete, the source may be gone.
+
+    Raises:
+        FileNotFoundError, ImportError: as `data.documents`.
+        ValueError: as `data.documents`; nothing to train on, or nothing that is held out; shards of
+            another tokenizer, or incomplete ones.
+    """
+    source, encoder = str(source), make_tokenizer(tokenizer)
+    # First, so that a path that is wrong is found before hours of streaming.
+    measured = validation
+    if validation is not None:
+        measured = tokens_of(validation, encoder, progress=progress)
+    if shards is not None and not is_shards(source):
+        tokenize(source, shards, encoder, max_tokens, progress)
+        source, max_tokens = str(shards), None
+    if is_shards(source):
+        train, held_out = open_shards(source, encoder)
+        train = train[:max_tokens]  # a view of what is mapped
+    else:
+        texts, title = documents(source), progress and f"reading {source}"
+        train, held_out = _split(encode(texts, encoder, max_tokens, title=title), encoder)
+    return Corpus(source, encoder, train, held_out if measured is None else measured, RULE)
+
+
+def tokens_of(
+    source: str | Path,
+    tokenizer: str | Path | Tokenizer,
+    split: str = ALL,
+    max_tokens: int | None = None,
+    progress: bool = True,
+) -> np.ndarray:
+    """Return the tokens of a split of a source, `[T]`, uint16 or uint32.
+
+    Args:
+        source, tokenizer, progress: as in `load_corpus`.
+        split: "train", "held_out" or "all", by `sources.RULE`.
+        max_tokens: stop after the document that reaches this many tokens of the split; all of
+            shards come.
+
+    Raises:
+        ValueError: it has no tokens, and as `load_corpus`.
+        FileNotFoundError, ImportError: as `load_corpus`.
+    """
+    encoder = make_tokenizer(tokenizer)
+    if is_shards(source):
+        splits = open_shards(source, encoder)
+        return np.concatenate(splits) if split == ALL else splits[split == HELD_OUT]
+    texts, title = documents(source), progress and f"reading {source}"
+    if split != ALL:
+        # Twenty times less to encode, where only held-out documents are wanted.
+        texts = (text for text in texts if is_held_out(text) == (split == HELD_OUT))
+    found = [ids for _, ids in encode(texts, encoder, max_tokens, ALL, title)]
+    if not found:
+        raise ValueError(f"{source} has no document of the split {split!r}; give more text")
+    return np.concatenate(found)
+
+
+def _split(encoded: Iterable[tuple[bool, np.ndarray]], tokenizer: Tokenizer) -> list[np.ndarray]:
+    """Return what is trained on and what is held out, each in the order of the documents."""
+    splits = [[np.empty(0, id_type(tokenizer))] for _ in range(2)]
+    for held_out, ids in encoded:
+        splits[held_out].append(ids)
+    return [np.concatenate(split) for split in splits]
+
+
+@dataclass
 class Batches:
     """Training batches in a fixed, shuffled, endless order: `batches[i]` depends on nothing but i.
 
-    Each epoch cuts the tokens into windows of `context` + 1 at an offset of its own and permutes them;
-    no window repeats within an epoch.  To resume, go on with the next i.
+    Each epoch cuts the tokens into windows of `context` + 1 at an offset of its own and permutes
+    them; no window repeats within an epoch.  To resume, go on with the next i.
 
     Args:
-        tokens: ids, one dimension: an array, or a `shards.ShardedTokens`.
-        context: tokens per sequence, L.
-        batch_size: sequences per batch of this process, B.
+        tokens: ids `[T]`.
+        context: tokens of a sequence, L.
+        batch_size: sequences of a batch of this process, B.
         seed: of the offsets and permutations.
-        rank, world_size: of `world_size` processes that train together, process `rank` takes rows rank * batch_size
-            and on of what one process would read with all their rows.
+        rank, world_size: of `world_size` processes that train together, process `rank` takes rows
+            rank * batch_size and on of what one process would read with all their rows.
 
-    `batches[i]` is a pair of int64 tensors `[B, L]`: inputs, and the same shifted by one as targets.
+    `batches[i]` is a pair of int64 tensors `[B, L]`: inputs, and targets, the same shifted by one.
 
-    The permutation is numpy's, in 4 bytes a window: 10B tokens at context 512 are 19.5M windows, 78 MB.
+    The permutation takes 4 bytes a window: 10B tokens at context 512 are 19.5M windows, 78 MB.
 
     Raises:
-        ValueError: fewer than context + 1 tokens per batch row, a size below 1, or a rank that is not one of them.
+        ValueError: the tokens are fewer than one batch.
+
+    Example:
+        >>> x, y = Batches(np.arange(100), context=4, batch_size=2)[0]
+        >>> bool((y == x + 1).all())
+        True
     """
 
-    def __init__(self, tokens: np.ndarray | ShardedTokens, context: int, batch_size: int, seed: int = 0,
-                 rank: int = 0, world_size: int = 1):
-        if context < 1 or batch_size < 1:
-            raise ValueError(f"context={context}, batch_size={batch_size}; give numbers >= 1")
-        if not 0 <= rank < world_size:
-            raise ValueError(f"rank={rank}, world_size={world_size}; give a rank from 0 to world_size - 1")
-        rows = batch_size * world_size
-        self.windows = (len(tokens) - context) // context  # per epoch, whatever the offset
+    tokens: np.ndarray
+    context: int
+    batch_size: int
+    seed: int = 0
+    rank: int = 0
+    world_size: int = 1
+
+    def __post_init__(self):
+        rows = self.batch_size * self.world_size
+        self.windows = (len(self.tokens) - self.context) // self.context  # whatever the offset
         self.per_epoch = self.windows // rows
         if self.per_epoch < 1:
-            raise ValueError(f"{len(tokens)} tokens hold {max(0, self.windows)} windows of {context}, fewer than "
-                             f"batch_size={rows}; give more text, or a smaller context or batch")
-        self.tokens, self.context, self.batch_size, self.seed = tokens, context, batch_size, seed
-        self.rank, self.world_size = rank, world_size
+            raise ValueError(f"{len(self.tokens)} tokens are fewer than a batch of {rows} windows "
+                             f"of {self.context}; give more text, or a smaller batch or context")
         self._epoch = -1
 
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
         import torch
 
+        # The order of an epoch follows from its number alone, so a run that goes on finds it again.
         epoch, position = divmod(i, self.per_epoch)
         if epoch != self._epoch:
             draw = np.random.default_rng([self.seed, epoch])
             self._epoch, self._offset = epoch, int(draw.integers(self.context))
             self._order = np.arange(self.windows, dtype=np.min_scalar_type(self.windows))
             draw.shuffle(self._order)
+        # Each process takes its rows of the one batch that all of them read.
         first = (position * self.world_size + self.rank) * self.batch_size
-        starts = self._offset + self.context * self._order[first:first + self.batch_size].astype(np.int64)
-        rows = np.stack([self.tokens[s:s + self.context + 1] for s in starts]).astype(np.int64)
-        rows = torch.from_numpy(rows)
-        return rows[:, :-1], rows[:, 1:]
+        chosen = self._order[first:first + self.batch_size].astype(np.int64)
+        starts = self._offset + self.context * chosen
+        rows = np.stack([self.tokens[start:start + self.context + 1] for start in starts])
+        ids = torch.from_numpy(rows.astype(np.int64))
+        return ids[:, :-1], ids[:, 1:]
 
     def epochs(self, n: int) -> float:
         """Return how many passes over the tokens n batches are."""
         return n / self.per_epoch
 
 
-def require_window(tokens: np.ndarray | ShardedTokens, context: int, what: str = "") -> None:
-    """Raise ValueError, in one line, if tokens are fewer than a window of L + 1; `what` says which tokens they are."""
-    if len(tokens) < context + 1:
-        raise ValueError(f"{len(tokens)} tokens{what} are fewer than one window of {context} + 1; give more text")
-
-
-def sequential_windows(tokens: np.ndarray | ShardedTokens, context: int, limit: int | None = None) -> Tensor:
-    """Cut tokens into consecutive windows for evaluation.
+def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = None) -> Tensor:
+    """Cut tokens into windows one after another, for evaluation.
 
     Args:
-        tokens: ids, one dimension.
-        context: tokens per window, L.
+        tokens: ids `[T]`.
+        context: tokens of a window, L.
         limit: most windows to return, spread evenly over the text; None returns all.
 
     Returns:
-        int64 `[windows, L + 1]`: L inputs and, shifted by one, L targets; windows overlap by that one token.
+        int64 `[W, L + 1]`: L inputs and, shifted by one, L targets; windows overlap by one token.
 
     Raises:
         ValueError: fewer than L + 1 tokens.
     """
     import torch
 
-    require_window(tokens, context)
     count = (len(tokens) - 1) // context
-    chosen = np.arange(count) if limit is None or limit >= count else np.linspace(0, count - 1, limit).astype(int)
+    if count < 1:
+        raise ValueError(f"{len(tokens)} tokens are fewer than a window of {context} + 1; give "
+                         "more text, or a smaller context")
+    chosen = np.arange(count)
+    if limit is not None and limit < count:
+        chosen = np.linspace(0, count - 1, limit).astype(int)
     rows = np.stack([tokens[i * context:i * context + context + 1] for i in chosen])
     return torch.from_numpy(rows.astype(np.int64))
+
+
+def require_window(tokens, context, what=""):  # of before, until the trainer asks no more
+    sequential_windows(tokens, context, 1)

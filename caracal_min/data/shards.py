@@ -1,168 +1,180 @@
-"""Tokens on disk: a corpus too large for memory is a folder of shards, which `write_shards.tokenize` writes::
+"""A corpus too large for memory: tokenized once into a folder, and memory-mapped from there::
 
-    verify(folder)                     every byte against the manifest
-    ShardedTokens(folder, "train")     a split of it as one memory-mapped sequence of tokens, for `data.Batches`
-
-Glossary.  Shard: little-endian uint16 ids, `shard_00000.bin`, ..., each of `shard_tokens` tokens but for the last.
-Manifest: what the shards were made from and, for each, its hash, what of it is held out and where the next goes on
-(`manifest.Manifest`).  Document: a text and the end-of-text id after it.  Offset: tokens of the next document that are
-already written.
+    train.bin, held_out.bin    the ids of both splits, without a header
+    shards.json                what they were made from, how many they are, and their hash
 """
 
 import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from tqdm.auto import tqdm
 
-from ..files import file_sha256
-from .chunks import DTYPE
-from .manifest import MANIFEST, MEND, Manifest, ranges
-from .split import ALL, HELD_OUT, TRAIN
+from ..files import writing
+from ..tokenizer import Tokenizer, make_tokenizer, tokenizer_sha256
+from .sources import ALL, FINEWEB_REVISION, HELD_OUT, RULE, TRAIN, documents, is_held_out
 
-__all__ = ["ShardedTokens", "check_sizes", "verify"]
+__all__ = ["INDEX", "encode", "id_type", "is_shards", "open_shards", "sha256_of", "tokenize"]
 
-_whole: set[tuple] = set()  # the files that this process has found to be as their manifests say
-
-
-def verify(folder: str | Path) -> None:
-    """Compare every byte of a folder with its manifest; return if all is well.
-
-    Raises FileNotFoundError or ValueError, naming the file that is missing, unfinished, edited, damaged or foreign.
-    """
-    hashes = {shard["name"]: shard["sha256"] for shard in check_sizes(Path(folder)).shards}
-    for path in sorted(Path(folder).iterdir()):
-        if path.name in hashes and file_sha256(path) != hashes[path.name]:
-            raise ValueError(f"{path} has another hash than the manifest says; {MEND}")
-        if path.name not in hashes and path.name != MANIFEST:
-            raise ValueError(f"{path} is not listed in the manifest; move it elsewhere")
+INDEX = "shards.json"
+"""The file that makes a folder one of shards."""
+BATCH = 256  # documents encoded at once
+SAVED_EVERY = 1000  # documents, after which a kill loses nothing that came before
 
 
-def check_sizes(folder: Path, finished: bool = True) -> Manifest:
-    """Return the manifest of a folder whose shards are there with the right sizes; raises as `verify`.
-
-    With `finished`, a folder that `tokenize` has not completed is an error too.
-    """
-    manifest = Manifest.load(folder)
-    if finished and not manifest.complete:
-        raise ValueError(f"{folder} is not finished; run the same tokenize call again, and it goes on")
-    for shard in manifest.shards:
-        path, size = folder / shard["name"], shard["tokens"] * DTYPE.itemsize
-        if not path.is_file():
-            raise FileNotFoundError(f"{path} is missing; {MEND}")
-        if path.stat().st_size != size:
-            raise ValueError(f"{path} has {path.stat().st_size:,} bytes, the manifest says {size:,}; {MEND}")
-    return manifest
+def id_type(tokenizer: Tokenizer) -> np.dtype:
+    """Return the type of its ids, in memory and on disk: 2 bytes, or 4 if these are too few."""
+    return np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
 
 
-class ShardedTokens:
-    """A split of a finished folder as one sequence, memory-mapped: only what is read is loaded.
-
-    `tokens[a:b]` is int64 `[b - a]`, clipped like a slice of an array, so `data.sequential_windows` takes it too.
-    Sizes are checked at once.  The bytes of a shard are checked against their hash when one of them is read for the
-    first time in this process.  A pickle holds the path of the folder, not the tokens.
+def encode(
+    texts: Iterable[str],
+    tokenizer: Tokenizer,
+    max_tokens: int | None = None,
+    counted: str = TRAIN,
+    title: str | bool = False,
+) -> Iterator[tuple[bool, np.ndarray]]:
+    """Yield of each document whether it is held out, and its ids with the end of text, `[T]`.
 
     Args:
-        folder: of the shards.
-        split: "train" or "held_out", whose documents follow each other as if the others were not there; or "all".
+        max_tokens: stop after the document that reaches this many tokens; None reads all.
+        counted: the split whose tokens are counted: train, or all.
+        title: of a progress bar, which a terminal or notebook shows and a log file does not;
+            False: no bar.
+    """
+    # The package `tokenizers` shares a batch of documents among its threads.
+    texts, dtype = iter(texts), id_type(tokenizer)
+    left = inf if max_tokens is None else max_tokens
+    hidden = None if title else True
+    with tqdm(desc=title, total=max_tokens, disable=hidden, unit=" tokens", unit_scale=True) as bar:
+        while left > 0 and (batch := list(islice(texts, BATCH))):
+            for text, ids in zip(batch, tokenizer.encode_batch(batch), strict=True):
+                held_out = is_held_out(text)
+                yield held_out, np.array([*ids, tokenizer.end_of_text], dtype)
+                # Held-out documents come on top: a budget limits what is trained on.
+                if counted == ALL or not held_out:
+                    left -= len(ids) + 1
+                    bar.update(len(ids) + 1)
+                if left <= 0:
+                    break
 
-    Attributes:
-        manifest: what the folder holds.
+
+def tokenize(
+    source: str | Path,
+    out: str | Path,
+    tokenizer: str | Path | Tokenizer = "gpt2",
+    limit_tokens: int | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Write a source as a folder of shards; after a kill, the same call goes on.
+
+    Args:
+        source: as `data.documents` takes it.
+        out: the folder, made if absent.  One that is complete is left as it is.
+        tokenizer: as `make_tokenizer` takes it.
+        limit_tokens: stop after the document that reaches this many tokens to train on.
+        progress: show a bar in a terminal or notebook.
+
+    Returns:
+        the content of `shards.json`: among others the numbers of `documents`, and of `train` and
+        `held_out` tokens.
 
     Raises:
-        FileNotFoundError, ValueError: as `verify`.
+        ValueError: the folder was made from another source, or with another tokenizer.
+        FileNotFoundError, ImportError: as `data.documents`.
     """
-
-    def __init__(self, folder: str | Path, split: str = ALL):
-        if split not in (TRAIN, HELD_OUT, ALL):
-            raise ValueError(f"split={split!r}; accepted: {TRAIN}, {HELD_OUT}, {ALL}")
-        self.folder = Path(folder).absolute()  # a change of the working directory moves no shard
-        self.manifest, self.split = check_sizes(self.folder), split
-        self._shards = [np.memmap(self.folder / s["name"], DTYPE, "r") for s in self.manifest.shards]
-        self._starts, stops = _intervals(self.manifest, split)
-        self._ends = np.cumsum(stops - self._starts)  # of each interval, in tokens of the split
-        self._length = int(self._ends[-1]) if len(self._ends) else 0
-        self._seen: set[int] = set()  # shards whose bytes were checked; what `head` returns shares it
-
-    def __reduce__(self) -> tuple:
-        return _reopened, (str(self.folder), self.split, len(self), self.digest)
-
-    def __len__(self) -> int:
-        return self._length
-
-    @property
-    def digest(self) -> str:
-        """A text that two sequences share only if they are the same tokens."""
-        return f"{self.manifest.content} {len(self)}" + ("" if self.split == ALL else f" {self.split}")
-
-    def head(self, count: int) -> "ShardedTokens":
-        """Return the first `count` tokens as a sequence of the same kind."""
-        if not 0 <= count <= len(self):
-            raise IndexError(f"count={count}; {self.folder} has {len(self):,} tokens")
-        first = object.__new__(ShardedTokens)
-        vars(first).update(vars(self) | {"_length": count})
-        return first
-
-    def __getitem__(self, where: slice) -> np.ndarray:
-        start, stop, step = where.indices(len(self))
-        if step != 1:
-            raise ValueError(f"a slice with step {step}; only consecutive tokens can be read")
-        return self.read(start, max(0, stop - start))
-
-    def read(self, start: int, count: int) -> np.ndarray:
-        """Return `count` tokens from `start` on, int64 `[count]`.
-
-        Raises:
-            IndexError: some lie outside the folder.
-            ValueError: a shard has another hash than the manifest says.
-        """
-        if start < 0 or count < 0 or start + count > len(self):
-            raise IndexError(f"start={start}, count={count} leaves the {len(self):,} tokens of {self.folder}")
-        found, stop = [np.empty(0, np.int64)], start + count
-        i = int(np.searchsorted(self._ends, start, side="right"))
-        while start < stop:
-            end = int(self._ends[i])
-            before = int(self._ends[i - 1]) if i else 0
-            found += self._stored(int(self._starts[i]) + start - before, min(end, stop) - start)
-            start, i = min(end, stop), i + 1
-        return np.concatenate(found)
-
-    def _stored(self, start: int, count: int) -> list[np.ndarray]:
-        """Return tokens of the whole folder, an array for each shard that has some of them."""
-        size, stop = self.manifest.settings.shard_tokens, start + count
-        return [self._checked(i)[max(0, start - i * size):stop - i * size]
-                for i in range(start // size, -(-stop // size))]
-
-    def _checked(self, i: int) -> np.memmap:
-        """Return a shard; the first time, after a check of its hash: once in a process, until it is written again."""
-        if i not in self._seen:
-            stored = self.manifest.shards[i]
-            path, sha256 = self.folder / stored["name"], stored["sha256"]
-            stat = path.stat()
-            known = (path.resolve(), stat.st_ino, stat.st_size, stat.st_mtime_ns, sha256)
-            if known not in _whole:
-                if hashlib.sha256(self._shards[i]).hexdigest() != sha256:
-                    raise ValueError(f"{path} has another hash than the manifest says; {MEND}")
-                _whole.add(known)
-            self._seen.add(i)
-        return self._shards[i]
+    folder, encoder = Path(out), make_tokenizer(tokenizer)
+    made_from = {
+        "source": Path(source).name,
+        "revision": FINEWEB_REVISION if source == "fineweb" else None,
+        "tokenizer": encoder.name,
+        "tokenizer_sha256": tokenizer_sha256(encoder),
+        "rule": RULE,
+    }
+    index = made_from | {"documents": 0, TRAIN: 0, HELD_OUT: 0, "complete": False}
+    if is_shards(folder):  # begun or finished by an earlier call
+        index = _read(folder, made_from)
+    if index["complete"]:
+        return index
+    folder.mkdir(parents=True, exist_ok=True)
+    left = None if limit_tokens is None else limit_tokens - index[TRAIN]
+    texts = islice(documents(source), index["documents"], None)
+    encoded = encode(texts, encoder, left, title=progress and f"tokenizing {source}")
+    # The index is written after the ids that it counts, so it never counts what a kill has lost.
+    while part := list(islice(encoded, SAVED_EVERY)):
+        for split in (TRAIN, HELD_OUT):
+            rows = [ids for held_out, ids in part if held_out == (split == HELD_OUT)]
+            ids = np.concatenate([np.empty(0, id_type(encoder)), *rows])
+            index[split] += _append(folder / f"{split}.bin", ids, index[split])
+        index["documents"] += len(part)
+        _write(folder, index)
+    index["complete"] = True
+    index["sha256"] = sha256_of(*_mapped(folder, encoder))
+    _write(folder, index)
+    return index
 
 
-def _reopened(folder: str, split: str, length: int, digest: str) -> ShardedTokens:
-    """Return what a pickle stands for.  Raises ValueError if the folder holds other tokens by now."""
-    tokens = ShardedTokens(folder, split)
-    if length > len(tokens) or (tokens := tokens.head(length)).digest != digest:
-        raise ValueError(f"{folder} holds other tokens than when this was pickled; {MEND}")
-    return tokens
+def open_shards(folder: str | Path, tokenizer: Tokenizer) -> list[np.ndarray]:
+    """Return the ids to train on, `[T]`, and the held-out ones, `[T']`, both memory-mapped.
+
+    Raises ValueError if they are not complete, or were made with another tokenizer.
+    """
+    folder = Path(folder)
+    index = _read(folder, {"tokenizer_sha256": tokenizer_sha256(tokenizer)})
+    if not index["complete"]:
+        raise ValueError(f"{folder} is not complete; the same call of tokenize goes on with it")
+    return _mapped(folder, tokenizer)
 
 
-def _intervals(manifest: Manifest, split: str) -> tuple[np.ndarray, np.ndarray]:
-    """Return where the intervals of a split begin and end, int64 each, in tokens of the whole folder."""
-    whole = np.array([[0, manifest.tokens]])
-    if split != ALL:
-        size = manifest.settings.shard_tokens
-        held = [ranges(shard["held_out"]).ravel() + i * size for i, shard in enumerate(manifest.shards)]
-        boundaries = np.concatenate([np.empty(0, np.int64), *held])
-        ends = [] if split == HELD_OUT else [0, manifest.tokens]
-        whole = np.array([*ends[:1], *boundaries, *ends[1:]], np.int64).reshape(-1, 2)
-    whole = whole[whole[:, 0] < whole[:, 1]]
-    return whole[:, 0], whole[:, 1]
+def is_shards(source: str | Path) -> bool:
+    """Whether a source is a folder that `tokenize` wrote."""
+    return (Path(source) / INDEX).is_file()
+
+
+def sha256_of(train: np.ndarray, held_out: np.ndarray) -> str:
+    """Return a hash of two splits: the same ids, split alike, have the same one."""
+    # The bytes are hashed where they lie, so that those of a mapped file pass through memory once.
+    found = hashlib.sha256(np.ascontiguousarray(train))
+    found.update(b"|")
+    found.update(np.ascontiguousarray(held_out))
+    return found.hexdigest()
+
+
+def _read(folder: Path, made_from: dict[str, str]) -> dict[str, Any]:
+    """Return the index of a folder; ValueError if it says that the ids were made otherwise."""
+    index = json.loads((folder / INDEX).read_text())
+    for name, value in made_from.items():
+        if index[name] != value:
+            raise ValueError(f"{folder} was made with {name}={index[name]!r}, and now it is "
+                             f"{value!r}; give the same, or another folder")
+    return index
+
+
+def _write(folder: Path, index: dict[str, Any]) -> None:
+    with writing(folder / INDEX) as partial:
+        partial.write_text(json.dumps(index, indent=1) + "\n")
+
+
+def _append(path: Path, ids: np.ndarray, count: int) -> int:
+    """Write ids behind the first `count`, over what a killed call left there; return how many."""
+    with open(path, "ab") as file:
+        file.truncate(count * ids.itemsize)
+        file.write(ids)
+    return len(ids)
+
+
+def _mapped(folder: Path, tokenizer: Tokenizer) -> list[np.ndarray]:
+    kind, found = id_type(tokenizer), []
+    for split in (TRAIN, HELD_OUT):
+        path = folder / f"{split}.bin"
+        empty = not path.stat().st_size  # which cannot be mapped
+        found.append(np.empty(0, kind) if empty else np.memmap(path, kind, "r"))
+    return found
+
+
+ShardedTokens, MANIFEST = np.memmap, INDEX  # names of before, until nobody imports them

@@ -1,63 +1,34 @@
-"""Shards that several files of tests read."""
+"""GPT-2's tokenizer without a network."""
 
-import shutil
+import json
 
-import datasets
-import huggingface_hub
+import huggingface_hub.constants
 import pytest
-from shard_texts import SIZE, TEXTS, write_jsonl
 
-from caracal_min.data.write_shards import tokenize
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory):
-    return write_jsonl(tmp_path_factory.mktemp("source") / "texts.jsonl", [{"text": text} for text in TEXTS])
+from caracal_min.tokenizer import GPT2, GPT2_REVISION
 
 
-@pytest.fixture(scope="module")
-def whole(source, tmp_path_factory):
-    """A finished folder, never interrupted.  Read only."""
-    folder = tmp_path_factory.mktemp("whole") / "shards"
-    tokenize(source, folder, "byte", SIZE, progress=False)
+@pytest.fixture(scope="session")
+def hub_cache(shared_data, tmp_path_factory):
+    """A cache of the hub that has GPT-2's tokenizer.json, as the hub has it, made from its two older files."""
+    folder = tmp_path_factory.mktemp("hub")
+    file = folder / f"models--{GPT2.replace('/', '--')}" / "snapshots" / GPT2_REVISION / "tokenizer.json"
+    file.parent.mkdir(parents=True)
+    bpe = shared_data / "gpt2_bpe"
+    step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    end = {"id": 50256, "special": True, "content": "<|endoftext|>", "single_word": False, "lstrip": False,
+           "rstrip": False, "normalized": True}
+    model = {"dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "",
+             "fuse_unk": False, "vocab": json.loads((bpe / "encoder.json").read_text(encoding="utf-8")),
+             "merges": (bpe / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:-1]}
+    file.write_text(json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": [end],
+                                "normalizer": None, "pre_tokenizer": step, "post_processor": step,
+                                "decoder": step | {"add_prefix_space": True}, "model": model}), encoding="utf-8")
     return folder
 
 
 @pytest.fixture
-def damaged(whole, tmp_path):
-    """A copy to spoil."""
-    return shutil.copytree(whole, tmp_path / "copy")
-
-
-class Hub:
-    """Stands in for the hub: a dataset that has a newest commit, and that may change or break off."""
-
-    def __init__(self):
-        self.commit, self.rows, self.ends_after, self.asked = "a" * 40, [], None, []
-
-    def dataset_info(self, repository):
-        self.asked.append({"newest of": repository})
-        return huggingface_hub.DatasetInfo(id=repository, sha=self.commit)
-
-    def load_dataset(self, path, **options):
-        self.asked.append({"path": path, **options})
-        return self
-
-    def __iter__(self):
-        for i, row in enumerate(self.rows):
-            if i == self.ends_after:
-                raise Disconnected("Server disconnected without sending a response.")
-            yield row
-
-
-class Disconnected(Exception):
-    """As the error of a library for HTTP: a class of its own, below no class that Python has."""
-
-
-@pytest.fixture
-def hub(monkeypatch):
-    """The hub, as far as it is asked here."""
-    stand_in = Hub()
-    monkeypatch.setattr(datasets, "load_dataset", stand_in.load_dataset)
-    monkeypatch.setattr("huggingface_hub.HfApi.dataset_info", lambda api, name: stand_in.dataset_info(name))
-    return stand_in
+def gpt2(hub_cache, monkeypatch):
+    """GPT-2's tokenizer is in the cache of the hub, for this process and for those that it starts."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(hub_cache))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(hub_cache))

@@ -1,27 +1,19 @@
-"""The texts that the tests write as shards, and how they look at files and errors."""
+"""The texts that several files of tests read, and how they are written."""
 
 import gzip
 import json
 import lzma
 
-import numpy as np
-
-TEXTS = [("", "a", "tiny text", "é" * 40, "line\n" * 30, "x" * 500)[i % 6] + str(i) * (i % 4) for i in range(150)]
-STREAM = np.frombuffer(b"".join(text.encode() + b"\0" for text in TEXTS), dtype=np.uint8).astype(np.int64)
-SIZE = 2500  # tokens per shard: several shards, borders inside documents
+TEXTS = [("", "a", "tiny text", "é" * 40, "line\n" * 30, "x" * 500)[i % 6] + str(i) * (i % 4) for i in range(1500)]
 
 
-def write_jsonl(path, rows):
-    opener = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-    with opener(path, "wt", encoding="utf-8") as file:
-        file.writelines(json.dumps(row) + "\n" for row in rows)
+def write_rows(path, texts):
+    """Write texts as rows of a file, in the format that its name says."""
+    if path.suffix == ".parquet":
+        import pyarrow.parquet
+
+        pyarrow.parquet.write_table(pyarrow.table({"id": range(len(texts)), "text": texts}), path)
+        return path
+    with {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)(path, "wt", encoding="utf-8") as file:
+        file.writelines(json.dumps({"id": i, "text": text}) + "\n" for i, text in enumerate(texts))
     return path
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
-def one_line(caught):
-    assert "\n" not in str(caught.value)
-    return str(caught.value)

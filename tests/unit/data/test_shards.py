@@ -1,269 +1,151 @@
-"""What a folder of shards holds: read back, corrupted, pickled."""
+"""Texts to a folder of ids: the same as in memory, killed anywhere and resumed."""
 
-import hashlib
 import json
 import os
-import pickle
-import random
-import shutil
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from shard_texts import SIZE, STREAM, TEXTS, one_line, write_jsonl
+from shard_texts import TEXTS, write_rows
 
-from caracal_min.data import chunks, is_held_out, sequential_windows
-from caracal_min.data.shards import Manifest, ShardedTokens, verify
-from caracal_min.data.write_shards import tokenize
+from caracal_min.data import Batches, ByteTokenizer, load_corpus, make_tokenizer, shards, tokenize, tokens_of
+from caracal_min.data.shards import open_shards
+from caracal_min.files import file_sha256
 
 
-def test_shards_hold_every_document_and_its_end_in_order(whole):
-    verify(whole)
-    manifest = Manifest.load(whole)
-    assert manifest.complete and manifest.documents == len(TEXTS) and manifest.tokens == len(STREAM)
-    sizes = [shard["tokens"] for shard in manifest.shards]
-    assert len(sizes) > 3 and set(sizes[:-1]) == {SIZE} and 0 < sizes[-1] <= SIZE
-    files = sorted(whole.glob("shard_*.bin"))
-    assert [path.name for path in files] == [f"shard_{i:05d}.bin" for i in range(len(sizes))]
-    assert b"".join(path.read_bytes() for path in files) == STREAM.astype("<u2").tobytes()
-    ends = np.cumsum([len(text.encode()) + 1 for text in TEXTS])
-    for i, shard in enumerate(manifest.shards[:-1]):
-        border = (i + 1) * SIZE
-        count = int((ends <= border).sum())
-        assert shard["documents"] == count and shard["offset"] == border - ([0, *ends][count])
-        assert shard["sha256"] == hashlib.sha256(files[i].read_bytes()).hexdigest()
-    assert any(shard["offset"] for shard in manifest.shards)  # a border inside a document was tried
+@pytest.fixture
+def source(tmp_path):
+    return write_rows(tmp_path / "texts.jsonl", TEXTS)
 
 
-def flip_byte(folder):
-    data = bytearray((folder / "shard_00001.bin").read_bytes())
-    data[777] ^= 1
-    (folder / "shard_00001.bin").write_bytes(data)
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def truncate(folder):
-    os.truncate(folder / "shard_00002.bin", 2 * SIZE - 2)
+@pytest.mark.parametrize("batch", [1, 7, 256])
+def test_a_folder_holds_the_splits_of_memory_in_two_plain_files(source, tmp_path, monkeypatch, batch):
+    monkeypatch.setattr(shards, "BATCH", batch)
+    memory, out = load_corpus(source, progress=False), tmp_path / "out"
+    index = tokenize(source, out, "byte", progress=False)
+    assert sorted(contents(out)) == ["held_out.bin", "shards.json", "train.bin"]
+    assert (out / "train.bin").read_bytes() == memory.train.tobytes()
+    assert (out / "held_out.bin").read_bytes() == memory.validation.tobytes()
+    assert index == json.loads((out / "shards.json").read_text())
+    assert (index["documents"], index["train"], index["held_out"], index["sha256"]) == (
+        len(TEXTS), len(memory.train), len(memory.validation), memory.digest)
+    mapped = load_corpus(out, progress=False)
+    assert isinstance(mapped.train, np.memmap) and mapped.digest == memory.digest
+    for ours, theirs in zip(Batches(mapped.train, 32, 8)[5], Batches(memory.train, 32, 8)[5], strict=True):
+        assert (ours == theirs).all()
+    for split, expected in (("train", memory.train), ("held_out", memory.validation),
+                            ("all", [*memory.train, *memory.validation])):
+        assert (tokens_of(out, "byte", split) == expected).all()
+    assert len(load_corpus(out, max_tokens=777).train) == 777
 
 
-def delete(folder):
-    (folder / "shard_00001.bin").unlink()
+def test_ids_beyond_two_bytes_take_four(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "SAVED_EVERY", 50)
+    class Wide(ByteTokenizer):
+        vocab_size, end_of_text = 70_000, 69_999
+
+    tokenize(source, tmp_path / "out", Wide(), progress=False)
+    memory = load_corpus(source, Wide(), progress=False)
+    for ours, theirs in zip(open_shards(tmp_path / "out", Wide()), (memory.train, memory.validation), strict=True):
+        assert ours.dtype == np.uint32 and ours.max() == 69_999 and (ours == theirs).all()
 
 
-def add_foreign(folder):
-    (folder / "shard_00099.bin").write_bytes(b"..")
+@pytest.mark.parametrize("limit", [1, 4000, 30_000, 10**9])
+def test_a_budget_limits_what_is_trained_on_and_held_out_documents_come_on_top(source, tmp_path, limit):
+    whole, corpus = (load_corpus(source, max_tokens=most, progress=False) for most in (None, max(limit, 4000)))
+    tokens = whole.train.tolist()
+    ends = [i + 1 for i, token in enumerate(tokens) if token == 0]
+    expected = next((end for end in ends if end >= limit), len(tokens))
+    index = tokenize(source, tmp_path / "out", "byte", limit, progress=False)
+    assert index["train"] == expected and index["held_out"] <= len(whole.validation)
+    if limit >= 4000:
+        assert len(corpus.train) == expected and len(corpus.validation) == index["held_out"]
 
 
-def swap_shards(folder):
-    (folder / "shard_00000.bin").rename(folder / "t")
-    (folder / "shard_00001.bin").rename(folder / "shard_00000.bin")
-    (folder / "t").rename(folder / "shard_00001.bin")
+@pytest.mark.parametrize("limit", [None, 20_000])
+def test_killed_anywhere_and_resumed_ends_with_the_same_bytes(source, tmp_path, monkeypatch, limit):
+    """Before each write of the index, and behind it, each call going on from the last one's ruins."""
+    monkeypatch.setattr(shards, "SAVED_EVERY", 100)
+    tokenize(source, tmp_path / "whole", "byte", limit, progress=False)
+    out, write, append, kills = tmp_path / "out", shards._write, shards._append, 0
+    for step in range(100):
+        seen = []
+
+        def killed(call, *arguments, when, step=step, seen=seen):
+            seen.append(0)
+            if when == "before" and len(seen) > step % 4:
+                raise KeyboardInterrupt
+            result = call(*arguments)
+            if when == "after" and len(seen) > step % 4:
+                raise KeyboardInterrupt
+            return result
+
+        when = ("before", "after")[step % 2]
+        monkeypatch.setattr(shards, "_write", lambda *a, killed=killed, when=when: killed(write, *a, when=when))
+        monkeypatch.setattr(shards, "_append", lambda *a, killed=killed, when=when: killed(append, *a, when=when))
+        try:
+            tokenize(source, out, "byte", limit, progress=False)
+            break
+        except KeyboardInterrupt:
+            kills += 1
+    assert kills > 5
+    monkeypatch.setattr(shards, "_write", write)
+    monkeypatch.setattr(shards, "_append", append)
+    tokenize(source, out, "byte", limit, progress=False)
+    assert contents(out) == contents(tmp_path / "whole")
 
 
-def edit_manifest(folder):
-    path = folder / "manifest.json"
-    path.write_text(path.read_text().replace('"documents": 150', '"documents": 149'))
+@pytest.mark.process
+def test_killed_from_outside_and_resumed(tmp_path):
+    """At no chosen moment, by the signal that nothing can catch."""
+    source = write_rows(tmp_path / "long.jsonl", [f"{i} " * 600 for i in range(4000)])
+    out = tmp_path / "out"
+    code = f"from caracal_min.data import tokenize; tokenize({str(source)!r}, {str(out)!r}, 'byte', progress=False)"
+    process = subprocess.Popen([sys.executable, "-c", code])
+    until = time.monotonic() + 120
+    while not (out / "shards.json").exists() and time.monotonic() < until and process.poll() is None:
+        time.sleep(0.001)
+    os.kill(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    with pytest.raises(ValueError, match="out is not complete; the same call of tokenize goes on with it"):
+        load_corpus(out)
+    kept = json.loads((out / "shards.json").read_text())["documents"]
+    assert 0 < kept < 4000
+    tokenize(source, out, "byte", progress=False)
+    tokenize(source, tmp_path / "whole", "byte", progress=False)
+    assert contents(out) == contents(tmp_path / "whole")
 
 
-def break_json(folder):
-    path = folder / "manifest.json"
-    path.write_text(path.read_text()[:-20])
+def test_a_complete_folder_needs_its_source_no_more_and_stays_as_it_is(source, tmp_path):
+    first = load_corpus(source, max_tokens=5000, progress=False, shards=tmp_path / "run")
+    before = {path: (path.stat().st_mtime_ns, file_sha256(path)) for path in (tmp_path / "run").iterdir()}
+    source.unlink()
+    for most in (5000, 9000, None):  # a longer run goes on with the text that it began with
+        again = load_corpus(source, max_tokens=most, progress=False, shards=tmp_path / "run")
+        assert again.digest == first.digest and again.source == str(tmp_path / "run")
+    assert before == {path: (path.stat().st_mtime_ns, file_sha256(path)) for path in (tmp_path / "run").iterdir()}
 
 
-def other_json(folder):
-    (folder / "manifest.json").write_text('["a list"]')
-
-
-def no_manifest(folder):
-    (folder / "manifest.json").unlink()
-
-
-@pytest.mark.parametrize("spoil, words, seen_at_opening", [
-    (flip_byte, "shard_00001.bin has another hash", False),
-    (swap_shards, "shard_00000.bin has another hash", False),
-    (add_foreign, "shard_00099.bin is not listed", False),
-    (truncate, "shard_00002.bin has 4,998 bytes, the manifest says 5,000", True),
-    (delete, "shard_00001.bin is missing", True),
-    (edit_manifest, "manifest.json .*it was edited: it does not match", True),
-    (break_json, "manifest.json is not a readable manifest", True),
-    (other_json, "manifest.json is not a readable manifest", True),
-    (no_manifest, "no .*manifest.json", True),
-])
-def test_damage_is_found_and_named(damaged, spoil, words, seen_at_opening):
-    spoil(damaged)
-    with pytest.raises((ValueError, FileNotFoundError), match=words) as caught:
-        verify(damaged)
-    one_line(caught)
-    if seen_at_opening:
-        with pytest.raises((ValueError, FileNotFoundError), match=words):
-            ShardedTokens(damaged)
-
-
-def test_a_run_does_not_go_on_from_damage(damaged, source):
-    truncate(damaged)
-    with pytest.raises(ValueError, match="shard_00002.bin has 4,998 bytes"):
-        tokenize(source, damaged, "byte", SIZE, progress=False)
-
-
-@given(st.data())
-@settings(deadline=None)
-def test_reads_cross_borders(whole, data):
-    tokens = ShardedTokens(whole)
-    border = st.integers(0, len(STREAM) // SIZE).map(lambda i: i * SIZE)
-    start = data.draw(st.one_of(st.integers(0, len(STREAM)), border))
-    count = data.draw(st.one_of(st.integers(0, len(STREAM) - start), st.integers(0, min(5, len(STREAM) - start))))
-    found = tokens.read(start, count)
-    assert found.dtype == np.int64 and found.shape == (count,)
-    assert (found == STREAM[start:start + count]).all()
-    stop = data.draw(st.integers(-10, len(STREAM) + 10))
-    assert (tokens[start:stop] == STREAM[start:stop]).all()
-
-
-def splits_of(texts):
-    """What each split of the shards of some texts should be, by the rule alone."""
-    chosen = {"train": [text for text in texts if not is_held_out(text)],
-              "held_out": [text for text in texts if is_held_out(text)], "all": texts}
-    return {split: np.array([*b"".join(text.encode() + b"\0" for text in some)], np.int64)
-            for split, some in chosen.items()}
-
-
-@given(st.data())
-@settings(deadline=None)
-def test_a_split_reads_as_if_the_rest_were_not_there(whole, data):
-    split = data.draw(st.sampled_from(["train", "held_out", "all"]))
-    tokens, expected = ShardedTokens(whole, split), splits_of(TEXTS)[split]
-    assert len(tokens) == len(expected) > 0
-    start = data.draw(st.integers(0, len(expected)))
-    count = data.draw(st.integers(0, len(expected) - start))
-    assert (tokens.read(start, count) == expected[start:start + count]).all()
-    assert (tokens.head(start)[:] == expected[:start]).all()
-
-
-@pytest.mark.parametrize("size, chunk", [(3, 2), (500, 1), (1999, 7), (10**6, 256)])
-def test_the_splits_are_the_same_in_every_layout(tmp_path, monkeypatch, size, chunk):
-    monkeypatch.setattr(chunks, "_DOCUMENTS", chunk)
-    texts = TEXTS[5:10] if size == 3 else TEXTS
-    source = write_jsonl(tmp_path / "some.jsonl", [{"text": text} for text in texts])
-    tokenize(source, tmp_path / "out", "byte", size, progress=False)
-    for split, expected in splits_of(texts).items():
-        assert (ShardedTokens(tmp_path / "out", split)[:] == expected).all()
-    with pytest.raises(ValueError, match="split='test'; accepted: train, held_out, all"):
-        ShardedTokens(tmp_path / "out", "test")
-
-
-def rewritten(folder, change):
-    """Change what a manifest says, and its digest with it, as somebody would who wants to be believed."""
-    path = folder / "manifest.json"
-    stored = json.loads(path.read_text())
-    change(stored)
-    stored.pop("digest")
-    digest = hashlib.sha256(json.dumps(stored, sort_keys=True).encode()).hexdigest()
-    path.write_text(json.dumps(stored | {"digest": digest}))
-
-
-@pytest.mark.parametrize("change, words", [
-    (lambda m: m["shards"][0].update(name="../shard_00000.bin"), "shard 0 is ../shard_00000.bin"),
-    (lambda m: m["shards"][1].update(name="/etc/passwd"), "shard 1 is /etc/passwd"),
-    (lambda m: m["shards"][1].update(name="shard_00000.bin"), "shard 1 is shard_00000.bin"),
-    (lambda m: m["shards"][0].update(tokens=2499), "shard 0 is .* with 2499 tokens"),
-    (lambda m: m["shards"][-1].update(tokens=0), "with 0 tokens"),
-    (lambda m: m["shards"][0].pop("held_out"), "held_out"),
-    (lambda m: m["shards"][0].update(held_out="3-1"), "held_out of shard 0 is not in order"),
-    (lambda m: m["shards"][0].update(held_out="0-2501"), "leaves its 2500 tokens"),
-    (lambda m: m["shards"][0].update(held_out="1-2-3"), "readable"),
-    (lambda m: m["shards"].__setitem__(0, []), "readable"),
-    (lambda m: m.update(tokens=10), "tokens=10, and the shards have others"),
-    (lambda m: m.update(rule="every tenth document"), "rule='every tenth document'"),
-    (lambda m: m.update(dtype="<u4"), "dtype='<u4'"),
-    (lambda m: m.update(more=1), "more"),
-    (lambda m: m.pop("tokenizer_sha256"), "tokenizer_sha256"),
-])
-def test_a_manifest_that_says_what_cannot_be_is_refused(damaged, change, words):
-    rewritten(damaged, change)
-    for call in (lambda: ShardedTokens(damaged), lambda: verify(damaged)):
-        with pytest.raises(ValueError, match=words) as caught:
+def test_shards_of_another_source_or_tokenizer_are_refused(source, tmp_path, gpt2):
+    tokenize(source, tmp_path / "out", "byte", progress=False)
+    with pytest.raises(ValueError, match="was made with source='texts.jsonl', and now it is 'embedded'; give the same"):
+        load_corpus("embedded", shards=tmp_path / "out")
+    for call in (lambda: load_corpus(tmp_path / "out", "gpt2:300"), lambda: tokens_of(tmp_path / "out", "gpt2:300")):
+        with pytest.raises(ValueError, match="was made with tokenizer_sha256=.* give the same, or another folder"):
             call()
-        assert "is not a readable manifest of shards" in one_line(caught)
+    assert load_corpus(tmp_path / "out", make_tokenizer("byte")).vocab_size == 256
 
 
-def test_nothing_outside_the_folder_is_read(damaged, tmp_path):
-    """A manifest that is right but for a name that leads elsewhere, where the same bytes lie."""
-    (tmp_path / "elsewhere.bin").write_bytes((damaged / "shard_00000.bin").read_bytes())
-    for name in ("../elsewhere.bin", str(tmp_path / "elsewhere.bin")):
-        rewritten(damaged, lambda m, name=name: m["shards"][0].update(name=name))
-        with pytest.raises(ValueError, match="shard 0 is "):
-            ShardedTokens(damaged)
-
-
-def test_every_flipped_bit_is_found_when_its_shard_is_read(whole, damaged):
-    draw, size = random.Random(0), (damaged / "shard_00001.bin").stat().st_size
-    for _ in range(50):
-        data = bytearray((whole / "shard_00001.bin").read_bytes())
-        data[draw.randrange(size)] ^= 1 << draw.randrange(8)
-        (damaged / "shard_00001.bin").write_bytes(data)
-        tokens = ShardedTokens(damaged)
-        assert (tokens[:SIZE] == STREAM[:SIZE]).all()  # another shard
-        for _ in range(2):
-            with pytest.raises(ValueError, match="shard_00001.bin has another hash than the manifest says") as caught:
-                tokens.read(SIZE + draw.randrange(SIZE), 1)
-            one_line(caught)
-
-
-def test_a_shard_is_hashed_once_however_often_it_is_read(damaged, monkeypatch):
-    real, hashed = hashlib.sha256, []
-
-    def counted(data=b""):
-        if isinstance(data, np.ndarray):
-            hashed.append(len(data))
-        return real(data)
-
-    monkeypatch.setattr(hashlib, "sha256", counted)
-    tokens = ShardedTokens(damaged)
-    assert hashed == []
-    for _ in range(3):
-        tokens[:SIZE + 1]
-    ShardedTokens(damaged).head(9)[:]
-    ShardedTokens(damaged, "train")[:9]
-    assert hashed == [SIZE, SIZE]
-
-
-def test_reads_outside_are_errors(whole):
-    tokens = ShardedTokens(whole)
-    assert len(tokens) == len(STREAM) and len(tokens.read(len(tokens), 0)) == 0
-    for start, count in ((-1, 2), (0, len(tokens) + 1), (len(tokens), 1), (3, -1)):
-        with pytest.raises(IndexError, match=f"start={start}, count={count} leaves the") as caught:
-            tokens.read(start, count)
-        one_line(caught)
-    with pytest.raises(ValueError, match="step 2"):
-        tokens[0:10:2]
-    assert (sequential_windows(tokens, 64) == sequential_windows(STREAM, 64)).all()
-
-
-def test_a_pickle_holds_no_tokens_and_reads_the_same(whole, damaged, monkeypatch, tmp_path):
-    """As a worker process gets them: by a relative path, and under another working directory."""
-    monkeypatch.chdir(whole.parent)
-    for tokens in (ShardedTokens(whole.name), ShardedTokens(whole.name, "train").head(3000)):
-        stored = pickle.dumps(tokens)
-        assert len(stored) < 1000
-        monkeypatch.chdir(tmp_path)
-        again = pickle.loads(stored)
-        assert (again[:] == tokens[:]).all() and again.digest == tokens.digest
-        monkeypatch.chdir(whole.parent)
-    stored = pickle.dumps(ShardedTokens(damaged))
-    rewritten(damaged, lambda m: m["shards"][0].update(sha256="0" * 64))
-    with pytest.raises(ValueError, match="copy holds other tokens than when this was pickled") as caught:
-        pickle.loads(stored)
-    one_line(caught)
-
-
-def test_the_digest_of_tokens_is_that_of_their_content(source, whole, tmp_path):
-    """Where they lie, what the source was called and whether all of it was asked for makes no other tokens."""
-    shutil.copytree(whole, tmp_path / "moved")
-    renamed = shutil.copy(source, tmp_path / "renamed.jsonl")
-    tokenize(renamed, tmp_path / "again", "byte", SIZE, limit_documents=10**6, progress=False)
-    for split in ("train", "held_out", "all"):
-        digests = {ShardedTokens(folder, split).digest for folder in (whole, tmp_path / "moved", tmp_path / "again")}
-        assert len(digests) == 1
-    other = write_jsonl(tmp_path / "other.jsonl", [{"text": text} for text in reversed(TEXTS)])
-    tokenize(other, tmp_path / "other", "byte", SIZE, progress=False)
-    assert ShardedTokens(tmp_path / "other").digest != ShardedTokens(whole).digest
+def test_a_text_with_nothing_held_out_is_enough_beside_a_validation_text(source, tmp_path):
+    short = write_rows(tmp_path / "short.jsonl", ["one", "two"])
+    with pytest.raises(ValueError, match="8 tokens to train on and 0 that are held out; give more text"):
+        load_corpus(short, progress=False, shards=tmp_path / "out")
+    corpus = load_corpus(short, progress=False, shards=tmp_path / "out", validation=source)
+    assert corpus.train.tolist() == [*b"one\0two\0"] and len(corpus.validation) > 1000
