@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,9 @@ from torch_build import gpu_by_nvidia
 
 if not gpu_by_nvidia():  # Triton, which reads this when PyTorch's compiler imports it, then interprets its kernels
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# Pytest keeps the asserts that it has rewritten; otherwise each worker of each run takes six seconds more.
+sys.dont_write_bytecode = False
 
 # A suite that was begun in the background, or under nohup, ignores these, and so would every process that it starts.
 for name, handler in (("SIGINT", signal.default_int_handler), ("SIGHUP", lambda *_: None)):
