@@ -34,10 +34,10 @@ def test_a_row_is_a_document_in_every_format(tmp_path, ending):
 
 
 def test_a_folder_is_its_files_in_the_order_of_their_names(tmp_path):
-    for name, texts in {"b.jsonl": ["two", "three"], "a.jsonl.xz": ["one"], "c.parquet": ["four"]}.items():
-        write_rows(tmp_path / name, texts)
+    for i, name in enumerate("dbfaceg"):
+        write_rows(tmp_path / f"{name}{ROWS[i % 4]}", [name, name * 2])
     (tmp_path / "README.md").write_text("not text to train on")
-    assert list(documents(tmp_path)) == ["one", "two", "three", "four"]
+    assert list(documents(tmp_path)) == [name * i for name in "abcdefg" for i in (1, 2)]
 
 
 def test_plain_text_is_cut_at_ends_of_lines_and_nothing_is_lost(tmp_path):
