@@ -27,9 +27,6 @@ from torch.library import triton_op, wrap_triton
 
 __all__ = ["convolve", "convolve_backward"]
 
-# S and warps, by the longest text.  They are the fastest in a count of the instructions that
-# Triton compiles for an H100, and are to be timed on one.
-TILES = {512: (16, 1), 1024: (32, 1), 2048: (32, 2), 8192: (64, 4)}
 STEP = 64  # values of w that are multiplied at once
 
 
@@ -61,10 +58,12 @@ def _launch(xs, y, reverse):
     swap = int(y.ndim == 3 and xs[0].stride(0) < xs[0].stride(1))
     xs = [x.transpose(0, swap).contiguous() for x in xs]
     zs = [torch.empty_like(x) for x in xs]
-    side, warps = next(tile for most, tile in TILES.items() if length <= most)
+    # These tiles need the fewest instructions in what Triton compiles for an H100.  A program takes
+    # at most 64 pieces, and a warp about 1,024 results, so that the sums stay in registers.
+    side = 16 if length <= 512 else 32 if length <= 2048 else 64
     pieces = triton.cdiv(length, side)
-    # At most 64 pieces a program: more of them would not fit the registers.
     rows = min(64, max(16, triton.next_power_of_2(pieces)))
+    warps = max(1, rows * side // 1024)
     # Zeros around y cost a copy, and save the inner loop half of its instructions: the masks.
     margin = side + STEP
     width = margin + side * pieces + STEP
