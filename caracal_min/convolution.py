@@ -41,7 +41,7 @@ __all__ = [
 
 
 def toeplitz(g: Tensor) -> Tensor:
-    """Return the lower-triangular Toeplitz matrix A with A[t, j] = g[t - j], zero above the diagonal.
+    """Return the lower-triangular Toeplitz matrix A, A[t, j] = g[t - j], zero above the diagonal.
 
     Args:
         g: gate, `[..., L]`, floating-point.
@@ -152,8 +152,10 @@ def linear_conv(v: Tensor, g: Tensor) -> Tensor:
         TypeError: integers or complex numbers.
 
     Example:
-        >>> linear_conv(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()    # (1 + 2z)(1 + z)
+        >>> linear_conv(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()
         tensor([1., 3., 2.])
+
+    That is (1 + 2z)(1 + z) = 1 + 3z + 2z^2.
 
     Source: Caracal, Appendix C (a).
     """

@@ -46,8 +46,7 @@ def convolve(v: Tensor, g: Tensor) -> Tensor:
 @triton_op("caracal::direct_conv_backward", mutates_args=())
 def convolve_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Return dv and dg, `[..., L]` each, for the gradient dr of the result of `convolve`."""
-    dv, dg = _launch([g, v], dr, reverse=True)
-    return dv, dg
+    return tuple(_launch([g, v], dr, reverse=True))
 
 
 def _launch(xs, y, reverse):

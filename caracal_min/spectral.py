@@ -226,7 +226,9 @@ class _Differentiable(torch.autograd.Function):
     def vmap(cls, info, in_dims, *inputs):
         batched = []
         for x, dim in zip(inputs, in_dims, strict=True):
-            batched.append(x.expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0))
+            if dim is None:
+                x, dim = x.expand(info.batch_size, *x.shape), 0
+            batched.append(x.movedim(dim, 0))
         return cls.apply(*batched), 0
 
 
