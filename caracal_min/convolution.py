@@ -7,21 +7,19 @@ Symbols, as in the paper (Section 4.2 and Appendix C)::
     N       the number of points at which both polynomials are evaluated
     K       the length of a gate that is cut, K <= L: g_i counts as 0 from i = K on
 
-Every function takes tensors whose last dimension is time and whose leading dimensions broadcast
-against each other; takes float16, bfloat16, float32 or float64 and returns the same dtype, with the
-arithmetic done in at least float32; and can be differentiated twice.  `causal_conv_direct` is the
-slow twin that the two fast routes are tested against.
+The last dimension of every tensor is time; leading dimensions broadcast.  float16, bfloat16,
+float32 and float64 go in and come out, the arithmetic is done in at least float32, and every
+function can be differentiated twice.  `causal_conv_direct` is the reference implementation of
+the two fast routes.
 
-What is inherent to a transform: it mixes all times, and what should cancel cancels up to rounding only::
+A transform mixes all times, and the future cancels up to rounding only::
 
-    the future      moves the past by rounding, about 1e-7 in float32 and 1e-16 in float64 of the largest terms, and
-                    gradients of the past by the future are of that size, and not zero as those of the direct sum
-    large numbers   rounding goes with the largest product: outputs of size 1e-14 before a single 1e8 at the end of v
-                    are rounding alone, of size 10 in float32 and 1e-7 in float64
-    NaN, infinity   in v or g, at any time, makes every output of a fast route NaN; in v it reaches earlier outputs of
-                    the direct sum too, because the zeros of its triangle times NaN are NaN
-
-Only the online routes (`relaxed`), a token at a time, have given out the past before the future is known.
+    the future      moves the past by about 1e-7 in float32 and 1e-16 in float64, relative to the
+                    largest terms; its gradients are of that size too, not exactly zero
+    large numbers   drown small ones: a single 1e8 at the end of v leaves an error of about 10 in
+                    float32, and of 1e-7 in float64, in every earlier output
+    NaN, infinity   anywhere in v or g make every output of a fast route NaN; those in v also
+                    reach earlier outputs of the direct sum, since 0 times NaN is NaN
 """
 
 import math
@@ -41,20 +39,15 @@ __all__ = [
     "toeplitz",
 ]
 
-_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-
 
 def toeplitz(g: Tensor) -> Tensor:
-    """Return the lower-triangular Toeplitz matrix A with A[t, j] = g[t - j], zero above the diagonal.
+    """Return the lower-triangular Toeplitz matrix A, A[t, j] = g[t - j], zero above the diagonal.
 
     Args:
-        g: gate, `[..., L]`, float16 / bfloat16 / float32 / float64.
+        g: gate, `[..., L]`, floating-point.
 
     Returns:
         `[..., L, L]`, same dtype.  `toeplitz(g) @ v` is the causal convolution of v and g.
-
-    Raises:
-        TypeError, ValueError: not a floating-point tensor; no time dimension or an empty one.
 
     Example:
         >>> toeplitz(torch.tensor([1.0, 2.0, 3.0]))
@@ -64,8 +57,7 @@ def toeplitz(g: Tensor) -> Tensor:
 
     Source: Caracal, Appendix B.2, the matrix A_mhf.
     """
-    _require_sequence(g, "g")
-    return _sliding_history(g).flip(-1)
+    return _history(g).flip(-1)
 
 
 def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
@@ -79,8 +71,8 @@ def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
         r, `[..., L]`, in the dtype that v and g promote to.
 
     Raises:
-        TypeError, ValueError: not floating-point; a gate longer than the content; devices differ; leading shapes do
-            not broadcast.
+        ValueError: a gate longer than the content.
+        TypeError: integers or complex numbers.
 
     Example:
         >>> causal_conv_direct(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 10.0, 100.0]))
@@ -88,21 +80,21 @@ def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
 
     Source: Caracal, Section 4.2, the sum that the spectral route computes.
     """
-    v, g, dtype = _prepare(v, g, "shorter")
+    v, g, dtype = _prepare(v, g)
     g = F.pad(g, (0, v.shape[-1] - g.shape[-1]))
-    return (_sliding_history(g) * v.flip(-1).unsqueeze(-2)).sum(-1).to(dtype)
+    terms = _history(g) * v.flip(-1).unsqueeze(-2)
+    return terms.sum(-1).to(dtype)
 
 
 def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
     """Convolve causally in O(L log L): pad with zeros, transform, multiply, invert, truncate.
 
-    The number of points N is the smallest 2^a 3^b 5^c that is at least 2L - 1; with fewer points the
-    end of the product would wrap around onto its beginning.  A long text under a short gate is convolved frame by
-    frame, in O(L log K) (overlap-save).  The backward pass is written by hand
-    (`spectral`), so that float16 and bfloat16 streams are kept as they are and nothing else is.
+    The number of points N is the smallest 2^a 3^b 5^c that is at least L + K - 1; with fewer,
+    the end of the product would wrap around onto its beginning.  A long text under a short gate
+    is convolved frame by frame, in O(L log K).  The backward pass is written by hand (`spectral`)
+    and keeps v and g alone, in the dtype they came in.
 
-    Earlier outputs are free of the future up to rounding, and of a NaN or infinity there they are not: see the
-    head of this module.
+    Earlier outputs are free of the future up to rounding: see the head of this module.
 
     Args, returns, raises: as `causal_conv_direct`.
 
@@ -116,33 +108,34 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
 
     Source: Caracal, Section 3.2 (Steps 3 and 4) and Appendix C, which take N = 2L.
     """
-    v, g, dtype = _require_pair(v, g, "shorter")
-    if v.shape[:-1] != g.shape[:-1]:
-        lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
-        v, g = v.expand(*lead, -1), g.expand(*lead, -1)
+    dtype = _check(v, g)
+    lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
+    v, g = v.expand(*lead, -1), g.expand(*lead, -1)
     return causal_conv(v.to(dtype), g.to(dtype))
 
 
 def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
     """Convolve causally with L complex points and no padding, on the circle z^L = i.
 
-    Multiplying coefficient k by e^{i pi k / 2L} evaluates both polynomials where z^L = i instead of
-    z^L = 1.  The part of the product beyond degree L - 1 then returns multiplied by i, in the
-    imaginary part; the real part is the causal answer.
+    Multiplying coefficient k by e^{i pi k / 2L} evaluates both polynomials where z^L = i instead
+    of z^L = 1.  The part of the product beyond degree L - 1 then comes back multiplied by i, in
+    the imaginary part; the real part is the causal answer.
 
     Args, returns, raises: as `causal_conv_direct`, with K = L.
 
-    Source: right-angle convolution (right-angle circular convolution in the signal-processing
-    literature); not in the paper.
+    Example:
+        >>> causal_conv_right_angle(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 10.0])).round()
+        tensor([ 1., 12.])
+
+    Source: right-angle circular convolution in the signal-processing literature; not in the paper.
     """
-    v, g, dtype = _prepare(v, g)
+    v, g, dtype = _prepare(v, g, equal=True)
     length = v.shape[-1]
-    if not v.numel() or not g.numel():
-        return _circular(v, g, length).to(dtype)
     angle = torch.arange(length, device=v.device, dtype=v.dtype) * (math.pi / (2 * length))
     twist = torch.polar(torch.ones_like(angle), angle)
-    product = torch.fft.ifft(torch.fft.fft(v * twist) * torch.fft.fft(g * twist))
-    return (product * twist.conj()).real.to(dtype)
+    product = torch.fft.fft(v * twist) * torch.fft.fft(g * twist)
+    r = torch.fft.ifft(product) * twist.conj()
+    return r.real.to(dtype)
 
 
 def linear_conv(v: Tensor, g: Tensor) -> Tensor:
@@ -156,17 +149,19 @@ def linear_conv(v: Tensor, g: Tensor) -> Tensor:
         `[..., M + K - 1]`.  Its first min(M, K) entries are the causal convolution.
 
     Raises:
-        TypeError, ValueError: not floating-point; leading shapes do not broadcast.
+        TypeError: integers or complex numbers.
 
     Example:
-        >>> linear_conv(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()    # (1 + 2z)(1 + z)
+        >>> linear_conv(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()
         tensor([1., 3., 2.])
+
+    That is (1 + 2z)(1 + z) = 1 + 3z + 2z^2.
 
     Source: Caracal, Appendix C (a).
     """
-    v, g, dtype = _prepare(v, g, "any")
     length = v.shape[-1] + g.shape[-1] - 1
-    return _circular(v, g, fast_length(length))[..., :length].to(dtype)
+    v = F.pad(v, (0, length - v.shape[-1]))
+    return circular_conv(v, g, fast_length(length))[..., :length]
 
 
 def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
@@ -174,74 +169,54 @@ def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
 
     Args:
         v: content, `[..., L]`.
-        g: gate, `[..., L]`.
-        n: number of points, at least L; default L.  From 2L - 1 on nothing wraps around.
+        g: gate, `[..., K]`, K <= L.
+        n: number of points, at least L; default L.  From L + K - 1 on nothing wraps around.
 
     Returns:
         `[..., n]`.  Entry k sums every v_a g_b with (a + b) mod n = k.
 
     Raises:
-        TypeError, ValueError: as `causal_conv_direct`, lengths that differ, or n < L.
+        ValueError: a gate longer than the content, or n < L.
+        TypeError: integers or complex numbers.
+
+    Example:
+        >>> circular_conv(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()    # z^2 = 1
+        tensor([3., 3.])
 
     Source: Caracal, Appendix C (c).
     """
     v, g, dtype = _prepare(v, g)
-    n = v.shape[-1] if n is None else n
-    if n < v.shape[-1]:
-        raise ValueError(f"n={n} points cannot hold sequences of length {v.shape[-1]}; give n >= {v.shape[-1]}")
-    return _circular(v, g, n).to(dtype)
+    length = v.shape[-1]
+    n = length if n is None else n
+    if n < length:
+        raise ValueError(f"n={n} points cannot hold {length} coefficients; give n >= {length}")
+    product = torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n)
+    return torch.fft.irfft(product, n=n).to(dtype)
 
 
-def _circular(v: Tensor, g: Tensor, n: int) -> Tensor:
-    if not v.numel() or not g.numel():  # an empty batch, which the FFT libraries refuse
-        return F.pad(v[..., :1] * g[..., :1], (0, n - 1))
-    return torch.fft.irfft(torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n), n=n)
-
-
-def _sliding_history(g: Tensor) -> Tensor:
-    """Row t holds g_t, ..., g_1, g_0 at its right end and zeros before: a view of `[..., L, L]`.
-
-    Row t, column k is g[t - (L-1-k)], so that the dot product with v reversed is r_t.
-    """
+def _history(g):
+    """Return a view `[..., L, L]` whose row t ends in g_t, ..., g_1, g_0, after zeros."""
     length = g.shape[-1]
     return F.pad(g, (length - 1, 0)).unfold(-1, length, 1)
 
 
-def _require_sequence(x: Tensor, name: str) -> None:
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name} is a {type(x).__name__}; give a torch.Tensor, e.g. torch.as_tensor({name})")
-    if x.dtype not in _FLOATS:
-        accepted = ", ".join(str(d).removeprefix("torch.") for d in _FLOATS)
-        raise TypeError(f"{name} has dtype {str(x.dtype).removeprefix('torch.')}; accepted: {accepted}; "
-                        f"convert it with {name}.float()")
-    if x.ndim == 0 or x.shape[-1] == 0:
-        raise ValueError(f"{name} has shape {tuple(x.shape)}; its last dimension is time and needs length >= 1")
+def _check(v, g, equal=False):
+    """Return the dtype of the result."""
+    length, taps = v.shape[-1], g.shape[-1]
+    if taps > length or equal and taps < length:
+        wanted = "equal lengths" if equal else "a gate no longer than the content"
+        raise ValueError(f"v has length {length} and g has length {taps}; give {wanted}, "
+                         "or use linear_conv for polynomials of different degree")
+    dtype = torch.promote_types(v.dtype, g.dtype)
+    # Integers would be convolved in float32 and then truncated.
+    if not dtype.is_floating_point:
+        raise TypeError(f"v is {v.dtype} and g is {g.dtype}; give floating-point tensors")
+    return dtype
 
 
-def _require_pair(v: Tensor, g: Tensor, gate: str = "equal") -> tuple[Tensor, Tensor, torch.dtype]:
-    """Check both streams; return them and the dtype that they promote to.
-
-    `gate` says how long g may be: "equal" to v, also "shorter", or "any".
-    """
-    _require_sequence(v, "v")
-    _require_sequence(g, "g")
-    longer = g.shape[-1] - v.shape[-1]
-    if longer > 0 and gate != "any" or longer < 0 and gate == "equal":
-        accepted = "equal lengths" if gate == "equal" else "a gate that is no longer than the content"
-        raise ValueError(f"v has length {v.shape[-1]} and g has length {g.shape[-1]} in the last dimension (time); "
-                         f"give {accepted}, or use linear_conv for polynomials of different degree")
-    if v.device != g.device:
-        raise ValueError(f"v is on {v.device} and g on {g.device}; move them to one device")
-    try:
-        torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
-    except RuntimeError:
-        raise ValueError(f"leading shapes {tuple(v.shape[:-1])} of v and {tuple(g.shape[:-1])} of g "
-                         "do not broadcast; make them equal or 1") from None
-    return v, g, v.dtype if v.dtype == g.dtype else torch.promote_types(v.dtype, g.dtype)
-
-
-def _prepare(v: Tensor, g: Tensor, gate: str = "equal") -> tuple[Tensor, Tensor, torch.dtype]:
-    """Check both streams and raise them to the dtype of the arithmetic; return them and the dtype to return."""
-    v, g, dtype = _require_pair(v, g, gate)
-    arithmetic = torch.promote_types(dtype, torch.float32)
-    return v.to(arithmetic), g.to(arithmetic), dtype
+def _prepare(v, g, equal=False):
+    """Check both streams; return them in the dtype of the arithmetic, and the result's dtype."""
+    dtype = _check(v, g, equal)
+    # Sums in half precision would lose the digits that a transform cancels.
+    wide = torch.promote_types(dtype, torch.float32)
+    return v.to(wide), g.to(wide), dtype

@@ -14,7 +14,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.attention import sliding_window_attention
-from caracal_min.benchmark import BenchmarkConfig, run_benchmark
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
 from caracal_min.data import ByteTokenizer
 from caracal_min.loss import linear_cross_entropy, token_loss
@@ -22,12 +21,11 @@ from caracal_min.modules import MultiHeadFourier
 from caracal_min.precision import find_device
 from caracal_min.projections import ShortConv
 from caracal_min.training import TrainConfig, Trainer
-from caracal_min.zoo import make_model
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 on_every_device = pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=GPU)])
 
-LENGTHS = [1, 2, 7, 512, 1000, 2048]
+LENGTHS = [1, 7, 1000]
 
 
 def error(found, expected):
@@ -56,12 +54,6 @@ def test_convolution_and_gradients(device, length, dtype, bound):
         assert r.dtype == dtype and r.device.type == device
         for a, b in zip((r, *torch.autograd.grad(r, inputs, dr.to(device))), expected, strict=True):
             assert error(a, b) < bound
-
-
-@on_every_device
-def test_second_derivatives(device):
-    inputs = [x[0, :2, :5].double().to(device).requires_grad_() for x in streams(7)[:2]]
-    assert torch.autograd.gradgradcheck(causal_conv_fft, inputs)
 
 
 @on_every_device
@@ -95,37 +87,20 @@ def test_window_attention_in_bfloat16(device, backend):
 
 
 @on_every_device
-@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False), dict(gate="single_stage")])
-def test_a_fourier_layer_under_autocast(device, changes):
-    torch.manual_seed(0)
-    layer = MultiHeadFourier(64, 4, **changes)
-    x, dy = torch.randn(2, 2, 300, 64)
-    twin = MultiHeadFourier(64, 4, **changes).double()
-    twin.load_state_dict(layer.state_dict())
-    results = []
-    for module, dtype, place in ((layer, torch.float32, device), (twin, torch.float64, "cpu")):
-        module.to(place)
-        input_ = x.to(place, dtype).requires_grad_()
-        with torch.autocast(place, torch.bfloat16, enabled=module is layer):
-            y = module(input_)
-        results.append([y, *torch.autograd.grad(y, [input_, *module.parameters()], dy.to(y))])
-    for a, b in zip(*results, strict=True):
-        assert error(a, b) < 0.1
-
-
-@on_every_device
-@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False), dict(gate="single_stage")])
-def test_a_fourier_layer_in_float32(device, changes):
+@pytest.mark.parametrize("autocast, bound", [(False, 1e-5), (True, 0.1)])
+@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False, gate="single_stage")])
+def test_a_fourier_layer(device, changes, autocast, bound):
     torch.manual_seed(0)
     layer = MultiHeadFourier(64, 4, **changes)
     x, dy = torch.randn(2, 2, 300, 64)
     results = []
     for dtype, place in ((torch.float64, "cpu"), (torch.float32, device)):
         module, input_ = copy.deepcopy(layer).to(place, dtype), x.to(place, dtype).requires_grad_()
-        y = module(input_)
+        with torch.autocast(place, torch.bfloat16, enabled=autocast and dtype == torch.float32):
+            y = module(input_)
         results.append([y, *torch.autograd.grad(y, [input_, *module.parameters()], dy.to(y))])
     for expected, found in zip(*results, strict=True):
-        assert error(found, expected) < 1e-5
+        assert error(found, expected) < bound
 
 
 def test_on_a_gpu_the_taps_are_no_convolution_of_the_library():
@@ -161,9 +136,9 @@ def test_the_output_layer_in_parts(device):
             assert error(a, b) < bound
 
 
+@pytest.mark.compile
 @on_every_device
-@pytest.mark.parametrize("what", ["blocks", "model"])
-def test_compiled_under_autocast_without_a_graph_break(device, what, compiler):
+def test_compiled_under_autocast_without_a_graph_break(device, compiler):
     """By bfloat16's rounding the embedding's gradient differs by 1e-3, others, sums that nearly cancel, by some 3e-2.
 
     The window is shorter than the text, so that attention has its first block and the others.
@@ -173,13 +148,13 @@ def test_compiled_under_autocast_without_a_graph_break(device, what, compiler):
     plain = Caracal(CaracalConfig(300, 32, 3, 4, window_size=16)).to(device)
     tokens = torch.randint(300, (2, 130), device=device)
     results = []
-    for kind in ("no", what):
+    for kind in ("no", "blocks"):
         plain.compile_for(kind)
         torch._dynamo.utils.counters.clear()
         with torch.autocast(device, torch.bfloat16):
             loss = plain.loss(tokens, tokens.roll(-1, 1))
         results.append([loss, *torch.autograd.grad(loss, list(plain.parameters()))])
-    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == {"blocks": 3, "model": 1}[what]
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 3
     assert not torch._dynamo.utils.counters["graph_break"]
     names = ["loss", *dict(plain.named_parameters())]
     for name, a, b in zip(names, *results, strict=True):
@@ -205,18 +180,6 @@ def test_decoding_equals_the_parallel_pass(device, convolution, dtype, bound):
 
 
 @on_every_device
-def test_saved_on_the_device_and_loaded_on_the_cpu(device, tmp_path):
-    torch.manual_seed(0)
-    model = Caracal(CaracalConfig(40, 16, 3, 2, window_size=6, init_std=0.1, embedding_std=0.1)).to(device).eval()
-    model.save_pretrained(tmp_path)
-    loaded = Caracal.from_pretrained(tmp_path, device="cpu")
-    assert {p.device.type for p in loaded.parameters()} == {"cpu"}
-    assert all(torch.equal(a.cpu(), b) for a, b in zip(model.parameters(), loaded.parameters(), strict=True))
-    tokens = torch.randint(40, (2, 50))
-    assert error(model.logits(tokens.to(device)), loaded.logits(tokens)) < 1e-5
-
-
-@on_every_device
 def test_loaded_where_it_is_asked_for(device, tmp_path):
     """Ids in lists and text go to the model by themselves; a tensor that is elsewhere is told where to go."""
     torch.manual_seed(0)
@@ -237,21 +200,6 @@ def test_loaded_where_it_is_asked_for(device, tmp_path):
 
 
 @on_every_device
-@pytest.mark.parametrize("name", ["llama", "mamba", "mamba2", "jamba"])
-def test_baselines_take_a_step_under_autocast(device, name):
-    pytest.importorskip("transformers", reason="the baselines need transformers")
-    torch.manual_seed(0)
-    model = make_model(name, "nano").to(device)
-    tokens = torch.randint(256, (2, 24), device=device)
-    exact = model.loss(tokens, tokens.roll(-1, 1))
-    with torch.autocast(device, torch.bfloat16):
-        loss = model.loss(tokens, tokens.roll(-1, 1))
-    loss.backward()
-    assert error(loss, exact) < 1e-2
-    assert all(torch.isfinite(p.grad).all() for p in model.parameters())
-
-
-@on_every_device
 def test_a_run_learns_stops_and_goes_on(device, tmp_path):
     """On a GPU sums may be taken in another order each time: the curves agree to rounding, not to the bit."""
     options = dict(context=64, batch_size=8, micro_batch_size=4, tokens=12 * 8 * 64, corpus_tokens=800_000,
@@ -267,14 +215,3 @@ def test_a_run_learns_stops_and_goes_on(device, tmp_path):
     assert (losses[0] - losses[1]).abs().max() < (0.02 if device == "cuda" else 1e-6)
     assert isinstance(log[-1]["sample"], str) and log[-1]["validation_loss"] < losses[0, 0]
     assert Caracal.from_pretrained(tmp_path / "run" / "model", device="cpu").tokenizer.name == "byte"
-
-
-@on_every_device
-def test_the_benchmark_measures_every_group(device):
-    rows = run_benchmark(BenchmarkConfig(preset="nano", lengths=(64,), contexts=(40, 64), tokens=128, repeats=1,
-                                         compile="no", device=device))
-    groups = {row.what for row in rows}
-    assert {"causal convolution, fwd + bwd", "Multi-Head Fourier, fwd + bwd", "mixer alone, a token",
-            "nano, generating a token"} <= groups
-    assert ("nano, training step" in groups) == ("nano, step, FFT" in groups) == (device == "cuda")
-    assert all(row.ours >= 0 and row.reference > 0 for row in rows)
