@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from caracal_min import Caracal, CaracalConfig, MultiHeadFourier, SlidingWindowAttention
-from caracal_min.generation import Sampling, SamplingOptions, draw, filter_logits
+from caracal_min.generation import Sampling, draw, filter_logits
 
 
 def model(**changes) -> Caracal:

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from caracal_min import Caracal, CaracalConfig, text
+from caracal_min import Caracal, CaracalConfig, generation as text
 from caracal_min.data import ByteTokenizer, make_tokenizer
 from caracal_min.text import stream_text
 from caracal_min.zoo import load_model, make_model
