@@ -132,9 +132,10 @@ def generate(
         >>> [len(row) for row in model.generate([[72], [72, 101, 108]], max_new_tokens=2)]
         [3, 5]
     """
-    # Kept as they are, to stand before what is drawn.
-    ids, lengths = _as_batch(prompt, model.device)
     drawn = list(stream(model, prompt, max_new_tokens, **options))
+    # The prompt stands before what is drawn, in the same type.
+    ids, lengths = _as_batch(prompt, model.device)
+    ids = ids.long()
     new = torch.stack(drawn, dim=1) if drawn else ids[:, :0]
     if isinstance(prompt, Tensor):
         return torch.cat([ids, new], dim=1)
@@ -265,6 +266,8 @@ def _as_batch(prompt: Prompt, device: torch.device) -> tuple[Tensor, list[int]]:
     """Return the prompts as one tensor, padded on the right with zeros, and their lengths."""
     if isinstance(prompt, Tensor):
         return prompt, [prompt.shape[-1]] * len(prompt)
+    if isinstance(prompt, str):
+        raise ValueError("prompt is text; give ids, or call generate_text")
     rows = [torch.as_tensor(row, device=device) for row in prompt]
     if any(row.ndim != 1 or len(row) == 0 for row in rows):
         raise ValueError("prompt is no batch; give a tensor [batch, length], or sequences of at "

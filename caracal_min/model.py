@@ -147,9 +147,10 @@ class Caracal(nn.Module):
             hidden = self.hidden(tokens, caches, lengths, documents)
         if targets is not None:
             # Losses of all positions need all logits anyway, so both are returned.
+            targets = targets.long()
             self._warn_of_copies(tokens, targets)
             logits = self.unembed(hidden)
-            return logits, token_loss(logits, targets.long())
+            return logits, token_loss(logits, targets)
         if keep == "last" and lengths is None:
             hidden = hidden[:, -1:]
         elif keep == "last":
@@ -165,8 +166,8 @@ class Caracal(nn.Module):
         errors as `forward`.
         """
         tokens = self.require_tokens(tokens)
-        self._warn_of_copies(tokens, targets)
         targets = targets.long()
+        self._warn_of_copies(tokens, targets)
         if documents is not None:
             # Rows of one document each; -100 keeps the padding out of the mean.
             packed = PackedDocuments(documents, tokens)
