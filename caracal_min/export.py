@@ -19,9 +19,7 @@ from torch import Tensor, nn
 from .data.byte_pairs import END_OF_TEXT, unspelled
 from .data.file_tokenizer import FileTokenizer
 from .data.tokenizers import Tokenizer
-from .extras import missing
 from .files import writing_folder
-from .language_model import evaluating
 from .model import Caracal
 from .quantized import Rows, quantize_rows
 from .spectral import written_out
@@ -34,6 +32,8 @@ _LARGEST_PART = 1 << 20  # bytes of weights in a script: so many take a page les
 
 
 class _Logits(nn.Module):
+    """A graph has one output: leave out the loss, which is None."""
+
     def __init__(self, model: Caracal):
         super().__init__()
         self.model = model
@@ -45,41 +45,46 @@ class _Logits(nn.Module):
 def export_program(model: Caracal, length: int, batch: int = 1) -> torch.export.ExportedProgram:
     """Trace the model for ids `[batch, length]` (int64) into a graph of ATen operators alone.
 
-    `torch.export.save` writes it; `torch.export.load(...).module()` runs it where this package is not installed.
+    `torch.export.save` writes it; `torch.export.load(...).module()` runs it where this package is
+    not installed.
 
     Returns:
         a program that maps ids `[batch, length]` to logits `[batch, length, vocab_size]`.
-
-    Raises:
-        ValueError: a length or batch below 1.
 
     Example:
         >>> program = export_program(Caracal.from_preset("nano", n_layers=1), length=8)
         >>> program.module()(torch.zeros(1, 8, dtype=torch.int64)).shape
         torch.Size([1, 8, 256])
     """
-    if length < 1 or batch < 1:
-        raise ValueError(f"length={length}, batch={batch}; give whole numbers >= 1")
-    tokens = torch.zeros(batch, length, dtype=torch.int64, device=model.embedding.weight.device)
-    with torch.no_grad(), warnings.catch_warnings(), evaluating(logits := _Logits(model)):
+    tokens = torch.zeros(batch, length, dtype=torch.int64, device=model.device)
+    with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own code
-        program = torch.export.export(logits, (tokens,))
-        return program.run_decompositions({torch.ops.caracal.causal_conv.default: _at_a_power_of_two})
+        program = torch.export.export(_Logits(model), (tokens,))
+        # Other programs do not know our operator, so it is replaced by the transforms inside.
+        conv = torch.ops.caracal.causal_conv.default
+        return program.run_decompositions({conv: _at_a_power_of_two})
 
 
 def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -> None:
     """Write an ONNX file that takes `tokens`, int64 `[batch, length]`, and returns `logits`.
 
     Raises:
-        ImportError: the packages of the extra `onnx` are not installed.
-        ValueError: a length or batch below 1.
+        ImportError: the exporter's package is not installed.
     """
     try:
         import onnxscript  # noqa: F401
     except ImportError:
-        raise missing("the ONNX exporter", "onnxscript", "onnx") from None
-    torch.onnx.export(export_program(model, length, batch), f=str(path), dynamo=True, opset_version=20,
-                      input_names=["tokens"], output_names=["logits"], external_data=False, verbose=False)
+        raise ImportError("the ONNX exporter needs onnxscript: pip install onnx onnxscript") from None
+    torch.onnx.export(
+        export_program(model, length, batch),
+        f=str(path),
+        input_names=["tokens"],
+        output_names=["logits"],
+        opset_version=20,
+        dynamo=True,
+        external_data=False,
+        verbose=False,
+    )
 
 
 def web_scripts(model: Caracal) -> tuple[dict[str, Any], dict[str, str]]:
@@ -174,4 +179,6 @@ def _compact(value: object) -> str:
 
 
 def _at_a_power_of_two(v: Tensor, g: Tensor) -> Tensor:
-    return written_out(v, g, 1 << (v.shape[-1] + g.shape[-1] - 2).bit_length())
+    """The convolution in plain transforms, of the one kind of length that is fast everywhere."""
+    last = v.shape[-1] + g.shape[-1] - 2  # degree of the product of the two polynomials
+    return written_out(v, g, 1 << last.bit_length())

@@ -1,77 +1,101 @@
-"""The language model: forward pass, caches for decoding, saving and loading::
+"""The language model: forward pass, loss, decoding, saving and loading::
 
-    tokens (B, L) -> embedding (B, L, D) -> n_layers blocks -> norm -> logits (B, L, vocabulary)
+    tokens (B, L) -> embedding (B, L, D) -> n_layers blocks -> norm -> logits (B, L, vocab_size)
 
-The output matrix is the embedding matrix (tied weights).  A block mixes tokens with Multi-Head Fourier,
-or, after every `fourier_per_attention` of those, with sliding-window attention.
+The output matrix is the embedding matrix (tied weights).  A block mixes tokens with Multi-Head
+Fourier, or, after every `fourier_per_attention` of those, with sliding-window attention.
 """
 
+import functools
+import json
+import os
+import tempfile
+import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import asdict, fields, replace
+from contextlib import nullcontext, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Literal, get_args
 
+import safetensors.torch
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import generation
-from .caches import Cache, advance_together
-from .config import CaracalConfig, find_preset, parse_config, short_repr
-from .data.tokenizers import load_tokenizer
-from .files import reading_folder
-from .language_model import Kept, LanguageModel
-from .locate import locate_model
+from .caches import Cache
+from .config import CaracalConfig, Compiled, change_config, find_preset, parse_config, require_known
+from .data.tokenizers import TOKENIZER, Tokenizer, load_tokenizer, save_tokenizer
+from .loss import linear_cross_entropy, token_loss
 from .modules import Block, MultiHeadFourier, SlidingWindowAttention
+from .packing import PackedDocuments
 from .precision import find_device
-from .projections import TiedEmbedding
-from .text import stream_text
-from .weights import CONFIG, OF_THE_WEIGHTS, SUMS, Shapes, read_checked, read_config, repeat_layers, write_model
 
-__all__ = ["Caracal"]
+__all__ = ["Caracal", "locate_model", "shipped_models"]
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+PRETRAINED = Path(__file__).parent / "pretrained"
+_ID_TYPES = (torch.uint8, torch.uint16, torch.int16, torch.int32, torch.int64)
 
 
-class Caracal(LanguageModel):
+class Caracal(nn.Module):
     """A decoder-only language model that mixes tokens by causal convolution.
 
     Args:
         config: shape and initialisation.
 
     Attributes:
-        embedding: the matrix at both ends, called at both, so that hooks may bring its weight.  A forward hook gets
-            ids, whose type is integer, at the look-up, and hidden states at the output: return None for those to
-            change the look-up alone, as noise on it should.  `hf.CaracalForCausalLM` has a module for each end.
-        other_settings: fields of `config.json` that other tools wrote; they mean nothing here and are saved again,
-            but for those that describe the weights as they were saved, such as their type.
+        tokenizer: of the text that it was trained on, saved and loaded with it; None: not known.
 
     Source: Caracal, Section 3.1 and Appendix E.
     """
 
+    tokenizer: Tokenizer | None = None
+    _compiled: Compiled = "no"
+    _shift_checked = _length_warned = False  # each is told once
+
     def __init__(self, config: CaracalConfig):
         super().__init__()
-        self.config, self.other_settings = config, {}
-        self.embedding = TiedEmbedding(config.vocab_size, config.d_model)
-        learned = config.positional_encoding == "learned"
-        self.positions = nn.Embedding(config.max_positions, config.d_model) if learned else None
-        self.blocks = nn.ModuleList(
-            Block(
-                SlidingWindowAttention(config.d_model, config.n_heads, config.window_size)
-                if i in config.attention_layers
-                else MultiHeadFourier(config.d_model, config.n_heads, config.pre_conv, config.gate, config.gate_length),
-                config.mlp_width,
-            )
-            for i in range(config.n_layers)
-        )
-        self.norm = nn.LayerNorm(config.d_model)
-        self._initialise()
+        self.config = config
+        width = config.d_model
+        self.embedding = _embedding(config.vocab_size, width)
+        self.positions = None
+        if config.positional_encoding == "learned":
+            self.positions = _embedding(config.max_positions, width)
+        self.blocks = nn.ModuleList()
+        for i in range(config.n_layers):
+            if i in config.attention_layers:
+                mixer = SlidingWindowAttention(width, config.n_heads, config.window_size)
+            else:
+                mixer = MultiHeadFourier(width, config.n_heads, config.pre_conv, config.gate,
+                                         config.gate_length)
+            self.blocks.append(Block(mixer, config.mlp_width))
+        self.norm = nn.LayerNorm(width)
+        if not self.embedding.weight.is_meta:
+            self._initialise()
+
+    def _initialise(self) -> None:
+        """Draw the weights (Appendix E)."""
+        config = self.config
+        for name, module in self.named_modules():
+            if not isinstance(module, nn.Linear | nn.Conv1d):
+                continue
+            # The residual stream sums 2 n_layers output projections: shrink each accordingly.
+            shrink = (2 * config.n_layers) ** -0.5 if name.endswith("to_out") else 1.0
+            nn.init.normal_(module.weight, std=config.init_std * shrink)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        nn.init.normal_(self.embedding.weight, std=config.embedding_std)
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=config.init_std)
 
     @classmethod
     def from_preset(cls, name: str, **changes: Any) -> "Caracal":
-        """Build a freshly initialised model from a preset; `changes` replace fields of its configuration.
+        """Build a freshly initialised model from a preset.
 
         Args:
             name: nano, micro, tiny, small, medium or large.
+            changes: fields of its configuration, with other values.
 
         Raises:
             ValueError: unknown preset or field, or a field out of range.
@@ -81,91 +105,181 @@ class Caracal(LanguageModel):
             >>> model.num_parameters(), model.config.window_size
             (1269504, 32)
         """
-        return cls(_changed(find_preset(name), changes))
+        return cls(change_config(find_preset(name), changes))
 
-    def forward(self, tokens: Tensor, targets: Tensor | None = None, keep: Kept = "all",
-                caches: list[Cache] | None = None, lengths: Sequence[int] | None = None,
-                documents: Tensor | None = None) -> tuple:
-        """Predict the next token at every position.  Arguments, results and errors as `LanguageModel.forward`, and:
+    def forward(
+        self,
+        tokens: Tensor,
+        targets: Tensor | None = None,
+        keep: Literal["all", "last", "none"] = "all",
+        caches: list[Cache] | None = None,
+        lengths: Sequence[int] | None = None,
+        documents: Tensor | None = None,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Predict the next token at every position.
 
         Args:
-            caches: what the tokens before these left, from `new_caches`; they are continued, and all advance or none.
-                Targets and documents are not taken then.
-            lengths: with caches, row i has only its first lengths[i] ids; logits beyond them mean nothing.
-        """
-        if caches is None:
-            if lengths is not None:
-                raise ValueError("lengths without caches; leave them out, since padding on the right changes nothing "
-                                 "before it, and take the logits at lengths[i] - 1 of row i")
-            return super().forward(tokens, targets, keep, documents=documents)
-        if targets is not None or documents is not None:
-            raise ValueError(f"{'targets' if documents is None else 'documents'} with caches; give the whole text, "
-                             "without caches")
-        with advance_together(caches):
-            hidden = self.hidden(tokens, caches, lengths)
-            if keep == "last":
-                hidden = hidden[:, -1:] if lengths is None else torch.stack(
-                    [row[n - 1:n] for row, n in zip(hidden, lengths, strict=True)])
-            return self.unembed(hidden), None
+            tokens: ids, `[B, L]`, of an integer type, 0 <= id < vocab_size.
+            targets: ids to predict, `[B, L]`: those of tokens one position later; -100 is left out.
+            keep: the logits to return: "all"; without targets, those of the "last" token of each
+                row; with targets, "none": then they are never held all at once (see `loss`).
+            caches: what the tokens before these left, from `new_caches`; they are continued.
+            lengths: row i has only its first lengths[i] ids; its logits beyond mean nothing.
+            documents: integers `[B, L]`, one for each token, that do not fall along a row: a new
+                number begins a new document, and each gives what it gives alone (`packing`).  It
+                costs as much as so many rows of the length of the longest.
 
-    def logits(self, tokens: Tensor, caches: list[Cache] | None = None, lengths: Sequence[int] | None = None,
-               documents: Tensor | None = None) -> Tensor:
+        Returns:
+            logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token, or None.
+
+        Raises:
+            ValueError: ids of a wrong shape, type or device, an id out of range (checked on a CPU
+                only), documents that fall, or more tokens than learned positions.
+        """
+        if targets is not None and keep == "none":
+            return None, self.loss(tokens, targets, documents)
+        tokens = self.require_tokens(tokens)
+        stance = nullcontext()
+        if caches is not None and self._compiled == "blocks":
+            # Shapes change at each step of decoding, and compiled blocks would be built anew.
+            stance = torch.compiler.set_stance("force_eager")
+        with stance:
+            hidden = self.hidden(tokens, caches, lengths, documents)
+        if targets is not None:
+            # Losses of all positions need all logits anyway, so both are returned.
+            targets = targets.long()
+            self._warn_of_copies(tokens, targets)
+            logits = self.unembed(hidden)
+            return logits, token_loss(logits, targets)
+        if keep == "last" and lengths is None:
+            hidden = hidden[:, -1:]
+        elif keep == "last":
+            # The last token of a row that is padded on the right stands before its padding.
+            ends = torch.tensor(lengths, device=hidden.device) - 1
+            hidden = hidden[torch.arange(len(ends), device=hidden.device), ends].unsqueeze(1)
+        return self.unembed(hidden), None
+
+    def loss(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
+        """Return the mean cross-entropy in nats per token, and never hold all logits: for training.
+
+        It can be differentiated once; for second derivatives take `forward`'s loss.  Arguments and
+        errors as `forward`.
+        """
+        tokens = self.require_tokens(tokens)
+        targets = targets.long()
+        self._warn_of_copies(tokens, targets)
+        if documents is not None:
+            # Rows of one document each; -100 keeps the padding out of the mean.
+            packed = PackedDocuments(documents, tokens)
+            tokens = packed.apart(tokens)
+            targets = packed.apart(targets, padding=-100)
+        if self._compiled == "model":
+            return _compiled(_whole_loss)(self, tokens, targets)
+        return _whole_loss(self, tokens, targets)
+
+    def logits(
+        self,
+        tokens: Tensor,
+        caches: list[Cache] | None = None,
+        lengths: Sequence[int] | None = None,
+        documents: Tensor | None = None,
+    ) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids.  Arguments as `forward`."""
         return self(tokens, caches=caches, lengths=lengths, documents=documents)[0]
 
-    def hidden(self, tokens: Tensor, caches: list[Cache] | None = None,
-               lengths: Sequence[int] | None = None) -> Tensor:
+    def hidden(
+        self,
+        tokens: Tensor,
+        caches: list[Cache] | None = None,
+        lengths: Sequence[int] | None = None,
+        documents: Tensor | None = None,
+    ) -> Tensor:
         """Return the normed output of the last block, `[B, L, D]`.  Arguments as `forward`."""
-        if caches is not None and [len(c.lengths) for c in caches] != [len(tokens)] * len(self.blocks):
-            raise ValueError(f"{len(caches)} caches for {[len(c.lengths) for c in caches]} rows do not fit "
-                             f"{len(self.blocks)} blocks and {len(tokens)} rows; make them with new_caches")
+        if documents is not None:
+            # A causal model ignores padding on its right, so each document gets a row of its own.
+            packed = PackedDocuments(documents, tokens)
+            return packed.together(self.hidden(packed.apart(tokens), caches, lengths))
+        # The first of these tokens stands at position `starts` of its row.
+        starts = [0] if caches is None else self.seen(caches)
+        end = max(starts) + tokens.shape[1]
         x = self.embedding(tokens)
         if self.positions is not None:
-            starts = [0] if caches is None else self.seen(caches)
-            end = max(starts) + tokens.shape[1]
             if end > self.config.max_positions:
                 raise ValueError(f"{end} tokens, but the learned positional encoding covers "
-                                 f"{self.config.max_positions}; shorten the sequence or drop the encoding")
+                                 f"{self.config.max_positions}; shorten the text")
             steps = torch.arange(tokens.shape[1], device=tokens.device)
-            x = x + self.positions(torch.tensor(starts, device=tokens.device)[:, None] + steps)
+            first = torch.tensor(starts, device=tokens.device)
+            x = x + self.positions(first[:, None] + steps)
+        elif end > self.config.max_positions and self.config.gate_length is None:
+            _warn_of_length(self, end)
         if caches is None:
             for block in self.blocks:
                 x = block(x)
             return self.norm(x)
-        # The shapes of decoding change at every step: compiled blocks, and their hooks, run as they were before that.
-        compiled = any(block._compiled_call_impl is not None for block in self.blocks)
-        with advance_together(caches), torch.compiler.set_stance("force_eager") if compiled else nullcontext():
-            for block, cache in zip(self.blocks, caches, strict=True):
-                x = block(x, cache, lengths)
-            return self.norm(x)
+        for block, cache in zip(self.blocks, caches, strict=True):
+            x = block(x, cache, lengths)
+        return self.norm(x)
 
-    def unembed(self, hidden: Tensor, product: Callable[[Tensor, Tensor], Tensor] = F.linear) -> Tensor:
-        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`.  Arguments as `LanguageModel.unembed`."""
-        try:
-            return self.embedding(hidden, product)
-        except RuntimeError as error:
-            if isinstance(self.embedding, TiedEmbedding):
-                raise
-            raise RuntimeError(f"the embedding is the output matrix too, and {type(self.embedding).__name__} in its "
-                               "place takes ids alone: adapt other layers, or train it whole (PEFT: modules_to_save)"
-                               ) from error
+    def hidden_of(self, tokens: Tensor, documents: Tensor | None = None) -> Tensor:
+        """The old name of `hidden` with documents; goes when `evaluation` no longer calls it."""
+        return self.hidden(tokens, documents=documents)
+
+    def unembed(self, hidden: Tensor) -> Tensor:
+        """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
+        return F.linear(hidden, self.embedding.weight)
+
+    def compile_for(self, what: Compiled) -> "Caracal":
+        """Let torch.compile build kernels for `loss`, at its first call, and return the model.
+
+        Args:
+            what: "blocks" compiles each kind of block once, and the output layer: short to build;
+                "model" compiles one graph, which may fuse across blocks and takes several times
+                longer to build; "no" does nothing.
+
+        The shapes of the first call count: others are compiled anew.  Hooks of modules inside a
+        block come first: those added later are left out, until `torch.compiler.reset()`.  Forget
+        earlier models by that, too: the compiler keeps eight versions of a function.
+        """
+        require_known("compile", what, get_args(Compiled))
+        if what != "no":
+            # The mode alone: a compiled function kept here would tie its weights to copies.
+            self._compiled = what
+        if what == "blocks":
+            for block in self.blocks:
+                block.compile(dynamic=False)
+        return self
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are, and ids are read."""
+        return self.embedding.weight.device
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of a text, which a learned positional encoding bounds; None: any number."""
+        """Most tokens of a text, which learned positions bound; None: any number."""
         return None if self.positions is None else self.config.max_positions
 
-    def new_caches(self, batch: int, capacity: int, convolution: str = "relaxed",
-                   device: torch.device | None = None) -> list[Cache]:
+    def num_parameters(self) -> int:
+        """Count the parameters, the shared embedding and output matrix once."""
+        return sum(p.numel() for p in self.parameters())
+
+    def new_caches(
+        self,
+        batch: int,
+        capacity: int,
+        convolution: str = "relaxed",
+        device: torch.device | None = None,
+    ) -> list[Cache]:
         """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens.
 
         Args:
             convolution: "relaxed" or "dot_product", as in `MultiHeadFourier.new_cache`.
-            device: of the inputs to come, for blocks whose weights come when they are called; the others know it.
+            device: of the inputs to come; None: that of each block's weights.
         """
-        dtype, places = self.embedding.weight.dtype, [next(block.parameters()).device for block in self.blocks]
-        return [block.mixer.new_cache(batch, capacity, convolution, dtype, device if place.type == "meta" else place)
-                for block, place in zip(self.blocks, places, strict=True)]
+        # The residual stream has the embedding's type; weights of other layers may be quantised.
+        dtype = self.embedding.weight.dtype
+        return [block.mixer.new_cache(batch, capacity, convolution, dtype, device)
+                for block in self.blocks]
 
     @staticmethod
     def seen(caches: list[Cache]) -> list[int]:
@@ -175,15 +289,15 @@ class Caracal(LanguageModel):
     generate = generation.generate
     stream = generation.stream
 
-    def generate_text(self, prompt: str, max_new_tokens: int, **sampling: Unpack[generation.SamplingOptions]) -> str:
-        """Return a prompt and its continuation by up to `max_new_tokens` tokens, or up to the end of its text.
+    def generate_text(self, prompt: str, max_new_tokens: int, **options: Any) -> str:
+        """Return a prompt and its continuation by up to `max_new_tokens` tokens, or to its end.
 
         Args:
             prompt: text to continue, at least one character.
-            sampling: options of `generate`; `stop` is the tokenizer's end of text unless another is given.
+            options: of `generate`; `stop` is the tokenizer's end of text unless another is given.
 
         Raises:
-            ValueError: no tokenizer is known (set `tokenizer`), an empty prompt, or as `generate`.
+            ValueError: no tokenizer is known (set `tokenizer`), or as `generate`.
 
         Example:
             >>> from caracal_min.data import ByteTokenizer
@@ -192,100 +306,225 @@ class Caracal(LanguageModel):
             >>> model.generate_text("The ", 8, temperature=0.8, seed=1).startswith("The ")
             True
         """
-        return prompt + "".join(stream_text(self, self.require_tokenizer(), prompt, max_new_tokens, **sampling))
+        tokenizer = self.require_tokenizer()
+        pieces = generation.stream_text(self, tokenizer, prompt, max_new_tokens, **options)
+        return prompt + "".join(pieces)
+
+    def require_tokenizer(self) -> Tokenizer:
+        """Return the tokenizer; ValueError, which says how to give one, if there is none."""
+        if self.tokenizer is None:
+            raise ValueError("the model has no tokenizer; give it one: model.tokenizer = "
+                             "make_tokenizer(...) in Python, --tokenizer on the command line")
+        return self.tokenizer
+
+    def take_tokenizer(self, read: Callable[[], Tokenizer]) -> None:
+        """Take the tokenizer of a file, if it is there; goes when `training` no longer calls it."""
+        with suppress(FileNotFoundError):
+            self.tokenizer = read()
 
     def save_pretrained(self, folder: str | Path) -> None:
-        """Write configuration, weights, tokenizer if there is one, and hashes into `folder` (`weights.write_model`).
+        """Write configuration, weights, and the tokenizer if there is one, into `folder`.
 
-        A model without tokenizer has, when it is loaded again, one that lay in the folder; a warning says so.
+        Files that lie there under other names stay.  An error leaves the model that was there.
 
         Raises:
-            ValueError: its tensors are not those of its configuration (pruned, adapted, quantized, of several types),
-                so that `from_pretrained` would refuse them, or the tokenizer has more ids; nothing is written.
-            OSError: they cannot be written, in one line that says what is there now.
+            ValueError: its tensors are not those of its configuration (pruned, adapted, extended),
+                so that `from_pretrained` would refuse them.
 
         Example:
             >>> import tempfile
             >>> model = Caracal.from_preset("nano")
             >>> with tempfile.TemporaryDirectory() as folder:
             ...     model.save_pretrained(folder)
-            ...     again = Caracal.from_pretrained(folder)
+            ...     again = Caracal.from_pretrained(folder, device="cpu")
             >>> torch.equal(again.embedding.weight, model.embedding.weight)
             True
         """
-        others = {name: value for name, value in self.other_settings.items() if name not in OF_THE_WEIGHTS}
-        config = {**others, "model_type": "caracal", **asdict(self.config)}
-        tokenizer = None if self.tokenizer is None else self.require_tokenizer()
-        write_model(Path(folder), config, self.state_dict(), _shapes(self.config), tokenizer)
+        tensors = {name: t.detach().cpu().contiguous() for name, t in self.state_dict().items()}
+        self._require_loadable(tensors)
+        config = {"model_type": "caracal", **asdict(self.config)}
+        if self.tokenizer is not None:
+            config["eos_token_id"] = self.tokenizer.end_of_text  # where transformers looks for it
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as partial:
+            new = Path(partial)
+            (new / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            # As bytes, since save_file makes files that only their owner may read.
+            (new / WEIGHTS).write_bytes(safetensors.torch.save(tensors, {"format": "pt"}))
+            if self.tokenizer is not None:
+                save_tokenizer(self.tokenizer, new)
+            # All is written, so a full disk has left the old model alone.  The weights move first,
+            # since Windows refuses to replace a file that another program has open.
+            for path in sorted(new.iterdir(), key=lambda path: path.name != WEIGHTS):
+                os.replace(path, folder / path.name)
+
+    def _require_loadable(self, tensors: dict[str, Tensor]) -> None:
+        """Raise ValueError unless a model of this configuration takes these tensors."""
+        # Adapters, pruning and parametrisations rename tensors or add some.
+        with torch.device("meta"):
+            expected = Caracal(self.config).state_dict()
+        shapes = {name: t.shape for name, t in tensors.items()}
+        wanted = {name: t.shape for name, t in expected.items()}
+        if shapes != wanted:
+            name = min(dict(shapes.items() ^ wanted.items()))
+            raise ValueError(f"the model could not be loaded again: its tensor {name!r} has shape "
+                             f"{shapes.get(name)}, by its configuration {wanted.get(name)}; merge "
+                             "adapters and remove pruning before you save it")
 
     @classmethod
-    def from_pretrained(cls, name_or_folder: str | Path, revision: str | None = None, device: str = "auto",
-                        dtype: torch.dtype | None = None, **changes: Any) -> "Caracal":
+    def from_pretrained(
+        cls,
+        name_or_folder: str | Path,
+        revision: str | None = None,
+        device: str = "auto",
+        dtype: torch.dtype | None = None,
+        torch_dtype: torch.dtype | None = None,
+        **changes: Any,
+    ) -> "Caracal":
         """Load a trained model, ready to generate: in evaluation mode, on a GPU if there is one.
 
         Args:
-            name_or_folder: name of a model that comes with the package (`locate.shipped_models`), a folder that
-                `save_pretrained` wrote, or "owner/name" of a repository on the Hugging Face hub.
+            name_or_folder: name of a model that comes with the package (`shipped_models`), a folder
+                that `save_pretrained` or transformers wrote, or "owner/name" on the hub.
             revision: branch, tag or commit of the repository on the hub.
-            device: where the model goes, as `precision.find_device` says: auto takes CUDA, then MPS, then the CPU.
-                Prompts given as text or as lists of ids go there by themselves; tensors have to be there already.
-            dtype: of the weights, a floating-point type.  None: as stored, but at least float32; on a CPU half
-                precision is slower than float32 and rounds more.
-            changes: replace fields of the stored configuration that no weight depends on, as gate_length.
+            device: where the model goes: auto takes CUDA, then MPS, then the CPU (`find_device`).
+            dtype: of the weights, a floating-point type.  None: as stored, but at least float32,
+                since half precision is slower on a CPU and rounds more.
+            torch_dtype: another name of dtype.
+            changes: fields of the stored configuration, with other values that fit the weights.
 
         Raises:
-            FileNotFoundError: no such model, folder or repository.
-            ValueError: the files are damaged, or of another kind of model, or do not belong together; this is found
-                before anything is built; or they were saved anew meanwhile, or an argument is none that is accepted.
+            FileNotFoundError: no such model, or a file is missing.
+            ValueError: a configuration of another kind of model, or an unknown field.
+            RuntimeError: the weights do not fit the configuration; PyTorch lists what differs.
 
         Example:
-            >>> model = Caracal.from_pretrained("runs/nano/model", device="cpu")    # doctest: +SKIP
+            >>> model = Caracal.from_pretrained("micro", device="cpu")
+            >>> model.generate_text("The history of", 1, temperature=0.0)
+            'The history of the'
         """
-        place = find_device(device)
-        if dtype is not None and not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
-            raise ValueError(f"dtype={short_repr(dtype)}; give a floating-point type such as torch.bfloat16, or None")
         folder = locate_model(name_or_folder, revision)
-        with reading_folder(folder, last=CONFIG, hashes=SUMS):
-            stored, other_settings = parse_config(read_config(folder), folder / CONFIG)
-            config = _changed(stored, changes)
-            matrices = {"embedding.weight": (config.vocab_size, config.d_model)}
-            if config.positional_encoding == "learned":
-                matrices["positions.weight"] = (config.max_positions, config.d_model)
-            state = read_checked(folder, config.n_layers, matrices, lambda: _shapes(config))
-            with torch.device("meta"):
-                model = cls(config)
-            model.load_state_dict(state, assign=True)
-            model.other_settings = other_settings
-            model.take_tokenizer(lambda: load_tokenizer(folder))
+        stored = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        config = change_config(parse_config(stored), changes)
+        tensors = _read_tensors(folder)
+        some = next(iter(tensors.values()))
         if dtype is None:
-            dtype = torch.promote_types(model.embedding.weight.dtype, torch.float32)
-        return model.to(place, dtype).requires_grad_().eval()
+            dtype = torch_dtype or torch.promote_types(some.dtype, torch.float32)
+        # Copies: the tensors of safetensors lie in memory as in the file, and products with
+        # matrices that are not aligned end in other bits.
+        place = find_device(device)
+        tensors = {name: t.to(place, dtype, copy=True) for name, t in tensors.items()}
+        # Built without memory or random numbers; `assign` then makes the tensors its weights.
+        with torch.device("meta"):
+            model = cls(config)
+        model.load_state_dict(tensors, assign=True)
+        if (folder / TOKENIZER).is_file():
+            model.tokenizer = load_tokenizer(folder)
+        return model.eval()
 
-    def _initialise(self) -> None:
-        """Draw the weights: normal(0, init_std), output projections smaller, biases zero (Appendix E)."""
-        std = self.config.init_std
-        for name, module in self.named_modules():
-            if isinstance(module, nn.Linear | nn.Conv1d):
-                shrink = (2 * self.config.n_layers) ** -0.5 if name.endswith("to_out") else 1.0
-                nn.init.normal_(module.weight, std=std * shrink)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
-        nn.init.normal_(self.embedding.weight, std=self.config.embedding_std)
-        if self.positions is not None:
-            nn.init.normal_(self.positions.weight, std=std)
+    def require_tokens(self, ids: Tensor, name: str = "tokens") -> Tensor:
+        """Return ids `[B, L]` as int64; ValueError, in one line, if they are none of this model."""
+        if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in _ID_TYPES:
+            raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
+                             "give integer ids of shape [batch, length], length >= 1")
+        here = self.embedding.weight.device.type
+        if here not in (ids.device.type, "meta"):  # offloaded weights come when they are needed
+            raise ValueError(f"{name} is on {ids.device} and the model on {here}; move one")
+        ids = ids.long()
+        # On a GPU a look at the values would wait for it, and the compiler could not go on.
+        if ids.device.type == "cpu" and not torch.compiler.is_compiling():
+            wrong = ids[(ids < 0) | (ids >= self.config.vocab_size)]
+            if len(wrong):
+                raise ValueError(f"{name} holds id {wrong[0]}; this model knows 0 to "
+                                 f"{self.config.vocab_size - 1}: is the tokenizer another one?")
+        return ids
+
+    def _warn_of_copies(self, tokens: Tensor, targets: Tensor) -> None:
+        """Warn if the first targets are not shifted: the model would only learn to copy."""
+        if self._shift_checked or tokens.is_meta or torch.compiler.is_compiling():
+            return
+        self._shift_checked = True
+        if torch.equal(tokens, targets):
+            warnings.warn("targets equal tokens, so the model learns to copy; give the tokens that "
+                          "come next: model(text[:, :-1], text[:, 1:])", stacklevel=3)
 
 
-def _changed(config: CaracalConfig, changes: dict) -> CaracalConfig:
-    known = [f.name for f in fields(CaracalConfig)]
-    for unknown in changes.keys() - set(known):
-        raise ValueError(f"CaracalConfig has no field {unknown!r}; accepted: {', '.join(known)}")
-    return replace(config, **changes)
+def shipped_models() -> tuple[str, ...]:
+    """Return the names of the trained models that come with the package."""
+    return tuple(sorted(path.parent.name for path in PRETRAINED.glob(f"*/{CONFIG}")))
 
 
-def _shapes(config: CaracalConfig) -> Shapes:
-    """Return the shape of every tensor of a model by name; only a block of each kind is built, and without memory."""
-    with torch.device("meta"):
-        two = Caracal(replace(config, n_layers=2, fourier_per_attention=1))
-    attention = set(config.attention_layers)
-    return repeat_layers({name: tuple(t.shape) for name, t in two.state_dict().items()}, "blocks.", config.n_layers,
-                         lambda i: int(i in attention))
+def locate_model(name_or_folder: str | Path, revision: str | None = None) -> Path:
+    """Return the folder that has the files of a model, after a download if it is on the hub.
+
+    A name that is shipped comes first: give a folder of the same name as a `Path`.
+
+    Args:
+        name_or_folder: one of `shipped_models()`, a folder, or "owner/name" on the hub.
+        revision: branch, tag or commit of the repository on the hub.
+
+    Raises:
+        FileNotFoundError: there is none, in one line that lists the shipped models.
+    """
+    # A string names a shipped model first, since that is what a chapter or a README writes.
+    shipped = shipped_models()
+    if isinstance(name_or_folder, str) and name_or_folder in shipped:
+        return PRETRAINED / name_or_folder
+    folder = Path(name_or_folder)
+    if folder.is_dir():
+        return folder
+    # Only "owner/name" can be on the hub: do not ask the network for a mistyped folder.
+    if isinstance(name_or_folder, Path) or name_or_folder.count("/") != 1:
+        raise FileNotFoundError(f"there is no model {str(name_or_folder)!r}; give the name of a "
+                                f"shipped one ({', '.join(shipped)}), a folder, or \"owner/name\" "
+                                "on the hub")
+    from huggingface_hub import snapshot_download  # as slow to import as a model is to load
+
+    wanted = [CONFIG, f"{WEIGHTS}*", "model-*.safetensors", "tokenizer*.json"]
+    return Path(snapshot_download(name_or_folder, revision=revision, allow_patterns=wanted))
+
+
+def _embedding(rows: int, width: int) -> nn.Embedding:
+    """An nn.Embedding.  On the meta device normal_ would import the compiler, which takes 2 s."""
+    weight = torch.empty(rows, width)
+    if weight.is_meta:
+        return nn.Embedding.from_pretrained(weight, freeze=False)
+    return nn.Embedding(rows, width)
+
+
+def _read_tensors(folder: Path) -> dict[str, Tensor]:
+    """Return the tensors of a folder by name, from one file, or the parts that an index lists."""
+    # transformers cuts large models into parts; safetensors, unlike pickles, run no code.
+    files = [WEIGHTS]
+    index = folder / f"{WEIGHTS}.index.json"
+    if index.is_file() and not (folder / WEIGHTS).is_file():
+        files = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    tensors = {}
+    for name in files:
+        tensors |= safetensors.torch.load_file(folder / name)
+    return tensors
+
+
+def _whole_loss(model: Caracal, tokens: Tensor, targets: Tensor) -> Tensor:
+    """What "model" compiles as one graph."""
+    cross_entropy = linear_cross_entropy
+    if model._compiled == "blocks":
+        cross_entropy = _compiled(linear_cross_entropy)
+    return cross_entropy(model.hidden(tokens), model.embedding.weight, targets)
+
+
+@functools.cache
+def _compiled(function: Callable) -> Callable:
+    return torch.compile(function, dynamic=False)
+
+
+def _warn_of_length(model: nn.Module, tokens: int) -> None:
+    """Warn once that the sums of Fourier layers grow beyond the lengths seen in training."""
+    if torch.compiler.is_compiling() or getattr(model, "_length_warned", False):
+        return
+    model._length_warned = True
+    trained = model.config.max_positions
+    warnings.warn(f"{tokens} tokens, and the model was trained on texts of {trained}: beyond, it "
+                  f"predicts worse unless its gate is cut, as by gate_length={trained} in "
+                  "from_pretrained or the configuration", stacklevel=4)

@@ -1,3 +1,3 @@
-"""The version of this package; `pyproject.toml` reads it from here."""
+"""Moved to the package itself."""
 
-__version__ = "0.1.0"
+from . import __version__  # noqa: F401
