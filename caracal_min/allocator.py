@@ -1,2 +1,2 @@
-"""Moved to training.trainer."""
-from .training.trainer import keep_freed_memory  # noqa: F401
+"""Moved to training.distributed."""
+from .training.distributed import keep_freed_memory  # noqa: F401

@@ -6,8 +6,7 @@ reader is all that unpickles it::
 
     model, optimizer, scaler    state_dicts
     rng                         states of torch's generators: CPU, CUDA
-    step, seconds, ...          where the run stands: attributes of `trainer.Trainer`; the first
-                                `step` lines of log.jsonl belong to the checkpoint
+    step, seconds, log, ...     where the run stands: attributes of `trainer.Trainer`
     settings                    what must be equal when the run is resumed
 """
 
@@ -29,23 +28,21 @@ __all__ = ["CHECKPOINT", "check_resume", "load_checkpoint", "load_run", "restore
 CHECKPOINT = "checkpoint.pt"
 """Name of the file in the folder of a run."""
 
+_PARTS = ("model", "optimizer", "scaler")
+_FACTS = ("step", "seconds", "first_step_seconds", "log", "history")
 # --start takes the weights of a run for another one, which is no way out where these differ.
-_OF_THE_WEIGHTS = {"preset", "variant", "model", "tokenizer", "model_config"}
+_OF_THE_WEIGHTS = ("preset", "variant", "model", "tokenizer", "model_config")
 
 
-def save_checkpoint(folder: Path, parts: dict[str, Any], facts: dict[str, Any]) -> None:
-    """Write the state of a run into its folder, atomically.
-
-    Args:
-        parts: model, optimizer and scaler: whatever has a `state_dict`.
-        facts: the other values, as the module's docstring says.
-    """
-    state = {name: part.state_dict() for name, part in parts.items()}
+def save_checkpoint(folder: Path, run: Any) -> None:
+    """Write the state of a run, a `trainer.Trainer`, into its folder, atomically."""
+    state = {name: getattr(run, name).state_dict() for name in _PARTS}
+    state |= {name: getattr(run, name) for name in (*_FACTS, "settings")}
     state["rng"] = [torch.get_rng_state()]
     if torch.cuda.is_available():
         state["rng"].append(torch.cuda.get_rng_state())
     with writing(folder / CHECKPOINT) as partial:
-        torch.save(state | facts, partial)
+        torch.save(state, partial)
 
 
 def load_checkpoint(folder: Path) -> dict[str, Any] | None:
@@ -56,10 +53,12 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def restore(state: dict[str, Any], parts: dict[str, Any]) -> None:
-    """Give a checkpoint to the parts of a run, as in `save_checkpoint`, and torch's generators."""
-    for name, part in parts.items():
-        part.load_state_dict(state[name])
+def restore(state: dict[str, Any], run: Any) -> None:
+    """Give a checkpoint to a run like the one that was saved, and to torch's generators."""
+    for name in _PARTS:
+        getattr(run, name).load_state_dict(state[name])
+    for name in _FACTS:
+        setattr(run, name, state[name])
     cpu, *cuda = state["rng"]
     torch.set_rng_state(cpu)
     # A run may have begun on another kind of device.
@@ -67,23 +66,24 @@ def restore(state: dict[str, Any], parts: dict[str, Any]) -> None:
         torch.cuda.set_rng_state(cuda[0])
 
 
-def check_resume(before: dict[str, Any], now: dict[str, Any], folder: Path) -> None:
+def check_resume(state: dict[str, Any], settings: dict[str, Any], folder: Path) -> None:
     """Refuse to go on with a run under other settings; its budgets, tokens and minutes, may grow.
 
     Args:
-        before, now: settings by name.
+        state: the checkpoint.
+        settings: those of now, by name.
         folder: of the run, for the message.
 
     Raises:
         ValueError: in one line, which names the setting.
     """
-    for name, value in now.items():
-        old = before.get(name)
+    for name, new in settings.items():
+        old = state["settings"][name]
         # None is a budget without end.
-        grows = name in ("tokens", "minutes") and (value or math.inf) >= (old or math.inf)
-        if value != old and not grows:
+        grows = name in ("tokens", "minutes") and (new or math.inf) >= (old or math.inf)
+        if new != old and not grows:
             other = "" if name in _OF_THE_WEIGHTS else f", and give --start {folder} to train on"
-            raise ValueError(f"{folder} holds a run with {name}={old!r}, now {value!r}; resume "
+            raise ValueError(f"{folder} holds a run with {name}={old!r}, now {new!r}; resume "
                              f"with the same, or choose another folder{other}")
 
 

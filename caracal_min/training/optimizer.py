@@ -1,6 +1,6 @@
 """The optimizer of a run: AdamW alone, or Muon for the hidden matrices and AdamW for the rest."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor, nn
@@ -16,15 +16,11 @@ __all__ = ["Muon", "MuonAdamW", "decays", "make_optimizer", "orthogonalize"]
 _NO_DECAY = {"A_log", "kernel"}
 
 
-def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
+def orthogonalize(matrix: Tensor) -> Tensor:
     """Return a matrix with the singular vectors of `matrix` `[m, n]` and other singular values.
 
     They lie between about 0.7 and 1.2.  The products are in bfloat16 where the device has units for
     it, else in float32, which a CPU without them computes up to fifty times as fast.
-
-    Args:
-        steps: of the Newton-Schulz iteration, a polynomial of fifth degree that is applied to the
-            singular values.
 
     Source: Jordan et al. 2024 (Muon), for the coefficients.
     """
@@ -33,7 +29,8 @@ def orthogonalize(matrix: Tensor, steps: int = 5) -> Tensor:
     tall = len(x) > x.shape[1]
     x = x.T if tall else x
     x = x / x.norm().clamp(min=1e-7)
-    for _ in range(steps):
+    # Newton-Schulz: each round applies a polynomial of fifth degree to the singular values.
+    for _ in range(5):
         gram = x @ x.T
         polynomial = torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
         x = torch.addmm(x, polynomial, x, beta=3.4445)
@@ -61,7 +58,7 @@ class Muon(Optimizer):
         super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
 
     @torch.no_grad()
-    def step(self, closure: Callable | None = None) -> None:
+    def step(self) -> None:
         """Change all matrices that have a gradient."""
         for group in self.param_groups:
             lr, momentum = group["lr"], group["momentum"]
@@ -95,7 +92,7 @@ class MuonAdamW(Optimizer):
         self._share()
 
     @torch.no_grad()
-    def step(self, closure: Callable | None = None) -> None:
+    def step(self) -> None:
         """Change all parameters that have a gradient."""
         for part in self.parts:
             part.step()

@@ -12,16 +12,14 @@ With `out` set a run lives in a folder, and the same configuration goes on where
 One process at a time may work there, or the processes of one `torchrun`.
 """
 
-import ctypes
 import json
 import math
 import platform
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +32,7 @@ from .. import __version__
 from ..config import CaracalConfig
 from ..data.batches import Batches, sequential_windows
 from ..data.corpus import Corpus, load_corpus
-from ..data.tokenizers import Tokenizer, make_tokenizer, save_tokenizer, tokenizer_sha256
+from ..data.tokenizers import make_tokenizer, save_tokenizer, tokenizer_sha256
 from ..evaluation.losses import held_out_loss
 from ..files import writing
 from ..model import Caracal
@@ -46,11 +44,7 @@ from .distributed import Group
 from .flops import flops_per_token, peak_flops
 from .optimizer import make_optimizer
 
-__all__ = ["DivergedError", "StoppedError", "Trainer", "flops_per_token", "keep_freed_memory",
-           "load_run", "peak_flops"]
-
-# The attributes of a Trainer that a checkpoint keeps.
-_KEPT = ("step", "seconds", "first_step_seconds", "log", "history")
+__all__ = ["DivergedError", "StoppedError", "Trainer", "flops_per_token", "load_run", "peak_flops"]
 
 
 class DivergedError(RuntimeError):
@@ -87,13 +81,11 @@ class Trainer:
 
     def __init__(self, config: TrainConfig, corpus: Corpus | None = None,
                  model: nn.Module | None = None):
-        self.config = config
-        self.out = out = config.out and Path(config.out)
-        self.group = group = Group(config.device, config.timeout)
-        self.device = device = group.device
+        out = config.out and Path(config.out)
+        group = Group(config.device, config.timeout)
+        device = group.device
+        self.config, self.out, self.group, self.device = config, out, group, device
         self.precision = resolve_precision(config.precision, device)
-        if device.type == "cpu":
-            keep_freed_memory()
         rows = config.rows_per_process(group.world_size)
         own = getattr(model, "tokenizer", None)
         tokenizer = corpus.tokenizer if corpus else own or make_tokenizer(config.tokenizer)
@@ -104,23 +96,22 @@ class Trainer:
 
         # Weights are drawn on the CPU, right after the seed is set: they are the same everywhere.
         torch.manual_seed(config.seed)
-        if model is None:
-            model = Caracal(config.model_config(tokenizer.vocab_size))
+        model = model or Caracal(config.model_config(tokenizer.vocab_size))
         self.model = model.to(device)
         self.optimizer = make_optimizer(model, config)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == torch.float16)
 
         # What would stop the run is found before the text is read, which may take long.
-        state = load_checkpoint(out) if out else None
-        shape = asdict(model.config) if isinstance(model.config, CaracalConfig) else None
-        settings = config.resume_settings | {"model_config": shape,
-                                             "tokenizer": tokenizer.name,
-                                             "precision": str(self.precision).split(".")[1]}
+        shape = vars(model.config) if isinstance(model.config, CaracalConfig) else None
+        settings = {"precision": str(self.precision).removeprefix("torch."),
+                    "tokenizer": tokenizer.name, "model_config": shape}
         # As JSON has them, so that a path equals its text and a tuple a list.
-        self.settings = json.loads(json.dumps(settings, default=str))
+        settings = json.dumps(config.resume_settings | settings, default=str)
+        self.settings = json.loads(settings)
+        state = load_checkpoint(out) if out else None
         limit = config.corpus_limit
         if state:
-            check_resume(state["settings"], self.settings, out)
+            check_resume(state, self.settings, out)
             # A run that is extended reads no more text than its first budget asked for.
             limit = replace(config, tokens=state["history"][0]["tokens"]).corpus_limit
         elif config.start:
@@ -128,21 +119,42 @@ class Trainer:
             _require_same(start.tokenizer, tokenizer, config.start)
             model.load_state_dict(start.state_dict())
         model.tokenizer = tokenizer
-        self.corpus = corpus or group.main_first(lambda: self._load_corpus(limit))
-        sequential_windows(self.corpus.validation, config.context, 1)  # is too little held out?
-        self.batches = Batches(self.corpus.train, config.context, rows, config.seed, group.rank,
+        if corpus is None:
+            shards = out / "shards" if out and config.data != "embedded" else None
+            progress = config.progress and group.is_main
+            corpus = group.main_first(lambda: load_corpus(
+                config.data, tokenizer, limit, progress, config.validation, shards))
+        self.corpus = corpus
+        sequential_windows(corpus.validation, config.context, 1)  # is too little held out?
+        self.batches = Batches(corpus.train, config.context, rows, config.seed, group.rank,
                                group.world_size)
-        self._resume(state)
+
+        self.settings["data_sha256"] = corpus.digest
+        self.step, self.seconds, self.first_step_seconds, self._saved_at = 0, 0.0, 0.0, None
+        self.log, self.history, self._written = [], [], 0
+        if state:
+            check_resume(state, self.settings, out)
+            restore(state, self)
+            self._saved_at = self.seconds
+        elif out and group.is_main:
+            save_tokenizer(tokenizer, out / "tokenizer")
+        self.history.append({"from_step": self.step, "processes": group.world_size,
+                             "tokens": config.tokens, "minutes": config.minutes,
+                             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         model.compile_for(config.compile)
         self._loss = group.loss_of(model)
-        flops = flops_per_token(model, config.context)
-        peak = config.peak_flops or peak_flops(device)
+        flops, peak = flops_per_token(model, config.context), config.peak_flops or peak_flops(device)
         self._utilisation = flops / (peak * group.world_size) if flops and peak else None
 
     @property
     def finished(self) -> bool:
         """Whether a budget is used up."""
-        return self.config.used(self.step, self.seconds) >= 1
+        return self.used >= 1
+
+    @property
+    def used(self) -> float:
+        """The part of the budget that is used up, 0 to 1 or more."""
+        return self.config.used(self.step, self.seconds)
 
     def run(self, until: int | None = None) -> list[dict[str, Any]]:
         """Train up to step `until` (default: the end of the budget) and return the whole log.
@@ -160,18 +172,22 @@ class Trainer:
             DivergedError: a loss or gradient that is not finite.
             StoppedError: SIGINT or SIGTERM came; a second one does not wait for the step.
         """
-        config = self.config
+        config, is_main = self.config, self.group.is_main
         end = config.steps if until is None else until
         # On a CPU nothing is queued, and the gradient scaler of float16 waits in each step anyway.
         queued = self.device.type != "cpu" and not self.scaler.is_enabled()
-        self._launched: list[tuple] = []
+        self._launched, self._stopped = [], False
         self._tick = time.perf_counter()
         self._began = self._tick - self.seconds
-        self._stopped, last = False, self.step >= end or self.finished
-        ended = self.out / "run.json" if self.out and self.group.is_main else None
+        last = self.step >= end or self.finished
+        ended = self.out / "run.json" if self.out and is_main else None
         if ended and not last:  # the model in the folder will not be the last one
             ended.unlink(missing_ok=True)
-        with _stopping_signals() as self._signals, self._progress_bar() as self._bar:
+        # disable=None: no bar where the output is no terminal
+        bar = tqdm(total=1, initial=self.used, desc=config.preset,
+                   disable=None if config.progress and is_main else True,
+                   bar_format="{l_bar}{bar}| {elapsed}<{remaining}, {postfix}")
+        with _stopping_signals() as self._signals, bar:
             try:
                 while not last:
                     self._train_step()
@@ -181,15 +197,18 @@ class Trainer:
                     measure = over or self.step % config.eval_every == 0
                     sample = config.prompt and (over or self.step.bit_count() == 1)
                     save = last or self._is_due()
-                    if measure or sample or save:
+                    pause = measure or sample or save
+                    if pause:
                         self._read()
                         self._evaluate(self.log[-1], measure, sample)
-                    self._write_log()
+                    self._write_log(bar)
                     if save:
                         self.checkpoint()
+                    if pause:  # whose time is no part of the next step's
+                        self._tick = time.perf_counter()
             finally:  # an exception in a step leaves the entry of the one before it
                 self._read()
-                self._write_log()
+                self._write_log(bar)
         if ended and self.finished and not ended.exists():
             self._finish(ended)
         if self._stopped:
@@ -200,8 +219,7 @@ class Trainer:
         """Write the state of the run into its folder, atomically."""
         self._saved_at = self.seconds
         if self.out and self.group.is_main:
-            facts = {name: getattr(self, name) for name in _KEPT}
-            save_checkpoint(self.out, self._parts(), facts | {"settings": self.settings})
+            save_checkpoint(self.out, self)
 
     def close(self) -> None:
         """Leave the group of processes."""
@@ -213,35 +231,7 @@ class Trainer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _parts(self) -> dict[str, Any]:
-        """Return what has a `state_dict`."""
-        return {"model": self.model, "optimizer": self.optimizer, "scaler": self.scaler}
-
-    def _load_corpus(self, limit: int) -> Corpus:
-        config, out = self.config, self.out
-        shards = out / "shards" if out and config.data != "embedded" else None
-        progress = config.progress and self.group.is_main
-        return load_corpus(config.data, self.tokenizer, limit, progress, config.validation, shards)
-
-    def _resume(self, state: dict[str, Any] | None) -> None:
-        """Take the state of a checkpoint, or begin."""
-        self.settings["data_sha256"] = self.corpus.digest
-        self.step, self.seconds, self.first_step_seconds = 0, 0.0, 0.0
-        self.log, self.history, self._saved_at = [], [], None
-        if state:
-            check_resume(state["settings"], self.settings, self.out)
-            restore(state, self._parts())
-            for name in _KEPT:
-                setattr(self, name, state[name])
-            self._saved_at = self.seconds
-        elif self.out and self.group.is_main:
-            save_tokenizer(self.tokenizer, self.out / "tokenizer")
-        self.history.append({"from_step": self.step, "processes": self.group.world_size,
-                             "tokens": self.config.tokens, "minutes": self.config.minutes,
-                             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
-        self._written = 0
-
-    def _train_step(self) -> None:
+    def _train_step(self):
         """Launch a step; nothing here waits for a GPU, but the gradient scaler of float16."""
         config, scaler = self.config, self.scaler
         rate = learning_rate(self.step, config, self.seconds, self.first_step_seconds)
@@ -252,10 +242,11 @@ class Trainer:
         parts = micro_batches(torch.stack(self.batches[self.step]), config.micro_batch_size,
                               self.end_of_text, few_shapes=config.compile != "no")
         total = torch.zeros((), device=self.device)
+        on_gpu = self.device.type == "cuda"
         for i, (pair, times) in enumerate(parts, 1):
-            # From pinned memory the copy is not awaited.
-            pair = pair.pin_memory() if self.device.type == "cuda" else pair
-            x, y = pair.to(self.device, non_blocking=True)
+            if on_gpu:  # from pinned memory the copy is not awaited
+                pair = pair.pin_memory()
+            x, y = pair.to(self.device, non_blocking=on_gpu)
             # The gradients of several processes are averaged once a step, after the last part.
             self._loss.require_backward_grad_sync = i == len(parts)
             with autocast(self.device, self.precision):
@@ -275,7 +266,7 @@ class Trainer:
         numbers = self.group.mean(torch.stack([total, norm, clock, stop]))
         self._launched.append((self.step, rate, scale, numbers))
 
-    def _read(self, all_but: int = 0) -> None:
+    def _read(self, all_but=0):
         """Wait for the numbers of all launched steps but the last so many, and log them."""
         while len(self._launched) > all_but:
             step, rate, scale, numbers = self._launched.pop(0)
@@ -303,14 +294,14 @@ class Trainer:
                 entry["mfu"] = speed * self._utilisation
             self.log.append(entry)
 
-    def _is_due(self) -> bool:
+    def _is_due(self):
         """Whether the last checkpoint is so old that the next one is due."""
         wait = 60 * self.config.checkpoint_minutes
         if self._saved_at is None:  # the first comes early, so that a short run can be resumed too
             return self.seconds >= min(wait, 30)
         return self.seconds - self._saved_at >= wait
 
-    def _evaluate(self, entry: dict[str, Any], measure: bool, sample: bool) -> None:
+    def _evaluate(self, entry, measure, sample):
         """Add the held-out loss, a sample, or both to the entry of a step."""
         config, model = self.config, self.model
         # Compiled kernels fit the shapes of training alone.
@@ -325,12 +316,11 @@ class Trainer:
                 prompt = torch.tensor([self.tokenizer.encode(config.prompt)], device=self.device)
                 drawn = model.generate(prompt, 64, temperature=0.8, seed=config.seed)
                 entry["sample"] = self.tokenizer.decode(drawn[0].tolist())
-        self._tick = time.perf_counter()  # which is no part of the next step
 
-    def _write_log(self) -> None:
+    def _write_log(self, bar):
         """Bring new entries to log.jsonl, and show where the run is."""
-        new, bar = self.log[self._written:], self._bar
-        if not (new and self.group.is_main):
+        new = self.log[self._written:]
+        if not new or not self.group.is_main:
             return
         if self.out:
             # A process begins with a new file: steps after its checkpoint are taken again.
@@ -342,22 +332,14 @@ class Trainer:
             bar.set_postfix_str(said, refresh=False)
             if bar.disable and self.config.progress:  # no terminal: a line in its place
                 print(said, flush=True)
-        bar.update(self.config.used(self.step, self.seconds) - bar.n)
+        bar.update(min(1, self.used) - bar.n)
 
-    def _progress_bar(self) -> tqdm:
-        """Return a bar from 0 to 1, the part of the budget that is used."""
-        config = self.config
-        show = config.progress and self.group.is_main
-        return tqdm(total=1, initial=config.used(self.step, self.seconds), desc=config.preset,
-                    disable=None if show else True,  # None: where the output is no terminal
-                    bar_format="{l_bar}{bar}| {elapsed}<{remaining}, {postfix}")
-
-    def _finish(self, path: Path) -> None:
+    def _finish(self, path):
         """Write the model, then run.json, which says that it is there."""
         self.model.save_pretrained(self.out / "model")
         corpus, log = self.corpus, self.log
         data = {"source": str(corpus.source), "tokenizer": self.tokenizer.name,
-                "digest": corpus.digest, "rule": corpus.rule, "train_tokens": len(corpus.train),
+                "digest": corpus.digest, "train_tokens": len(corpus.train),
                 "validation_tokens": len(corpus.validation)}
         versions = {"caracal_min": __version__, "torch": torch.__version__,
                     "python": platform.python_version()}
@@ -375,27 +357,12 @@ class Trainer:
             partial.write_text(json.dumps(run, indent=1, default=str) + "\n")
 
 
-def keep_freed_memory() -> bool:
-    """Let this process keep the memory that it frees; return whether the C library can be told so.
-
-    By default glibc gives large freed tensors back to the system and takes fresh pages, which it
-    has to clear, for the next ones: 4 % of a CPU's training step.
-
-    Source: mallopt(3).
-    """
-    if platform.libc_ver()[0] != "glibc":
-        return False
-    trim_threshold, mmap_max = -1, -4  # of malloc.h
-    mallopt = ctypes.CDLL(None).mallopt
-    return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, -1))
-
-
 @contextmanager
-def _stopping_signals() -> Iterator[list[int]]:
+def _stopping_signals():
     """Give a list that gets the signal that asks the process to end, while the body runs."""
-    received: list[int] = []
+    received = []
 
-    def note(number: int, _: object) -> None:
+    def note(number, _):
         if received:  # a second one does not wait for the step
             raise KeyboardInterrupt
         received.append(number)
@@ -411,7 +378,8 @@ def _stopping_signals() -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _require_same(own: Tokenizer | None, tokenizer: Tokenizer, what: str) -> None:
+def _require_same(own, tokenizer, what):
+    """Refuse weights that were trained on other ids."""
     if own and tokenizer_sha256(own) != tokenizer_sha256(tokenizer):
         raise ValueError(f"{what} was trained with the tokenizer {own.name}, and the text is read "
                          f"with {tokenizer.name}, whose ids mean other text; give the same one")
