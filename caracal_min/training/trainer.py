@@ -101,6 +101,9 @@ class Trainer:
         self.optimizer = make_optimizer(model, config)
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == torch.float16)
 
+        # On a CPU nothing is queued, and the gradient scaler of float16 waits in each step anyway.
+        self.queued = device.type != "cpu" and self.precision != torch.float16
+
         # What would stop the run is found before the text is read, which may take long.
         shape = vars(model.config) if isinstance(model.config, CaracalConfig) else None
         settings = {"precision": str(self.precision).removeprefix("torch."),
@@ -174,8 +177,6 @@ class Trainer:
         """
         config, is_main = self.config, self.group.is_main
         end = config.steps if until is None else until
-        # On a CPU nothing is queued, and the gradient scaler of float16 waits in each step anyway.
-        queued = self.device.type != "cpu" and not self.scaler.is_enabled()
         self._launched, self._stopped = [], False
         self._tick = time.perf_counter()
         self._began = self._tick - self.seconds
@@ -191,7 +192,7 @@ class Trainer:
             try:
                 while not last:
                     self._train_step()
-                    self._read(all_but=int(queued))
+                    self._read(all_but=int(self.queued))
                     over = self.finished
                     last = over or self._stopped or self.step >= end
                     measure = over or self.step % config.eval_every == 0
