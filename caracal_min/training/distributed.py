@@ -1,38 +1,26 @@
-"""Several processes that train one model, started by `torchrun`; one process is a group of one.
+"""Several processes that train one model, started by `torchrun` (data parallelism); one process is a group of one.
 
-Every process holds the whole model and takes its rows of each batch; gradients are averaged (data parallelism).
-
-A process that ends takes the others with it: `torchrun` stops them.  For one that hangs in a step, gloo and NCCL wait
-for `timeout` minutes.  While the main process reads the corpus the others wait as long as that takes.
+Every process holds the whole model and takes its rows of each batch; gradients are averaged.
 """
 
-import itertools
+import ctypes
 import os
-import re
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import platform
+from collections.abc import Callable
 from datetime import timedelta
-from functools import cache
-from typing import TypeVar
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.rendezvous import rendezvous
 
-from ..language_model import LanguageModel
 from ..precision import find_device
 
-__all__ = ["Group", "LostProcessError"]
-
-T = TypeVar("T")
-_groups, _turns = itertools.count(), itertools.count()
-_LOST = re.compile(r"timed? ?out|connection|broken pipe|socket|gloo|nccl", re.IGNORECASE)
+__all__ = ["Group", "LostProcessError", "keep_freed_memory"]
 
 
 class LostProcessError(RuntimeError):
-    """Another process of the group does not answer, or has ended."""
+    """Never raised; it goes with the last import of it, in `__main__`."""
 
 
 class Group:
@@ -40,123 +28,89 @@ class Group:
 
     Args:
         device: auto (a GPU if there is one; process i of a machine takes GPU i), cpu, cuda, ...
-        timeout: minutes to wait for a process that does not answer.  With NCCL, PyTorch itself ends the waiting
-            process then; with gloo it raises `LostProcessError`.
+        timeout: minutes that gloo or NCCL wait for a process in a step.
 
     Attributes:
         rank: number of this process, 0 to world_size - 1.
         world_size: processes in the group.
         device: where this process computes.
-
-    Raises:
-        ValueError: no such device.
-        LostProcessError: not all processes have come within `timeout`.
     """
 
     def __init__(self, device: str = "auto", timeout: float = 10.0):
-        self.timeout = timeout
-        self.rank, self.world_size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-        if device == "auto" and torch.cuda.is_available():
-            device = "cuda"
-        if device == "cuda" and self.world_size > 1:
+        self.rank = int(os.environ.get("RANK", 0))
+        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        if self.world_size > 1 and device in ("auto", "cuda") and torch.cuda.is_available():
             device = f"cuda:{os.environ['LOCAL_RANK']}"
         self.device = find_device(device)
+        if self.device.type == "cpu":
+            keep_freed_memory()
         if self.world_size > 1:
-            if self.device.type == "cuda":
+            on_gpu = self.device.type == "cuda"
+            if on_gpu:
                 torch.cuda.set_device(self.device)
-            with self.waiting():
-                self._join()
-
-    def _join(self) -> None:
-        timeout = timedelta(minutes=self.timeout)
-        self._store = dist.PrefixStore(f"group {next(_groups)}", _common_store(timeout))
-        if not dist.is_initialized():
-            backend = "nccl" if self.device.type == "cuda" else "gloo"
-            dist.init_process_group(backend, store=self._store, rank=self.rank, world_size=self.world_size,
-                                    timeout=timeout)
+            dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(minutes=timeout))
 
     @property
     def is_main(self) -> bool:
         """Whether this process writes the files and shows the bar."""
         return self.rank == 0
 
-    def loss_of(self, model: LanguageModel) -> nn.Module:
-        """Return `model.loss` as a module; its gradients are averaged over the group after each backward pass."""
+    def loss_of(self, model: nn.Module) -> nn.Module:
+        """Return `model.loss` as a module whose backward pass averages the gradients over the group."""
+        loss = _Loss(model)
         if self.world_size == 1:
-            return _Loss(model)
+            return loss
         devices = [self.device] if self.device.type == "cuda" else None
-        return nn.parallel.DistributedDataParallel(_Loss(model), device_ids=devices, gradient_as_bucket_view=True)
+        return nn.parallel.DistributedDataParallel(loss, device_ids=devices,
+                                                   gradient_as_bucket_view=True)
 
-    def mean(self, value: torch.Tensor) -> torch.Tensor:
-        """Return the mean of a tensor over the group."""
+    def mean(self, values: Tensor) -> Tensor:
+        """Return the mean of a tensor over the group; nothing waits for a GPU."""
         if self.world_size > 1:
-            dist.all_reduce(value)
-            value = value / self.world_size
-        return value
+            dist.all_reduce(values)
+            values = values / self.world_size
+        return values
 
-    def max(self, *values: float) -> list[float]:
-        """Return the largest of each value over the group, so that all processes decide alike."""
-        if self.world_size == 1:
-            return list(values)
-        shared = torch.tensor(values, dtype=torch.float64, device=self.device)
-        dist.all_reduce(shared, dist.ReduceOp.MAX)
-        return shared.tolist()
-
-    def gather(self, value: T) -> list[T]:
-        """Return the values of all processes, in the order of their ranks."""
-        gathered = [value] * self.world_size
-        if self.world_size > 1:
-            dist.all_gather_object(gathered, value)
-        return gathered
-
-    def main_first(self, work: Callable[[], T]) -> T:
-        """Do some work in the main process, then in the others, and return its result when all have done it."""
+    def main_first(self, work: Callable[[], Any]) -> Any:
+        """Do some work in the main process, then in the others, which find its files, and return its result."""
         if self.world_size == 1:
             return work()
-        done = [f"work {next(_turns)} done by {rank}" for rank in range(self.world_size)]
+        # Reading FineWeb takes hours, so this barrier must not end after `timeout`.
+        patient = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         if not self.is_main:
-            self._await(done[:1])
+            dist.barrier(patient)
         result = work()
-        self._store.set(done[self.rank], "")
-        self._await(done)
+        if self.is_main:
+            dist.barrier(patient)
         return result
-
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Turn what PyTorch reports of a process that does not answer into a `LostProcessError` of one line."""
-        try:
-            yield
-        except RuntimeError as error:
-            if self.world_size == 1 or not _LOST.search(str(error)):
-                raise
-            raise LostProcessError(f"another process does not answer, after waiting for up to {self.timeout:g} minutes "
-                                   f"({' '.join(str(error).split())[:120]}); start the same command again, and the run "
-                                   "goes on from its last checkpoint") from error
 
     def close(self) -> None:
         """Leave the group."""
         if self.world_size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 
-    def _await(self, keys: list[str]) -> None:
-        """Return when all keys are in the store; meanwhile signals are answered."""
-        with self.waiting():
-            while not self._store.check(keys):
-                time.sleep(0.05)
+
+def keep_freed_memory() -> bool:
+    """Let this process keep the memory that it frees; return whether the C library can be told so.
+
+    By default glibc gives large freed tensors back to the system and takes fresh pages, which it
+    has to clear, for the next ones: 4 % of a CPU's training step.
+
+    Source: mallopt(3).
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return False
+    trim_threshold, mmap_max = -1, -4  # of malloc.h
+    mallopt = ctypes.CDLL(None).mallopt
+    return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, -1))
 
 
 class _Loss(nn.Module):
-    """The loss as a module, for what wraps modules: DistributedDataParallel."""
+    """The loss as a forward pass, since DistributedDataParallel hooks into that alone."""
 
-    def __init__(self, model: LanguageModel):
+    def __init__(self, model: nn.Module):
         super().__init__()
         self.model = model
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         return self.model.loss(tokens, targets)
-
-
-@cache
-def _common_store(timeout: timedelta) -> dist.Store:
-    """Return the store of the processes that `torchrun` started together."""
-    return next(rendezvous("env://", timeout=timeout))[0]

@@ -1,185 +1,229 @@
-"""The training loop: warm-up and cosine, clipping, accumulation, and a run that survives a kill.
+"""The training loop: schedule, accumulation, clipping, validation, samples, and checkpoints.
 
-A run is a `TrainConfig`.  With `out` set it lives in a folder (`folder`), in which one process at a time works.
-The same configuration again goes on, on the same curve.  Started by `torchrun`, several processes follow that of one.
+With `out` set a run lives in a folder, and the same configuration goes on where it was stopped::
+
+    checkpoint.pt   the state of the run (see `checkpoint`)
+    log.jsonl       a line for each step: loss, gradient norm, tokens per second, ...
+    tokenizer/      what the run reads its text with
+    shards/         the text as ids, unless it is the embedded one or shards already
+    model/          configuration, weights and tokenizer, at the end
+    run.json        what was run, on what, and its curve, at the end
+
+One process at a time may work there, or the processes of one `torchrun`.
 """
 
+import json
 import math
+import platform
+import signal
+import threading
 import time
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import nn
 from torch.nn.utils import clip_grad_norm_
+from tqdm.auto import tqdm
 
-from ..allocator import keep_freed_memory
-from ..data.batches import Batches, require_window
-from ..data.corpus import Corpus, load_corpus, require_readable
-from ..data.tokenizers import make_tokenizer
+from .. import __version__
+from ..config import CaracalConfig
+from ..data.batches import Batches, sequential_windows
+from ..data.corpus import Corpus, load_corpus
+from ..data.tokenizers import make_tokenizer, save_tokenizer, tokenizer_sha256
 from ..evaluation.losses import held_out_loss
-from ..language_model import LanguageModel
+from ..files import writing
+from ..model import Caracal
 from ..packing import micro_batches
 from ..precision import autocast, resolve_precision
-from ..record import write_record
-from .checkpoint import Checkpoint, not_finite
+from .checkpoint import check_resume, load_checkpoint, load_run, restore, save_checkpoint
+from .config import TrainConfig, learning_rate
 from .distributed import Group
 from .flops import flops_per_token, peak_flops
-from .folder import RunFolder
 from .optimizer import make_optimizer
-from .recipe import TrainConfig, learning_rate
-from .run_log import RunLog, progress_bar, require_tensorboard
-from .run_record import data_of, model_of, process_from, settings_of, stretches_before
-from .stopping import StoppedError, stopping_signals
-from .trained import initial_model, load_trained
 
-__all__ = ["DivergedError", "Trainer"]
-
-_SAMPLE = 64  # tokens drawn to see the model learn
+__all__ = ["DivergedError", "StoppedError", "Trainer", "flops_per_token", "load_run", "peak_flops"]
 
 
 class DivergedError(RuntimeError):
-    """A loss, a gradient, a weight or a moment is not finite; the last good checkpoints are untouched."""
+    """A loss or gradient is not finite; the last checkpoint is untouched."""
+
+
+class StoppedError(KeyboardInterrupt):
+    """SIGINT (Ctrl-C) or SIGTERM came; the step was ended, and there is a checkpoint of it."""
 
 
 class Trainer:
-    """A run in progress: build it, `run` it, in parts if you like, and close it, or use it in a `with` statement.
+    """A run in progress: build it, `run` it, in parts if you like, and close it, or use `with`.
 
     Args:
         config: the run.
         corpus: tokens to train on; None reads `config.data`.
-        model: one of your own to train, which is moved to the run's device; None builds what `config` describes.
+        model: one of your own to train, which is moved to the run's device; None builds what
+            `config` describes.  It has `loss(tokens, targets)`, `num_parameters()`, `compile_for`,
+            `save_pretrained`, `config` and `tokenizer`.  If it has a tokenizer already,
+            `config.data` is read with that one.
 
     Attributes:
-        model: the `Caracal`, or the baseline, in training.
+        model: the model in training.
+        corpus, batches: its text, and `batches[step]`, what it reads at each step.
         step: steps done.
-        seconds: time spent in `run`, that of an earlier process included.
+        seconds: time spent in `run`, that of earlier processes included.
+        log: a dictionary for each step done: see `run`.
+        history: a dictionary for each process that took part: from which step, and its budget.
 
     Raises:
-        ValueError: the folder holds a run with other settings or other data, or one that is damaged; processes that see
-            different ones; a batch that they cannot share; a device that is not here; a model with fewer ids than the
-            tokenizer.
-        OSError: the folder cannot be written, has no room for the run, or another process works in it.
-        LostProcessError: another process of the group does not answer.
+        ValueError: the folder holds a run with other settings or other data; the model's tokenizer
+            is not that of the corpus; a batch that the processes cannot share.
     """
 
-    def __init__(self, config: TrainConfig, corpus: Corpus | None = None, model: LanguageModel | None = None):
-        self.config, self.group = config, Group(config.device, config.timeout)
-        self._folder: RunFolder | None = None
-        try:
-            self._build(corpus, model)
-        except BaseException:
-            self.close()
-            raise
+    def __init__(self, config: TrainConfig, corpus: Corpus | None = None,
+                 model: nn.Module | None = None):
+        out = config.out and Path(config.out)
+        group = Group(config.device, config.timeout)
+        device = group.device
+        self.config, self.out, self.group, self.device = config, out, group, device
+        self.precision = resolve_precision(config.precision, device)
+        rows = config.rows_per_process(group.world_size)
+        own = getattr(model, "tokenizer", None)
+        tokenizer = corpus.tokenizer if corpus else own or make_tokenizer(config.tokenizer)
+        _require_same(own, tokenizer, "the model")
+        self.tokenizer = tokenizer
+        # The id between documents, where each of them is read alone.
+        self.end_of_text = tokenizer.end_of_text if config.reset_documents else None
 
-    def _build(self, corpus: Corpus | None, model: LanguageModel | None) -> None:
-        config, self.device = self.config, self.group.device
-        self.precision = resolve_precision(config.precision, self.device)
-        if self.device.type == "cpu":
-            keep_freed_memory()
-        share = config.share(self.group.world_size)
-        self._tokenizer = make_tokenizer(config.tokenizer if corpus is None else corpus.tokenizer)
-        self._end_of_documents = config.end_of_documents(self._tokenizer)
-        if corpus is None:  # what would stop the run is found before anything slow
-            require_readable(config.tokenizer, *filter(None, (config.data, config.validation)),
-                             shards=None if config.out is None else config.out / "shards")
-        if config.tensorboard:
-            require_tensorboard()
-        self._folder = None if config.out is None else RunFolder(config.out, self.group.is_main)
-        checkpoint = self._folder and self._folder.checkpoints.read()
-        # What the run started from may have gone on or be gone by now; its own checkpoint has all that it needs.
-        begun = checkpoint is not None and checkpoint.facts.get("start") == config.start
-        start = None if begun or config.start is None else load_trained(config.start)
-        self._stretches = checkpoint.facts["stretches"] if begun else stretches_before(start)
-        self._settings = settings_of(config, self.precision, self._tokenizer, self._stretches, model)
-        if checkpoint is not None:
-            checkpoint.require_settings(self._settings)
+        # Weights are drawn on the CPU, right after the seed is set: they are the same everywhere.
         torch.manual_seed(config.seed)
-        self.model = initial_model(config, self._tokenizer, model, start).to(self.device)
-        self.optimizer = make_optimizer(self.model, config)
-        if self._folder is not None:
-            self._folder.require_space(self.model.num_parameters())
-            self._folder.keep_tokenizer(self._tokenizer, begins=checkpoint is None)
-        self.corpus = self.group.main_first(self._load_corpus) if corpus is None else corpus
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.precision == torch.float16)
-        self.batches = Batches(self.corpus.train, config.context, share, config.seed, self.group.rank,
-                               self.group.world_size)
-        require_window(self.corpus.validation, config.context, " that are held out")
-        with self.group.waiting():
-            self._resume(checkpoint)
-            self._loss = self.group.loss_of(self.model.compile_for(config.compile))
-        self._flops = flops_per_token(self.model, config.context)
-        self._peak = config.peak_flops or peak_flops(self.device)
+        model = model or Caracal(config.model_config(tokenizer.vocab_size))
+        self.model = model.to(device)
+        self.optimizer = make_optimizer(model, config)
+        self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == torch.float16)
 
-    @property
-    def log(self) -> list[dict[str, Any]]:
-        """One dictionary per step done: see `run`."""
-        return self._log.entries
+        # On a CPU nothing is queued, and the gradient scaler of float16 waits in each step anyway.
+        self.queued = device.type != "cpu" and self.precision != torch.float16
+
+        # What would stop the run is found before the text is read, which may take long.
+        shape = vars(model.config) if isinstance(model.config, CaracalConfig) else None
+        settings = {"precision": str(self.precision).removeprefix("torch."),
+                    "tokenizer": tokenizer.name, "model_config": shape}
+        # As JSON has them, so that a path equals its text and a tuple a list.
+        settings = json.dumps(config.resume_settings | settings, default=str)
+        self.settings = json.loads(settings)
+        state = load_checkpoint(out) if out else None
+        limit = config.corpus_limit
+        if state:
+            check_resume(state, self.settings, out)
+            # A run that is extended reads no more text than its first budget asked for.
+            limit = replace(config, tokens=state["history"][0]["tokens"]).corpus_limit
+        elif config.start:
+            start, _ = load_run(config.start)
+            _require_same(start.tokenizer, tokenizer, config.start)
+            model.load_state_dict(start.state_dict())
+        model.tokenizer = tokenizer
+        if corpus is None:
+            shards = out / "shards" if out and config.data != "embedded" else None
+            progress = config.progress and group.is_main
+            corpus = group.main_first(lambda: load_corpus(
+                config.data, tokenizer, limit, progress, config.validation, shards))
+        self.corpus = corpus
+        sequential_windows(corpus.validation, config.context, 1)  # is too little held out?
+        self.batches = Batches(corpus.train, config.context, rows, config.seed, group.rank,
+                               group.world_size)
+
+        self.settings["data_sha256"] = corpus.digest
+        self.step, self.seconds, self.first_step_seconds, self._saved_at = 0, 0.0, 0.0, None
+        self.log, self.history, self._written = [], [], 0
+        if state:
+            check_resume(state, self.settings, out)
+            restore(state, self)
+            self._saved_at = self.seconds
+        elif out and group.is_main:
+            save_tokenizer(tokenizer, out / "tokenizer")
+        self.history.append({"from_step": self.step, "processes": group.world_size,
+                             "tokens": config.tokens, "minutes": config.minutes,
+                             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        model.compile_for(config.compile)
+        self._loss = group.loss_of(model)
+        flops, peak = flops_per_token(model, config.context), config.peak_flops or peak_flops(device)
+        self._utilisation = flops / (peak * group.world_size) if flops and peak else None
 
     @property
     def finished(self) -> bool:
         """Whether a budget is used up."""
-        return self.step >= self.config.steps or self.config.time_used(self.seconds) >= 1
+        return self.used >= 1
+
+    @property
+    def used(self) -> float:
+        """The part of the budget that is used up, 0 to 1 or more."""
+        return self.config.used(self.step, self.seconds)
 
     def run(self, until: int | None = None) -> list[dict[str, Any]]:
         """Train up to step `until` (default: the end of the budget) and return the whole log.
 
-        Each entry holds step, tokens, loss (before the step's update), learning_rate, grad_norm, seconds,
-        tokens_per_second; loss_scale in float16, where a step whose scaled gradient overflows is skipped and has no
-        grad_norm; mfu, where the operations are known; on measured steps validation_loss (after the update); on steps
-        1, 2, 4, ... a sample, if there is a prompt.  Losses are in nats per token.  A finished run is left as it is.
+        An entry has step, tokens (seen so far), loss (nats per token), learning_rate, grad_norm
+        (before clipping; None where a scaled gradient overflowed and the step was skipped), seconds
+        and tokens_per_second; loss_scale in float16; mfu where the device's peak is known;
+        validation_loss every `eval_every` steps and at the end; sample after steps 1, 2, 4, 8, ...
+        and at the end, if there is a prompt.
+
+        The loss of a step is read after the next one was launched, so that a GPU never waits for
+        Python; the log has all entries, in order.  A finished run is left as it is.
 
         Raises:
-            DivergedError: a loss, gradient, weight or moment that is not finite; nothing of it is kept.
-            StoppedError: SIGINT (Ctrl-C), SIGTERM or SIGHUP came; the step was ended, and there is a checkpoint of it.
-            LostProcessError: another process of the group does not answer.
-            OSError: a file cannot be written.
+            DivergedError: a loss or gradient that is not finite.
+            StoppedError: SIGINT or SIGTERM came; a second one does not wait for the step.
         """
-        end = self.config.steps if until is None else min(until, self.config.steps)
-        before, started, stop = self.seconds, time.perf_counter(), 0.0
-        bar = progress_bar(self.config, self.group.is_main, end, self.step, self.seconds)
-        with self.group.waiting(), stopping_signals() as signals, bar:
-            while self.step < end and not self.finished and not stop:
-                if self._folder is not None:
-                    self._folder.require_held()
-                entry = self._train_step()
-                earlier = self.seconds
-                self.seconds, stop = self.group.max(before + time.perf_counter() - started, bool(signals))
-                self._first += (self.seconds - earlier) * self._begins
-                self._begins = False
-                with torch.compiler.set_stance("force_eager"):  # kernels are built for the shapes of training alone
-                    self._evaluate(entry)
-                if "validation_loss" in entry:
-                    bar.set_postfix(step=self.step, validation=f"{entry['validation_loss']:.3f}", refresh=False)
-                if self.group.is_main:
-                    self._log.add(entry)
-                if (stop or self.finished or self.step == end
-                        or self.seconds - self._kept_at >= 60 * self.config.checkpoint_minutes):
-                    self.checkpoint()
-                bar.update((self.step if self.config.minutes is None else min(round(self.seconds), bar.total)) - bar.n)
-        if self.finished and self._folder is not None and self.group.is_main and not self._folder.complete:
-            self._log.close()
-            self._leave()
-        if stop:
-            raise StoppedError(f"{', '.join(signals) or 'a signal to another process'} after step {self.step}")
+        config, is_main = self.config, self.group.is_main
+        end = config.steps if until is None else until
+        self._launched, self._stopped = [], False
+        self._tick = time.perf_counter()
+        self._began = self._tick - self.seconds
+        last = self.step >= end or self.finished
+        ended = self.out / "run.json" if self.out and is_main else None
+        if ended and not last:  # the model in the folder will not be the last one
+            ended.unlink(missing_ok=True)
+        # disable=None: no bar where the output is no terminal
+        bar = tqdm(total=1, initial=self.used, desc=config.preset,
+                   disable=None if config.progress and is_main else True,
+                   bar_format="{l_bar}{bar}| {elapsed}<{remaining}, {postfix}")
+        with _stopping_signals() as self._signals, bar:
+            try:
+                while not last:
+                    self._train_step()
+                    self._read(all_but=int(self.queued))
+                    over = self.finished
+                    last = over or self._stopped or self.step >= end
+                    measure = over or self.step % config.eval_every == 0
+                    sample = config.prompt and (over or self.step.bit_count() == 1)
+                    save = last or self._is_due()
+                    pause = measure or sample or save
+                    if pause:
+                        self._read()
+                        self._evaluate(self.log[-1], measure, sample)
+                    self._write_log(bar)
+                    if save:
+                        self.checkpoint()
+                    if pause:  # whose time is no part of the next step's
+                        self._tick = time.perf_counter()
+            finally:  # an exception in a step leaves the entry of the one before it
+                self._read()
+                self._write_log(bar)
+        if ended and self.finished and not ended.exists():
+            self._finish(ended)
+        if self._stopped:
+            raise StoppedError(f"a signal came; stopped after step {self.step}")
         return self.log
 
     def checkpoint(self) -> None:
-        """Write the state of the run into its folder, atomically; without a folder only look at it.
-
-        Raises:
-            DivergedError: something in it is not finite; the earlier checkpoints are untouched.
-            OSError: it cannot be written, or the folder is no longer this run's.
-        """
-        self._require_finite()
-        if self._folder is not None and self.group.is_main:
-            self._folder.require_held()
-            self._folder.checkpoints.save(self.model, self.optimizer, self._facts(), self._log.lines)
-        self._kept_at = self.seconds
+        """Write the state of the run into its folder, atomically."""
+        self._saved_at = self.seconds
+        if self.out and self.group.is_main:
+            save_checkpoint(self.out, self)
 
     def close(self) -> None:
-        """Free the folder for other processes and leave the group."""
-        if self._folder is not None:
-            self._folder.close()
+        """Leave the group of processes."""
         self.group.close()
 
     def __enter__(self) -> "Trainer":
@@ -188,111 +232,155 @@ class Trainer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _train_step(self) -> dict:
-        started = time.perf_counter()
-        rate = learning_rate(self.step, self.config, self.seconds, self._first)
+    def _train_step(self):
+        """Launch a step; nothing here waits for a GPU, but the gradient scaler of float16."""
+        config, scaler = self.config, self.scaler
+        rate = learning_rate(self.step, config, self.seconds, self.first_step_seconds)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
-        self.optimizer.zero_grad(set_to_none=True)
-        parts = self._ahead.pop(self.step, None) or self._load_batch(self.step)
+        self.optimizer.zero_grad()
+        parts = micro_batches(torch.stack(self.batches[self.step]), config.micro_batch_size,
+                              self.end_of_text, few_shapes=config.compile != "no")
         total = torch.zeros((), device=self.device)
-        for i, ((x, y), times) in enumerate(parts):
-            if self.group.world_size > 1:
-                self._loss.require_backward_grad_sync = i == len(parts) - 1
+        on_gpu = self.device.type == "cuda"
+        for i, (pair, times) in enumerate(parts, 1):
+            if on_gpu:  # from pinned memory the copy is not awaited
+                pair = pair.pin_memory()
+            x, y = pair.to(self.device, non_blocking=on_gpu)
+            # The gradients of several processes are averaged once a step, after the last part.
+            self._loss.require_backward_grad_sync = i == len(parts)
             with autocast(self.device, self.precision):
                 loss = self._loss(x, y) / times
-            self.scaler.scale(loss).backward()
+            scaler.scale(loss).backward()
             total += loss.detach()
-        if self.step + 1 < self.config.steps:  # while a GPU is still at the gradients
-            self._ahead[self.step + 1] = self._load_batch(self.step + 1)
-        self.scaler.unscale_(self.optimizer)
-        norm = clip_grad_norm_(self.model.parameters(), self.config.clip)
-        loss, norm, scale = self.group.mean(total).item(), norm.item(), self.scaler.get_scale()
-        # A scaled gradient may overflow: the scaler then skips the step and halves the scale, down to no scale at all.
-        overflow = self.scaler.is_enabled() and scale > 1 and not math.isfinite(norm)
-        if not (math.isfinite(loss) and (math.isfinite(norm) or overflow)):
-            raise DivergedError(self._diverged(f"loss {loss} and gradient norm {norm}", self.step + 1))
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        scaler.unscale_(self.optimizer)
+        norm = clip_grad_norm_(self.model.parameters(), config.clip)
+        scale = scaler.get_scale()
+        scaler.step(self.optimizer)
+        scaler.update()
         self.step += 1
-        tokens, seconds = self.config.batch_size * self.config.context, time.perf_counter() - started
-        entry = {"step": self.step, "tokens": self.step * tokens, "loss": loss, "learning_rate": rate,
-                 "grad_norm": None if overflow else norm, "seconds": seconds, "tokens_per_second": tokens / seconds}
-        entry |= {"loss_scale": scale} if self.scaler.is_enabled() else {}
-        if self._flops and self._peak:
-            entry["mfu"] = entry["tokens_per_second"] * self._flops / (self._peak * self.group.world_size)
-        return entry
+        # All processes must decide alike when to stop, so they share one clock and one flag.  Both
+        # are written by the device, since a copy to it would wait for the queue.
+        clock = torch.full_like(total, time.perf_counter() - self._began)
+        stop = torch.full_like(total, len(self._signals))
+        numbers = self.group.mean(torch.stack([total, norm, clock, stop]))
+        self._launched.append((self.step, rate, scale, numbers))
 
-    def _load_batch(self, step: int) -> list[tuple[Tensor, float]]:
-        """Return the `micro_batches` of a step on the device; the copy to a GPU is not awaited."""
-        parts = micro_batches(torch.stack(self.batches[step]), self.config.micro_batch_size, self._end_of_documents,
-                              few_shapes=self.config.compile != "no")
-        pinned = [(x.pin_memory() if self.device.type == "cuda" else x, times) for x, times in parts]
-        return [(x.to(self.device, non_blocking=True), times) for x, times in pinned]
+    def _read(self, all_but=0):
+        """Wait for the numbers of all launched steps but the last so many, and log them."""
+        while len(self._launched) > all_but:
+            step, rate, scale, numbers = self._launched.pop(0)
+            loss, norm, clock, stop = numbers.tolist()
+            now = time.perf_counter()
+            seconds, self._tick = now - self._tick, now
+            if step == self.history[-1]["from_step"] + 1:
+                self.first_step_seconds += clock - self.seconds
+            self.seconds, self._stopped = clock, stop > 0
+            # A scaled gradient may overflow: the scaler has skipped the step and halves its scale.
+            finite = math.isfinite(norm)
+            if not (math.isfinite(loss) and (finite or scale > 1)):
+                self._launched.clear()
+                raise DivergedError(f"loss {loss} and gradient norm {norm} at step {step} with "
+                                    f"learning rate {rate:.2e}; start again with a lower "
+                                    "learning_rate or a longer warmup")
+            tokens = self.config.batch_size * self.config.context
+            speed = tokens / seconds
+            entry = {"step": step, "tokens": step * tokens, "loss": loss, "learning_rate": rate,
+                     "grad_norm": norm if finite else None, "seconds": seconds,
+                     "tokens_per_second": speed}
+            if self.scaler.is_enabled():
+                entry["loss_scale"] = scale
+            if self._utilisation:
+                entry["mfu"] = speed * self._utilisation
+            self.log.append(entry)
 
-    def _evaluate(self, entry: dict) -> None:
-        """Add the held-out loss and a sample to the entry of a step that asks for them."""
-        if self.finished or self.step % self.config.eval_every == 0:
-            with autocast(self.device, self.precision):
-                loss = held_out_loss(self.model, self.corpus.validation, self.config.context, self.config.eval_windows,
-                                     end_of_text=self._end_of_documents)
-            if not math.isfinite(loss):
-                raise DivergedError(self._diverged(f"validation loss {loss}", self.step))
-            entry["validation_loss"] = loss
-        if self.config.prompt and self.group.is_main and (self.finished or self.step.bit_count() == 1):
-            self._require_finite()
-            prompt = torch.tensor([self._tokenizer.encode(self.config.prompt)], device=self.device)
-            drawn = self.model.generate(prompt, _SAMPLE, temperature=0.8, seed=self.config.seed)[0]
-            entry["sample"] = self._tokenizer.decode(drawn.tolist())
+    def _is_due(self):
+        """Whether the last checkpoint is so old that the next one is due."""
+        wait = 60 * self.config.checkpoint_minutes
+        if self._saved_at is None:  # the first comes early, so that a short run can be resumed too
+            return self.seconds >= min(wait, 30)
+        return self.seconds - self._saved_at >= wait
 
-    def _require_finite(self) -> None:
-        if name := not_finite(self.model, self.optimizer):
-            raise DivergedError(self._diverged(f"{name} is not finite", self.step))
+    def _evaluate(self, entry, measure, sample):
+        """Add the held-out loss, a sample, or both to the entry of a step."""
+        config, model = self.config, self.model
+        # Compiled kernels fit the shapes of training alone.
+        compiled = config.compile != "no"
+        with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+            if measure:
+                with autocast(self.device, self.precision):
+                    entry["validation_loss"] = held_out_loss(
+                        model, self.corpus.validation, config.context, config.eval_windows,
+                        end_of_text=self.end_of_text)
+            if sample and self.group.is_main:
+                prompt = torch.tensor([self.tokenizer.encode(config.prompt)], device=self.device)
+                drawn = model.generate(prompt, 64, temperature=0.8, seed=config.seed)
+                entry["sample"] = self.tokenizer.decode(drawn[0].tolist())
 
-    def _diverged(self, what: str, step: int) -> str:
-        out, rate = self.config.out, learning_rate(step - 1, self.config, self.seconds, self._first)
-        kept = "no checkpoint was asked for (set out)" if out is None else f"the last good checkpoint is in {out}"
-        return (f"{what} at step {step} with learning rate {rate:.2e}; {kept}; "
-                "start again with a lower learning_rate or a longer warmup")
+    def _write_log(self, bar):
+        """Bring new entries to log.jsonl, and show where the run is."""
+        new = self.log[self._written:]
+        if not new or not self.group.is_main:
+            return
+        if self.out:
+            # A process begins with a new file: steps after its checkpoint are taken again.
+            with open(self.out / "log.jsonl", "a" if self._written else "w") as file:
+                file.writelines(json.dumps(entry) + "\n" for entry in new)
+        self._written = len(self.log)
+        if "validation_loss" in new[-1]:
+            said = f"step {self.step}, validation loss {new[-1]['validation_loss']:.3f}"
+            bar.set_postfix_str(said, refresh=False)
+            if bar.disable and self.config.progress:  # no terminal: a line in its place
+                print(said, flush=True)
+        bar.update(min(1, self.used) - bar.n)
 
-    def _load_corpus(self) -> Corpus:
-        config = self.config
-        shards = None if config.out is None or config.data == "embedded" else config.out / "shards"
-        return load_corpus(config.data, config.tokenizer, max_tokens=config.corpus_limit, validation=config.validation,
-                           shards=shards, progress=config.progress and self.group.is_main)
+    def _finish(self, path):
+        """Write the model, then run.json, which says that it is there."""
+        self.model.save_pretrained(self.out / "model")
+        corpus, log = self.corpus, self.log
+        data = {"source": str(corpus.source), "tokenizer": self.tokenizer.name,
+                "digest": corpus.digest, "train_tokens": len(corpus.train),
+                "validation_tokens": len(corpus.validation)}
+        versions = {"caracal_min": __version__, "torch": torch.__version__,
+                    "python": platform.python_version()}
+        gpu = self.device.type == "cuda"
+        # About a thousand entries, and with them all that were measured or sampled.
+        every = math.ceil(len(log) / 1000)
+        curve = [entry for entry in log if entry["step"] % every == 0 or entry is log[-1]
+                 or "validation_loss" in entry or "sample" in entry]
+        run = {"config": vars(self.config), "tokens": log[-1]["tokens"], "steps": self.step,
+               "epochs": self.batches.epochs(self.step), "seconds": self.seconds,
+               "parameters": self.model.num_parameters(), "precision": self.settings["precision"],
+               "device": torch.cuda.get_device_name(self.device) if gpu else self.device.type,
+               "versions": versions, "data": data, "history": self.history, "curve": curve}
+        with writing(path) as partial:
+            partial.write_text(json.dumps(run, indent=1, default=str) + "\n")
 
-    def _leave(self) -> None:
-        """Write what a finished run leaves: the model with its tokenizer, and the record."""
-        self.model.save_pretrained(self._folder.model)
-        results = {"parameters": self.model.num_parameters(), "steps": self.step, "tokens": self.log[-1]["tokens"],
-                   "epochs": self.batches.epochs(self.step), "processes": self.group.world_size,
-                   "precision": self._settings["precision"], "flops_per_token": self._flops, "peak_flops": self._peak,
-                   "curve": self._log.curve(), "start_sha256": self._settings["start"],
-                   "stretches": self._stretches, **model_of(self._folder)}
-        write_record(self._folder.record, "train", vars(self.config), results,
-                     data_of(self.corpus, self.config.validation), self.seconds, self.device, self._processes)
 
-    def _facts(self) -> dict:
-        """What must be equal for a run to go on, and where it stands."""
-        return {"step": self.step, "seconds": self.seconds, "first": self._first, "settings": self._settings,
-                "corpus": self.corpus.digest, "scaler": self.scaler.state_dict(), "parts": self._processes,
-                "start": self.config.start, "stretches": self._stretches}
+@contextmanager
+def _stopping_signals():
+    """Give a list that gets the signal that asks the process to end, while the body runs."""
+    received = []
 
-    def _resume(self, checkpoint: Checkpoint | None) -> None:
-        self.step, self.seconds, self._first, self._processes, self._ahead, log = 0, 0.0, 0.0, [], {}, b""
-        self._begins = True
-        if checkpoint is not None:
-            log, facts = checkpoint.restore(self.model, self.optimizer, self.corpus.digest), checkpoint.facts
-            self.step, self.seconds, self._first, self._processes = (
-                facts[name] for name in ("step", "seconds", "first", "parts"))
-            self.scaler.load_state_dict(facts["scaler"])
-        if self._folder is not None and self._folder.complete and not self.finished:
-            raise ValueError(f"{self.config.out} holds the record of a finished run, but no checkpoint of its end; its "
-                             "model is as it was: choose another folder to train anew")
-        self._log = RunLog(self.config.out if self.group.is_main else None, log,
-                           self.config.tensorboard and not self.finished)
-        for note in filter(None, (checkpoint and checkpoint.note, self._log.note) if self.group.is_main else ()):
-            print(note)
-        self._processes = [*self._processes, process_from(self.step, checkpoint, self.corpus, self.group)]
-        self._kept_at = self.seconds
+    def note(number, _):
+        if received:  # a second one does not wait for the step
+            raise KeyboardInterrupt
+        received.append(number)
+
+    # Python lets its main thread alone handle signals.
+    in_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
+    before = {number: signal.signal(number, note) for number in numbers}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _require_same(own, tokenizer, what):
+    """Refuse weights that were trained on other ids."""
+    if own and tokenizer_sha256(own) != tokenizer_sha256(tokenizer):
+        raise ValueError(f"{what} was trained with the tokenizer {own.name}, and the text is read "
+                         f"with {tokenizer.name}, whose ids mean other text; give the same one")

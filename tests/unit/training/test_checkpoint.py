@@ -1,167 +1,253 @@
-"""Checkpoints: two of them, whole or passed over, and nothing in them used that was not looked at."""
+"""A run that is killed goes on along the same curve, and what it wrote last is whole."""
 
 import json
-import pathlib
-import shutil
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
-from safetensors import safe_open
-from small_run import config, corpus, kill_after, losses
+import torch
+from safetensors.torch import load_file
+from small_run import Words, config, corpus, losses, same_numbers
 
-from caracal_min import Caracal, CaracalConfig
-from caracal_min.training import DivergedError, Trainer
-
-NEWEST, PREVIOUS = "checkpoint.safetensors", "checkpoint.previous.safetensors"
-
-
-@pytest.fixture(scope="module")
-def whole():
-    """The losses of an undisturbed run."""
-    return losses(Trainer(config(), corpus()).run())
+from caracal_min import Caracal
+from caracal_min.data import load_corpus
+from caracal_min.training import StoppedError, Trainer, load_run
+from caracal_min.training.checkpoint import load_checkpoint
+from caracal_min.training.trained import load_trained
 
 
-@pytest.fixture(scope="module")
-def stopped(tmp_path_factory):
-    """The folder of a run that was killed after step 9: checkpoints at 4 and 8."""
-    out = tmp_path_factory.mktemp("stopped") / "run"
-    kill_after(Trainer(config(out), corpus()), 9, checkpoints=[4, 8])
-    return out
+def start(out, changes=""):
+    """Start a process that trains the small run, with a checkpoint after every step."""
+    code = (f"import sys; sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
+            "from small_run import Words, config, corpus; from caracal_min.training import Trainer\n"
+            f"Trainer(config({str(out)!r}, steps=40, checkpoint_minutes=0{changes}), corpus()).run()")
+    return subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True)
 
 
-@pytest.fixture
-def run(stopped, tmp_path):
-    return shutil.copytree(stopped, tmp_path / "run")
+def wait_for_step(out, step, process):
+    log, end = out / "log.jsonl", time.monotonic() + 120
+    while not (log.exists() and len(log.read_text().splitlines()) >= step):
+        assert process.poll() is None, process.stderr.read()
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
-def resume(out, **changes):
-    with Trainer(config(out, **changes), corpus()) as trainer:
-        return trainer, losses(trainer.run())
+@pytest.mark.process
+def test_a_killed_run_follows_the_same_curve_bit_for_bit(tmp_path):
+    """Muon and AdamW; killed without warning, wherever it is, and gone on with in another process."""
+    whole = Trainer(config(tmp_path / "whole", steps=40, optimizer="muon"), corpus()).run()
+    process = start(tmp_path / "killed", ", optimizer='muon'")
+    wait_for_step(tmp_path / "killed", 7, process)
+    process.kill()
+    process.communicate()
+    # a checkpoint that was in the making is never taken
+    (tmp_path / "killed" / "checkpoint.pt.partial").write_bytes(b"half of a file")
+    trainer = Trainer(config(tmp_path / "killed", steps=40, optimizer="muon"), corpus())
+    assert 6 <= trainer.step < 40 and losses(trainer.log) == losses(whole)[:trainer.step]
+    assert same_numbers(trainer.run()) == same_numbers(whole)
+    lines = (tmp_path / "killed" / "log.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == trainer.log
+    a, b = (load_file(tmp_path / name / "model" / "model.safetensors")
+            for name in ("whole", "killed"))
+    assert a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+    history = json.loads((tmp_path / "killed" / "run.json").read_text())["history"]
+    assert [entry["from_step"] for entry in history] == [0, history[1]["from_step"]]
 
 
-def contents(path):
-    with safe_open(path, framework="pt") as file:
-        return {name: file.get_tensor(name).clone() for name in file.keys()}, file.metadata()
-
-
-def test_the_last_two_are_kept(run, whole):
-    steps = {name: json.loads(contents(run / name)[1]["facts"])["step"] for name in (NEWEST, PREVIOUS)}
-    assert steps == {NEWEST: 8, PREVIOUS: 4}
-    assert sorted(path.name for path in run.glob("checkpoint*")) == [PREVIOUS, NEWEST]
-    trainer, curve = resume(run)
-    assert curve == whole and trainer.step == 12
-
-
-def test_a_flipped_bit_anywhere_is_found_and_the_one_before_is_taken(run, whole, capsys):
-    """Fifty random bits of header and data, one after the other; after the last the run ends on the same curve."""
-    data, draw = (run / NEWEST).read_bytes(), np.random.default_rng(0)
-    header = 8 + int.from_bytes(data[:8], "little")
-    places = [*draw.integers(0, header, 15), *draw.integers(header, len(data), 35)]
-    for place in places:
-        flipped = bytearray(data)
-        flipped[place] ^= 1 << int(draw.integers(8))
-        (run / NEWEST).write_bytes(flipped)
-        with Trainer(config(run), corpus()) as trainer:
-            assert trainer.step == 4, f"bit at {place} of {len(data)}"
-        said = capsys.readouterr().out
-        assert "the checkpoint before it is taken, step 4" in said and said.count("\n") == 1
-    _, curve = resume(run)
-    assert curve == whole
-
-
-def test_a_damaged_one_never_replaces_a_good_one(run):
-    (run / NEWEST).write_bytes(b"half of a file")
-    good = (run / PREVIOUS).read_bytes()
-    with Trainer(config(run), corpus()) as trainer:
-        assert trainer.step == 4
-        trainer.checkpoint()
-    assert (run / PREVIOUS).read_bytes() == good and len((run / NEWEST).read_bytes()) > 1000
-
-
-def test_two_damaged_ones_are_refused(run):
-    for name in (NEWEST, PREVIOUS):
-        (run / name).write_bytes((run / name).read_bytes()[:5000])
-    with pytest.raises(ValueError, match="not a readable checkpoint .*; restore it, or train anew") as caught:
-        Trainer(config(run), corpus())
-    assert "\n" not in str(caught.value) and "delete" not in str(caught.value)
-    Caracal.from_preset("nano").save_pretrained(run / "m")
-    for name in (NEWEST, PREVIOUS):
-        shutil.copy(run / "m" / "model.safetensors", run / name)
-    with pytest.raises(ValueError, match="no checkpoint of this version"):
-        Trainer(config(run), corpus())
-
-
-def test_a_kill_between_the_two_renamings_loses_nothing(run, whole):
-    (run / NEWEST).rename(run / PREVIOUS)
-    assert resume(run)[1] == whole
-
-
-def test_one_of_another_model_of_ones_own_is_refused(tmp_path):
-    """Settings say of a model of one's own only what its configuration says."""
-    for layers in (2, 3):
-        model = Caracal.from_preset("nano", n_layers=layers)
-        model.config = CaracalConfig(256, 128, 4, 4)
-        if layers == 2:
-            with Trainer(config(tmp_path), corpus(), model=model) as trainer:
-                trainer.run(until=4)
-    with pytest.raises(ValueError, match="not hold the state of this model: model.blocks.2.* is missing") as caught:
-        Trainer(config(tmp_path), corpus(), model=model)
-    assert "\n" not in str(caught.value)
-
-
-def test_without_permission_it_is_not_called_damaged(run, monkeypatch):
-    opened = pathlib.Path.open
-
-    def refuse(self, *arguments, **options):
-        if self.name == NEWEST:
-            raise PermissionError(13, "Permission denied", str(self))
-        return opened(self, *arguments, **options)
-
-    monkeypatch.setattr(pathlib.Path, "open", refuse)
-    with pytest.raises(PermissionError):
-        Trainer(config(run), corpus())
-
-
-@pytest.mark.parametrize("which", ["weight", "moment"])
-def test_what_is_not_finite_is_never_kept(tmp_path, which):
-    """The last step is the one that breaks it: its loss is finite, what it leaves is not."""
-    trainer = Trainer(config(tmp_path, steps=8, eval_every=100), corpus())
+@pytest.mark.parametrize("fault", ["while it is written", "before it is renamed"])
+def test_a_checkpoint_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, fault):
+    trainer = Trainer(config(tmp_path), corpus())
     trainer.run(until=4)
-    kept = {path.name: path.read_bytes() for path in tmp_path.glob("checkpoint*")}
-    step = trainer.optimizer.step
+    save = torch.save
 
-    def break_it(*arguments, **options):
-        step(*arguments, **options)
+    def fail(state, path):
+        if fault == "while it is written":
+            path.write_bytes(b"half of a file")
+        else:
+            save(state, path)
+        raise OSError("no space left")
+
+    monkeypatch.setattr(torch, "save", fail)
+    with pytest.raises(OSError, match="no space left"):
+        trainer.run()
+    assert Trainer(config(tmp_path), corpus()).step == 4
+
+
+def test_an_exception_loses_the_steps_since_the_checkpoint_alone(tmp_path):
+    """As chapter 12 does it: a hook interrupts, and a new Trainer computes the same steps again."""
+    trainer = Trainer(config(tmp_path), corpus())
+    trainer.run(until=4)
+
+    def cut(*_):
         if trainer.step == 7:
-            parameter = trainer.model.blocks[0].mixer.to_out.bias
-            broken = parameter if which == "weight" else trainer.optimizer.state[parameter]["exp_avg"]
-            broken.data[0] = float("nan")
+            raise InterruptedError
 
-    trainer.optimizer.step = break_it
-    with pytest.raises(DivergedError, match="not finite at step 8|validation loss nan at step 8") as caught:
+    trainer.model.embedding.register_forward_pre_hook(cut)
+    with pytest.raises(InterruptedError):
         trainer.run()
+    lost = trainer.log[4:]
+    again = Trainer(config(tmp_path), corpus())
+    assert again.step == 4
+    again.run(until=7)
+    assert len(lost) == 3 and losses(again.log[4:]) == losses(lost)
+
+
+@pytest.mark.process
+def test_a_signal_stops_a_run_with_a_checkpoint_of_its_last_step(tmp_path):
+    process = start(tmp_path, ", eval_every=1000")
+    wait_for_step(tmp_path, 3, process)
+    process.terminate()
+    said = process.communicate(timeout=60)[1]
+    done = len((tmp_path / "log.jsonl").read_text().splitlines())
+    assert process.returncode != 0 and f"StoppedError: a signal came; stopped after step {done}" in said
+    assert load_checkpoint(tmp_path)["step"] == done < 40
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_handlers_of_signals_are_put_back(tmp_path):
+    trainer = Trainer(config(tmp_path), corpus())
+    step = trainer.optimizer.step
+    trainer.optimizer.step = lambda: (step(), os.kill(os.getpid(), signal.SIGINT))
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(StoppedError, match="after step 1"):
+        trainer.run()
+    assert signal.getsignal(signal.SIGINT) is before
+    assert Trainer(config(tmp_path), corpus()).step == 1
+
+
+def test_the_first_checkpoint_comes_after_30_seconds_then_they_are_minutes_apart(tmp_path,
+                                                                                monkeypatch):
+    """The clock is replaced: a step takes some 20 seconds."""
+    trainer = Trainer(config(tmp_path, steps=40, eval_every=1000, checkpoint_minutes=2), corpus())
+    kept, save, now = [], trainer.checkpoint, iter(range(0, 10**6, 10))
+    trainer.checkpoint = lambda: (kept.append(trainer.seconds), save())
+    monkeypatch.setattr(time, "perf_counter", lambda: float(next(now)))
+    trainer.run()
+    assert 30 <= kept[0] <= 60 and len(kept) > 4
+    assert all(120 <= b - a < 170 for a, b in zip(kept[:-2], kept[1:-1], strict=True))
+
+
+def test_a_finished_run_is_left_as_it_is_and_its_end_is_made_up_for(tmp_path):
+    log = Trainer(config(tmp_path), corpus()).run()
+    run = json.loads((tmp_path / "run.json").read_text())
+    assert {"config", "tokens", "steps", "epochs", "seconds", "parameters", "precision", "device",
+            "versions", "data", "history", "curve"} == run.keys()
+    assert run["curve"] == log and run["steps"] == 12 and run["data"]["digest"] == corpus().digest
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+    again = Trainer(config(tmp_path), corpus())
+    assert again.finished and again.run() == log
+    assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
+    (tmp_path / "run.json").unlink()  # as where a kill came right after the last checkpoint
+    Trainer(config(tmp_path), corpus()).run()
+    assert json.loads((tmp_path / "run.json").read_text())["curve"] == log
+
+
+def test_a_run_is_extended_and_its_rate_is_that_of_the_longer_schedule(tmp_path):
+    Trainer(config(tmp_path), corpus()).run()
+    longer = Trainer(config(tmp_path, steps=20), corpus())
+    assert longer.step == 12 and not longer.finished
+    log = longer.run()
+    whole = Trainer(config(steps=20), corpus())
+    whole.run()
+    assert len(log) == 20 and log[11]["learning_rate"] < log[12]["learning_rate"]
+    rates = [e["learning_rate"] for e in log[12:]]
+    assert rates == [e["learning_rate"] for e in whole.log[12:]]
+    run = json.loads((tmp_path / "run.json").read_text())
+    budgets = [(e["from_step"], e["tokens"]) for e in run["history"]]
+    assert budgets == [(0, 12 * 128), (12, 20 * 128)] and run["steps"] == 20
+    with pytest.raises(ValueError, match="holds a run with tokens=2560, now 1536; resume"):
+        Trainer(config(tmp_path), corpus())
+    timed = dict(minutes=1e-9, steps=40)
+    Trainer(config(tmp_path / "timed", **timed), corpus()).run()
+    with Trainer(config(tmp_path / "timed", **timed | dict(minutes=60.0)), corpus()) as trainer:
+        assert trainer.step == 1 and not trainer.finished and len(trainer.run(until=3)) == 3
+
+
+def test_an_extended_run_reads_the_text_of_its_first_budget(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr("caracal_min.training.trainer.load_corpus",
+                        lambda *given: asked.append(given[2]) or corpus())
+    made = dict(preset="micro", tokenizer="byte", model=("n_layers=2", "d_model=32"))
+    Trainer(config(tmp_path, **made)).run()
+    Trainer(config(tmp_path, steps=20, **made))
+    assert asked == [12 * 128, 12 * 128]
+
+
+@pytest.mark.parametrize("changes, said", [
+    (dict(learning_rate=0.002), "learning_rate=0.003, now 0.002; .* give --start"),
+    (dict(optimizer="muon"), "optimizer='adamw', now 'muon'"),
+    (dict(precision="bfloat16"), "precision='float32', now 'bfloat16'"),
+    (dict(variant="no-swa"), "variant='default', now 'no-swa'; .* another folder$"),
+    (dict(eval_windows=9), "eval_windows=8, now 9"),
+])
+def test_other_settings_are_refused_before_the_text_is_read(tmp_path, monkeypatch, changes, said):
+    Trainer(config(tmp_path), corpus()).run(until=4)
+    monkeypatch.setattr("caracal_min.training.trainer.load_corpus", lambda *_: pytest.fail("read"))
+    with pytest.raises(ValueError, match=f"holds a run with {said}") as caught:
+        Trainer(config(tmp_path, **changes))
     assert "\n" not in str(caught.value)
-    assert {path.name: path.read_bytes() for path in tmp_path.glob("checkpoint*")} == kept
-    assert not (tmp_path / "record.json").exists() and not (tmp_path / "model").exists()
-    assert "NaN" not in (tmp_path / "log.jsonl").read_text()
 
 
-def test_a_sample_of_broken_weights_is_no_crash(tmp_path):
-    trainer = Trainer(config(tmp_path, prompt="The "), corpus())
-    step = trainer.optimizer.step
-
-    def break_it(*arguments, **options):
-        step(*arguments, **options)
-        trainer.model.blocks[0].mixer.to_out.bias.data[0] = float("nan")
-
-    trainer.optimizer.step = break_it
-    with pytest.raises(DivergedError, match="to_out.bias is not finite at step 1"):
-        trainer.run()
+def test_other_data_is_refused_and_what_changes_no_number_is_not(tmp_path):
+    whole = losses(Trainer(config(), corpus()).run())
+    Trainer(config(tmp_path), corpus()).run(until=4)
+    with pytest.raises(ValueError, match="holds a run with data_sha256=.*; resume with the same"):
+        Trainer(config(tmp_path), corpus(seed=1))
+    changes = dict(checkpoint_minutes=0.0, eval_every=2, prompt="gate ", data="elsewhere.txt")
+    assert losses(Trainer(config(tmp_path, **changes), corpus()).run()) == whole
 
 
-def test_without_a_folder_a_run_that_broke_does_not_end_as_done():
-    trainer = Trainer(config(steps=1, eval_every=1), corpus())
-    step = trainer.optimizer.step
-    trainer.optimizer.step = lambda *a, **o: (step(), trainer.model.embedding.weight.data.fill_(float("inf")))
-    with pytest.raises(DivergedError):
-        trainer.run()
+def test_the_model_of_a_run_is_that_of_its_checkpoint_then_the_finished_one(tmp_path):
+    shape = ("gate_length=7", "n_layers=3", "gate=single_stage")
+    trainer = Trainer(config(tmp_path, model=shape), corpus())
+    trainer.run(until=5)
+    tokens = torch.arange(20)[None] + 60
+    expected = trainer.model.eval()(tokens)[0]
+    model, step = load_run(tmp_path)
+    assert step == 5 and torch.equal(model(tokens)[0], expected) and not model.training
+    assert model.tokenizer.name == "byte"
+    assert load_run(tmp_path, gate_length=3)[0].config.gate_length == 3
+    trained = load_trained(tmp_path)
+    assert "this is the one of its checkpoint at step 5" in trained.note and trained.step == 5
+    trainer.run()
+    model, step = load_run(tmp_path)
+    assert step is None and torch.equal(model(tokens)[0], trainer.model.eval()(tokens)[0])
+    assert load_run(tmp_path / "model")[1] is None and load_trained(tmp_path).run == tmp_path
+
+
+def test_a_run_starts_from_the_weights_of_another(tmp_path):
+    with Trainer(config(tmp_path / "first"), corpus()) as trainer:
+        end = trainer.run()[-1]["validation_loss"]
+    more = dict(start=str(tmp_path / "first"), learning_rate=1e-9, steps=6)
+    with Trainer(config(tmp_path / "more", **more), corpus()) as trainer:
+        trainer.run(until=4)
+    (tmp_path / "first").rename(tmp_path / "moved")  # the checkpoint has all that is needed
+    with Trainer(config(tmp_path / "more", **more), corpus()) as trainer:
+        log = trainer.run()
+    assert len(log) == 6 and log[-1]["validation_loss"] == pytest.approx(end, abs=1e-4)
+    other = Caracal.from_preset("nano")
+    other.tokenizer = Words()
+    other.save_pretrained(tmp_path / "words")
+    with pytest.raises(ValueError, match="words was trained with the tokenizer") as caught:
+        Trainer(config(start=str(tmp_path / "words")), corpus())
+    assert "\n" not in str(caught.value)
+
+
+def test_a_text_goes_through_shards_in_the_folder_of_the_run(tmp_path):
+    text = tmp_path / "text.jsonl"
+    draw = np.random.default_rng(0)
+    with text.open("w") as file:
+        for _ in range(100):
+            file.write(json.dumps({"text": " ".join(draw.choice(["gate", "token"], 60))}) + "\n")
+    made = config(tmp_path / "run", data=str(text), corpus_tokens=20_000)
+    first = Trainer(made)
+    first.run(until=4)
+    assert (tmp_path / "run" / "shards").is_dir()
+    text.unlink()
+    log = Trainer(made).run()
+    shards = load_corpus(str(tmp_path / "run" / "shards"), progress=False)
+    assert losses(log) == losses(Trainer(config(), shards).run())

@@ -1,0 +1,234 @@
+"""The settings of a training run, `TrainConfig`, and the learning rate that follows from them."""
+
+import ast
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from ..choices import VARIANTS, Precision
+from ..config import CaracalConfig, find_preset
+
+__all__ = ["TrainConfig", "learning_rate", "model_changes"]
+
+# These may differ when a run is resumed: where things lie, how fast the run goes, what it shows.
+# The text is compared by its digest.
+_FREE = {"data", "validation", "out", "micro_batch_size", "eval_every", "checkpoint_minutes",
+         "prompt", "device", "compile", "peak_flops", "timeout", "progress"}
+_MAY_BE_ZERO = {"warmup", "final_fraction", "weight_decay", "beta1", "beta2", "seed",
+                "checkpoint_minutes"}
+_RECIPES = {
+    "nano": dict(data="embedded", tokenizer="byte", tokens=786_432, context=256, batch_size=4,
+                 micro_batch_size=4, learning_rate=3e-3, precision="float32", eval_every=64),
+    "micro": dict(tokenizer="gpt2:4096", tokens=31_000_000, context=256, batch_size=16,
+                  micro_batch_size=16, optimizer="muon", learning_rate=3e-3, warmup=0.04,
+                  final_fraction=0.0),
+}
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """A training run.  The defaults are the paper's recipe (Section 5.1); `for_preset` has others for nano and micro.
+
+    Raises:
+        ValueError: an unknown preset, variant, optimizer or field of the model, a negative number, or a batch that is
+            no multiple of the micro-batch.
+    """
+
+    preset: str = "tiny"
+    """Size of the model: nano, micro, tiny, small, medium or large."""
+    variant: str = "default"
+    """Ablation of the paper: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention layers, 5:1, 3:1, 2:1
+    or 1:1."""
+    start: str | None = None
+    """Trained model whose weights to start from, of the same size and tokenizer: folder of a run or of a model, or
+    "owner/name" on the hub.  A resumed run no longer reads it.  None: weights are drawn with the seed."""
+    model: tuple[str, ...] = ()
+    """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128 gate_length=256
+    fourier_per_attention=None."""
+    data: str = "fineweb"
+    """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
+    jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one that tokenize wrote.  One
+    document in 20, by a hash of its text, is never trained on; a txt file is cut into documents of some 4 KiB."""
+    validation: str | None = None
+    """Another source to validate on, all of it, that shares no document with data.  None: what is held out of data."""
+    tokenizer: str = "gpt2"
+    """byte, gpt2, gpt2:N (GPT-2's first N - 1 ids and an end of text), or a tokenizer.json."""
+    out: Path | None = None
+    """Folder of the run, for checkpoint, log and model; several machines need one that all of them see.  The same
+    command resumes a run that was stopped.  None: everything stays in memory."""
+    tokens: int = 10_000_000_000
+    """Budget: tokens to train on.  A run may be extended: with a larger budget it is resumed, reads the same text on,
+    and its learning rate jumps to where the longer schedule is at that step."""
+    minutes: float | None = None
+    """Budget: minutes to train for, which may grow too.  The run ends with the budget that is used up first."""
+    corpus_tokens: int | None = None
+    """Tokens to read from the source.  None: as many as the first budget; for nano at least 10 million."""
+    context: int = 512
+    """Tokens per sequence."""
+    reset_documents: bool = False
+    """Read each document of a sequence as if it stood alone, when the loss is validated too; an end of text is the last
+    token of a document.  Off: a sequence is one text, as in the paper."""
+    batch_size: int = 1024
+    """Sequences per step, over all processes."""
+    micro_batch_size: int = 32
+    """Sequences per forward pass of a process; a step accumulates their gradients."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """adamw, or muon: Muon for the matrices between layers, AdamW for the rest, at one learning rate."""
+    learning_rate: float = 9e-4
+    """Peak learning rate."""
+    warmup: float = 0.0375
+    """Fraction of the budget for the linear warm-up."""
+    final_fraction: float = 0.1
+    """Final learning rate of the cosine decay, as a fraction of the peak; the paper does not state it."""
+    weight_decay: float = 0.1
+    """Decoupled weight decay of matrices and short convolutions; vectors and long kernels have none."""
+    beta1: float = 0.9
+    """AdamW β₁."""
+    beta2: float = 0.95
+    """AdamW β₂."""
+    clip: float = 1.0
+    """Largest norm of the gradient; a larger one is scaled down to it."""
+    seed: int = 0
+    """Seed of the initial weights and of the order of the data."""
+    eval_every: int = 100
+    """Steps between validations."""
+    eval_windows: int = 64
+    """Sequences per validation."""
+    checkpoint_minutes: float = 5.0
+    """Minutes between checkpoints; the first comes after 30 seconds.  0: one after every step."""
+    prompt: str = ""
+    """Prompt for samples after steps 1, 2, 4, 8, ... and the last; empty: no samples."""
+    device: str = "auto"
+    """auto (a GPU if there is one), cpu, cuda, ..."""
+    precision: Precision = "auto"
+    """Autocast type of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 (with a
+    gradient scaler) or float32."""
+    compile: Literal["no", "blocks", "model"] = "no"
+    """What torch.compile compiles: nothing, each kind of block, or the whole model, which takes longer."""
+    peak_flops: float | None = None
+    """Peak operations per second of the device, for the utilisation (MFU).  None: known for common GPUs."""
+    timeout: float = 10.0
+    """Timeout of gloo and NCCL in minutes, where several processes train together."""
+    progress: bool = True
+    """Show a progress bar, or, where the output is no terminal, a line for each validation."""
+
+    def __post_init__(self):
+        for name, accepted in (("variant", VARIANTS), ("optimizer", ("adamw", "muon"))):
+            value = getattr(self, name)
+            if value not in accepted:
+                raise ValueError(f"unknown {name} {value!r}; accepted: {', '.join(accepted)}")
+        for name, value in vars(self).items():
+            # bool is an int too, and False is no 0
+            if type(value) in (int, float) and (value < 0 or value == 0 and name not in _MAY_BE_ZERO):
+                raise ValueError(f"{name}={value}; give a positive number")
+        self.rows_per_process(1)
+        self.model_config(vocab_size=256)
+
+    @classmethod
+    def for_preset(cls, preset: str, **changes: Any) -> "TrainConfig":
+        """Return the recipe of a preset with some fields changed.
+
+        nano trains on bytes of the embedded corpus, in float32, so that machines differ by rounding alone: it is too
+        small to gain by less.  micro trains on short tokens with Muon, and its rate falls to 0.  The sizes of the paper
+        follow the paper.
+
+        Example:
+            >>> config = TrainConfig.for_preset("nano", tokens=4096)
+            >>> config.data, config.steps
+            ('embedded', 4)
+        """
+        return cls(**({"preset": preset} | _RECIPES.get(preset, {}) | changes))
+
+    def model_config(self, vocab_size: int) -> CaracalConfig:
+        """Return the shape of the model: the preset, changed by `variant` and `model`, for so many ids."""
+        changes = VARIANTS[self.variant] | model_changes(self.model)
+        accepted = CaracalConfig.__annotations__.keys() - {"vocab_size"}
+        if unknown := changes.keys() - accepted:
+            raise ValueError(f"a model has no setting {min(unknown)!r}; accepted: "
+                             f"{', '.join(sorted(accepted))}")
+        size = replace(find_preset(self.preset), vocab_size=vocab_size, **changes)
+        longest = self.context
+        # A learned encoding keeps the positions that the paper gives it, also beyond the context.
+        if size.positional_encoding == "learned":
+            longest = max(longest, size.max_positions)
+        return replace(size, max_positions=longest)
+
+    @property
+    def resume_settings(self) -> dict[str, Any]:
+        """The settings that decide the curve: a run is resumed only under the same.
+
+        When it is validated, and whether samples are drawn, changes none of its numbers.  On how many windows does,
+        since then the curve would not be of one quantity.
+        """
+        return {name: value for name, value in vars(self).items() if name not in _FREE}
+
+    def rows_per_process(self, processes: int) -> int:
+        """Return how many sequences of a batch each process takes."""
+        together = self.micro_batch_size * processes
+        if self.batch_size % together:
+            raise ValueError(f"batch_size={self.batch_size} is no multiple of {together} "
+                             "(micro_batch_size x processes); change one of them")
+        return self.batch_size // processes
+
+    @property
+    def corpus_limit(self) -> int:
+        """Tokens to read from the source: `corpus_tokens`, or what None there means."""
+        return self.corpus_tokens or max(self.tokens, 10_000_000 if self.preset == "nano" else 1)
+
+    @property
+    def steps(self) -> int:
+        """Steps that the token budget buys, at least one."""
+        return max(1, self.tokens // (self.batch_size * self.context))
+
+    def used(self, step: int, seconds: float, first: float = 0.0) -> float:
+        """Return the part of the budget that is used up, 0 to 1 or more.
+
+        Args:
+            step: steps done.
+            seconds: time used so far, of `minutes`.
+            first: seconds that count nothing; then the budget is shorter by as much.
+        """
+        part = step / self.steps
+        if self.minutes is not None:
+            part = max(part, (seconds - first) / (60 * self.minutes - first))
+        return part
+
+
+def model_changes(texts: Iterable[str]) -> dict[str, Any]:
+    """Return names and values of some texts of the form name=value.
+
+    Example:
+        >>> model_changes(["window_size=128", "gate=single_stage", "fourier_per_attention=None"])
+        {'window_size': 128, 'gate': 'single_stage', 'fourier_per_attention': None}
+    """
+    changes: dict[str, Any] = {}
+    for text in texts:
+        name, _, value = text.partition("=")
+        try:
+            changes[name] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):  # a word, such as single_stage
+            changes[name] = value
+    return changes
+
+
+def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0, first: float = 0.0) -> float:
+    """Return the learning rate of step 0, 1, ...: linear over `warmup`, then a cosine to `final_fraction` of the peak.
+
+    Args:
+        step: steps done before this one.
+        config: peak, warm-up, final fraction and budgets.
+        seconds: time used so far.  Under a budget in minutes the schedule follows it where it is further ahead.
+        first: seconds of the first step of each process, which are left out: a compiler may need more than the
+            warm-up lasts.
+
+    Source: Caracal, Section 5.1.
+    """
+    position = config.used(step, seconds, first) * config.steps
+    rising = math.ceil(config.warmup * config.steps)
+    if position < rising:
+        return config.learning_rate * min(1.0, (position + 1) / rising)
+    progress = (position - rising) / max(1, config.steps - rising)
+    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
+    return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * cosine)
