@@ -35,13 +35,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+import caracal_min
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.choices import VARIANTS
 from caracal_min.config import find_preset
 from caracal_min.data.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
+from caracal_min.files import file_sha256
 from caracal_min.loss import linear_cross_entropy
 
-__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "load_model", "make_model", "baseline_of"]
+__all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline_of", "load_model", "make_model",
+           "weights_sha256"]
 
 BASELINES = ("llama", "mamba", "mamba2", "jamba")
 """Names of the baselines, which are also the names of their types in `transformers`."""
@@ -83,11 +86,11 @@ def make_model(architecture: str = "caracal", preset: str = "tiny", variant: str
     return Caracal(size) if architecture == "caracal" else baseline_of(architecture, size)
 
 
-def load_model(folder: str | Path, gate_length: int | None = None) -> "Caracal | Baseline":
+def load_model(name_or_folder: str | Path, gate_length: int | None = None) -> "Caracal | Baseline":
     """Load what `save_pretrained` wrote, a Caracal or a baseline, on the CPU and in evaluation mode.
 
     Args:
-        folder: of the model; for Caracal also a name, as `Caracal.from_pretrained` takes it.
+        name_or_folder: folder of a model, or of a finished training run; or what `Caracal.from_pretrained` takes.
         gate_length: cuts the gate of a Caracal, also of one that was trained without; None: as stored.
 
     Example:
@@ -98,11 +101,21 @@ def load_model(folder: str | Path, gate_length: int | None = None) -> "Caracal |
         >>> type(model).__name__, model.training
         ('Caracal', False)
     """
+    of_run = Path(name_or_folder) / "model"
+    folder = of_run if of_run.is_dir() else name_or_folder
     config = Path(folder) / "config.json"
     if config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("model_type") in BASELINES:
         return Baseline.from_pretrained(folder)
     changes = {} if gate_length is None else {"gate_length": gate_length}
     return Caracal.from_pretrained(folder, device="cpu", **changes)
+
+
+def weights_sha256(name_or_folder: str | Path) -> str:
+    """Return the SHA-256 of the weights that `load_model` loads, of a folder or of a model that the package ships."""
+    shipped = Path(caracal_min.__file__).parent / "pretrained"
+    places = [Path(name_or_folder) / "model", Path(name_or_folder), shipped / name_or_folder]
+    files = [place / "model.safetensors" for place in places]
+    return file_sha256(next(file for file in files if file.is_file()))
 
 
 def baseline_of(name: str, size: CaracalConfig, **changes: Any) -> "Baseline":
