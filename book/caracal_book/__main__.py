@@ -34,7 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # The first option may be given by its value alone: `record runs/tiny`.
         if options and not options[0].startswith("-"):
             options = [f"--{fields(command.config)[0].name}", *options]
-        command.run(tyro.cli(command.config, prog=f"{PROGRAM} {name}", args=options))
+        config = tyro.cli(command.config, prog=f"{PROGRAM} {name}", args=options, config=(tyro.conf.OmitArgPrefixes,))
+        command.run(config)
     except (ValueError, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
