@@ -7,13 +7,13 @@ import jsonschema
 import pytest
 
 from caracal_book import runs
-from caracal_min.record import code_sha256, files_of
+from caracal_book.records import code_sha256, files_of
 
 
 @pytest.mark.parametrize("name", runs.names())
 def test_recorded_runs_are_as_they_were_written_by_code_that_their_commit_holds(name, root):
     record = runs.load(name)
-    jsonschema.validate(record, json.loads((root / "caracal_min" / "record_schema.json").read_text()))
+    jsonschema.validate(record, json.loads((root / "book" / "caracal_book" / "record_schema.json").read_text()))
     commit = record["code"]["commit"]
     if subprocess.run(["git", "-C", str(root), "cat-file", "-e", commit], capture_output=True).returncode:
         pytest.skip(f"no commit {commit} here (a shallow clone, or no clone): the code of the record is not compared")
