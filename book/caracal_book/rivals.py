@@ -1,6 +1,6 @@
 """The models that the paper compares with, beside Caracal and its ablations: all of them by name.
 
-`make_model` builds a Caracal, a variant of it, or a baseline from `transformers` at the paper's sizes; `load_model` reads
+`make_model` builds a Caracal, a variant of it, or a baseline of the paper from `transformers`; `load_model` reads
 back what `save_pretrained` wrote.  Baselines are built from a configuration, so nothing is downloaded.  The paper gives
 width, layers and heads (Table 1) and parameter counts in whole millions (Table 2).  The rest is what reproduces those
 counts::

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from caracal_book.commands.count import CountConfig, run_count
+from caracal_book.ngrams import KneserNey, Unigram, ngram_losses
+from caracal_book.records import read_record
 from caracal_book.runs import describe
 from caracal_min.data import documents, load_corpus, make_tokenizer, sequential_windows
-from caracal_min.evaluation import ngram_losses
-from caracal_min.evaluation.ngrams import KneserNey, Unigram
-from caracal_min.record import read_record
 
 TEXT = np.random.default_rng(0).choice(12, size=400, p=np.arange(1, 13) / 78)
 

@@ -6,6 +6,7 @@ import math
 from copy import deepcopy
 from dataclasses import asdict
 from hashlib import sha256
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -102,7 +103,7 @@ def test_the_tokenizer_of_a_page_merges_as_ours_does(micro):
     merged = {pair: 256 + rank for rank, pair in enumerate(pairs)}
     for word in ("causal", "theorem", "Überraschung", "1789"):
         tokens = [ids[byte] for byte in word.encode()]
-        while found := [(merged[pair], i) for i, pair in enumerate(zip(tokens, tokens[1:], strict=False)) if pair in merged]:
+        while found := [(merged[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in merged]:
             result, i = min(found)
             tokens[i:i + 2] = [result]
         assert tokens == list(micro.tokenizer.encode(word))

@@ -2,7 +2,6 @@
 
 import itertools
 import json
-import math
 import os
 import re
 import statistics

@@ -17,8 +17,8 @@ from caracal_book.experiments.surgery import gate_of_another, gate_up_to, window
 from caracal_book.experiments.sweep import LearnConfig, at_best_rate, comparison, learning_curves, run_learn, runs_of
 from caracal_book.experiments.task import IGNORED
 from caracal_book.experiments.tasks import TASKS, Recall, make_task
+from caracal_book.records import read_record
 from caracal_book.runs import describe
-from caracal_min.record import read_record
 
 EASY = Recall(1, 2, 2)  # the value stands one token back
 SMALL = Lesson(d_model=8, n_heads=2, hidden=8, steps=4, batch_size=4, points=2, texts=10)
