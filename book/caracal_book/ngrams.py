@@ -68,18 +68,11 @@ class KneserNey:
     Args:
         tokens: ids, one dimension, at least 2.
         vocab_size: number of ids V.
-        longest: n of the longest n-grams, at least 2.
-
-    Raises:
-        ValueError: fewer tokens than `longest`, or that is less than 2.
+        longest: n of the longest n-grams, from 2 to the number of tokens.
     """
 
     def __init__(self, tokens: np.ndarray, vocab_size: int, longest: int = 2):
         tokens = np.asarray(tokens)
-        if longest < 2:
-            raise ValueError(f"longest={longest}; give at least 2")
-        if len(tokens) < longest:
-            raise ValueError(f"{len(tokens)} tokens to count; give at least {longest}")
         self.vocab_size = vocab_size
         self.grams: list[np.ndarray] = []  # of 2, 3, ... tokens: number of the context * V + last token, sorted
         self.counted: list[_Counts] = []  # how often an n-gram occurs
@@ -141,14 +134,12 @@ def ngram_losses(train: np.ndarray, windows: np.ndarray, vocab_size: int, longes
         longest: n of the longest n-grams.
 
     Raises:
-        ValueError: fewer tokens to count than `longest`, no windows, or an id that is none; longest < 2.
+        ValueError: an id that is not below vocab_size.
     """
     train, windows = np.asarray(train), np.asarray(windows)
-    if not windows.size:
-        raise ValueError("no windows to measure on; give at least one")
-    for wrong in (min(train.min(initial=0), windows.min()), max(train.max(initial=0), windows.max())):
-        if not 0 <= wrong < vocab_size:
-            raise ValueError(f"id {wrong} with {vocab_size} ids; was the text encoded with another tokenizer?")
+    largest = max(train.max(), windows.max())
+    if largest >= vocab_size:
+        raise ValueError(f"id {largest} with {vocab_size} ids; was the text encoded with another tokenizer?")
     inputs, targets = windows[:, :-1], windows[:, 1:]
     losses = [Unigram(train, vocab_size).losses(inputs, targets),
               *KneserNey(train, vocab_size, longest).losses(inputs, targets)]

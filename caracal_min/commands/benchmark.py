@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """The command `benchmark`: its options are `benchmark.config.BenchmarkConfig`."""
 
 from ..benchmark.config import BenchmarkConfig

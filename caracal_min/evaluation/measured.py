@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """What a loss is measured on: a part of a source, by the rule of splitting, and how a record names it."""
 
 import hashlib

@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """N-gram models: baselines for the loss of a language model.
 
 A model that has learnt no more than which token follows which is as good as the bigram.  The unigram adds one to each

@@ -41,7 +41,8 @@ def load(name: str) -> dict[str, Any]:
 def describe(record: dict[str, Any]) -> str:
     """Return one line that says which run a record is of, for wherever its numbers are shown."""
     config, machine = record["config"], record["machine"]
-    what = {"train": f"{config.get('architecture')} {config.get('preset')}, {config.get('variant')}, trained",
+    kind = config.get("architecture", "caracal")
+    what = {"train": f"{kind} {config.get('preset')}, {config.get('variant')}, trained",
             "evaluate": f"{config.get('model')}, evaluated", "benchmark": "benchmark",
             "count": f"tables counted in {record['results'].get('counted', {}).get('tokens', 0):,} tokens",
             "learn": "mixers on synthetic tasks", "surgery": f"{config.get('model')}, ablated",

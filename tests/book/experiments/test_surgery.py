@@ -265,8 +265,6 @@ def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys
         bits = row["change"] / math.log(2) * 64 / results["bytes"]
         assert row["change_in_bits_per_byte"] == pytest.approx(bits, abs=1e-9)
     assert "gate of another text" in capsys.readouterr().out
-    with pytest.raises(ValueError, match="lags=\\(\\); give at least one"):
-        replace(config, lags=())
 
 
 def test_a_learner_is_ablated_as_a_caracal_is():
