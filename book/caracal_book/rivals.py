@@ -35,12 +35,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-import caracal_min
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.choices import VARIANTS
 from caracal_min.config import find_preset
 from caracal_min.data.tokenizers import Tokenizer, load_tokenizer, save_tokenizer
 from caracal_min.files import file_sha256
+from caracal_min.locate import locate_model
 from caracal_min.loss import linear_cross_entropy
 
 __all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline_of", "load_model", "make_model",
@@ -101,21 +101,16 @@ def load_model(name_or_folder: str | Path, gate_length: int | None = None) -> "C
         >>> type(model).__name__, model.training
         ('Caracal', False)
     """
-    of_run = Path(name_or_folder) / "model"
-    folder = of_run if of_run.is_dir() else name_or_folder
-    config = Path(folder) / "config.json"
-    if config.is_file() and json.loads(config.read_text(encoding="utf-8")).get("model_type") in BASELINES:
+    folder = _folder_of(name_or_folder)
+    if json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"] in BASELINES:
         return Baseline.from_pretrained(folder)
     changes = {} if gate_length is None else {"gate_length": gate_length}
     return Caracal.from_pretrained(folder, device="cpu", **changes)
 
 
 def weights_sha256(name_or_folder: str | Path) -> str:
-    """Return the SHA-256 of the weights that `load_model` loads, of a folder or of a model that the package ships."""
-    shipped = Path(caracal_min.__file__).parent / "pretrained"
-    places = [Path(name_or_folder) / "model", Path(name_or_folder), shipped / name_or_folder]
-    files = [place / "model.safetensors" for place in places]
-    return file_sha256(next(file for file in files if file.is_file()))
+    """Return the SHA-256 of the file of weights that `load_model` loads."""
+    return file_sha256(_folder_of(name_or_folder) / "model.safetensors")
 
 
 def baseline_of(name: str, size: CaracalConfig, **changes: Any) -> "Baseline":
@@ -240,6 +235,12 @@ class Baseline(nn.Module):
 
     def require_tokens(self, ids: Tensor, name: str) -> None:
         """Accept any ids; the embedding refuses those that it does not have."""
+
+
+def _folder_of(name_or_folder: str | Path) -> Path:
+    """Return the folder of a model: of a shipped one by name, that of a run, or itself."""
+    of_run = Path(name_or_folder) / "model"
+    return of_run if of_run.is_dir() else locate_model(name_or_folder)
 
 
 def _layers(name: str, size: CaracalConfig) -> dict:
