@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """Weights as whole numbers of eight bits, one float32 scale per output row: a quarter of their size in float32.
 
 Row i of a matrix becomes `round(w[i] / scale[i])` with `scale[i] = max|w[i]| / 127`, which is symmetric: 0 stays 0.

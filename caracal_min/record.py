@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """Records of runs: one JSON file that says what was run, with which code, where, on what, and what came out.
 
 `train`, `evaluate`, `count`, `benchmark`, `learn`, `surgery`, `forms` and `race` write them, and two scripts for

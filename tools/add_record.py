@@ -18,8 +18,8 @@ import time
 from functools import cache
 from pathlib import Path
 
+from caracal_book.records import FORMAT, RecordError, code_sha256, files_of, read_record, seal
 from caracal_min.files import writing
-from caracal_min.record import FORMAT, RecordError, code_sha256, files_of, read_record, seal
 
 ROOT = Path(__file__).resolve().parents[1]
 _OF_A_MACHINE = re.compile(r"\.{0,2}/|~\S*/|\.\w\S*/")  # also ../texts/web.jsonl and .scratch/web.jsonl

@@ -22,11 +22,11 @@ import add_record
 import numpy as np
 import torch
 
+from caracal_book.measured import text_to_count, text_to_measure
+from caracal_book.ngrams import KneserNey
+from caracal_book.records import write_record
 from caracal_min import Caracal
 from caracal_min.data.tokenizers import Tokenizer
-from caracal_min.evaluation.measured import text_to_count, text_to_measure
-from caracal_min.evaluation.ngrams import KneserNey
-from caracal_min.record import write_record
 from caracal_min.training.trained import load_trained
 
 _WORDS = 32  # of a prompt

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from caracal_book import runs
 from caracal_book.numbers.table2 import COLUMNS
-from caracal_min.record import read_record
+from caracal_book.records import read_record
 
 _BPE = {"vocab.bpe": "6d1cbeee0f20b3d9449abfede4726ed8212e3aee",
         "encoder.json": "6c7ea1a7e38e3a7f062df639a5b80947f075ffe6"}  # the names that tiktoken caches them under

@@ -23,12 +23,12 @@ from pathlib import Path
 from faults import bad_input, bits, interrupted
 from tqdm import tqdm
 
+from caracal_book.records import code
+from caracal_book.rivals import load_model
 from caracal_min.data.shards import ShardedTokens
 from caracal_min.data.write_shards import tokenize
 from caracal_min.files import writing
-from caracal_min.record import code
 from caracal_min.training import TrainConfig, Trainer
-from caracal_min.zoo import load_model
 
 KEPT = Path(__file__).resolve().parents[1] / "book" / "fault_runs.json"
 """The figures that the book shows."""

@@ -22,19 +22,19 @@ from unittest import mock
 import torch
 import tune as ways
 
+from caracal_book.benchmark import BenchmarkConfig, run_benchmark
 from caracal_book.experiments.ablated import surgery
 from caracal_book.fineweb import HELD_OUT
+from caracal_book.measured import bits_per_byte, bytes_of_targets
 from caracal_book.numbers.roofline import RooflineConfig, measured_device, run_roofline
+from caracal_book.rivals import load_model
 from caracal_min import spectral
-from caracal_min.benchmark import BenchmarkConfig, run_benchmark
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.data import Corpus, load_corpus, load_tokenizer
 from caracal_min.data.batches import sequential_windows
 from caracal_min.evaluation.losses import loss_by_context_length, token_losses
-from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets
 from caracal_min.precision import autocast, resolve_precision
 from caracal_min.training import TrainConfig, Trainer
-from caracal_min.zoo import load_model
 
 MARGIN = 25  # seconds that a run which is stopped has for its checkpoint
 
@@ -98,7 +98,7 @@ def tune(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
 def measure(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:
     """Operator, layer and step at every length; a step beside that of Llama and beside its count."""
     yield from (_benchmark(group, plan, length, options)
-                for group in ("convolution", "layer", "roofline", "training") for length in plan.lengths)
+                for group in ("convolution", "layer", "roofline", "trainer") for length in plan.lengths)
 
 
 def train(plan: Plan, options: argparse.Namespace) -> Iterator[Row]:

@@ -33,10 +33,10 @@ from pathlib import Path
 import torch
 from gpu_rows import MARGIN, NANO, STAGES, Plan, Row
 
+from caracal_book.records import code, machine, seal
 from caracal_min.data import make_tokenizer, save_tokenizer, tokenize
 from caracal_min.files import writing
 from caracal_min.precision import find_device
-from caracal_min.record import code, machine, seal
 from caracal_min.training import TrainConfig
 
 

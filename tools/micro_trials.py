@@ -13,9 +13,9 @@ import add_record
 import torch
 
 from caracal_book.experiments.trials import trial_rows
+from caracal_book.measured import text_to_measure
+from caracal_book.records import read_record, write_record
 from caracal_min.data import make_tokenizer
-from caracal_min.evaluation.measured import text_to_measure
-from caracal_min.record import read_record, write_record
 
 
 def main(given: list[str] | None = None, root: Path = add_record.ROOT) -> None:

@@ -30,11 +30,11 @@ import torch
 
 from caracal_book.commands.count import CountConfig, run_count
 from caracal_book.commands.surgery import SurgeryConfig, run_surgery
+from caracal_book.records import code, read_record, seal
 from caracal_min import Caracal
 from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
 from caracal_min.data import Manifest, load_corpus
 from caracal_min.files import file_sha256, writing
-from caracal_min.record import code, read_record, seal
 from caracal_min.training import TrainConfig
 from caracal_min.weights import WEIGHTS
 

@@ -27,9 +27,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from caracal_book.benchmark.config import Compiled
+from caracal_book.benchmark.measure import Differentiated, in_precision, in_turns
 from caracal_min import spectral
-from caracal_min.benchmark.measure import Differentiated, in_precision, in_turns
-from caracal_min.choices import Compiled
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
 from caracal_min.loss import linear_cross_entropy, rows_at_once

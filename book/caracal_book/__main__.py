@@ -1,14 +1,45 @@
-"""The command line of the book's experiments: `python -m caracal_book COMMAND ...`, read as that of `caracal_min`."""
+"""The command line of the book's experiments: `python -m caracal_book COMMAND [OPTIONS]`."""
 
 import sys
 from collections.abc import Sequence
+from dataclasses import fields
+from importlib import import_module
 
-from caracal_min import __main__ as command_line
+import tyro
+
+from .commands import COMMANDS
+
+__all__ = ["main"]
+
+PROGRAM = "python -m caracal_book"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Parse the command line, run the command and return the exit status, as `caracal_min.__main__.main`."""
-    return command_line.main(arguments, "caracal_book", "Run the experiments that the book shows.")
+    """Run a command and return the exit status: 0 done, 2 what was asked for cannot be, as one line on stderr says.
+
+    Args:
+        arguments: words of the command line; None: those of this process.
+    """
+    name, *options = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    if name in ("-h", "--help"):
+        print(f"usage: {PROGRAM} COMMAND [OPTIONS]\n")
+        for command, about in COMMANDS.items():
+            print(f"  {command:<12}{about}")
+        return 0
+    try:
+        if name not in COMMANDS:
+            raise ValueError(f"no command {name!r}; there are {', '.join(COMMANDS)}")
+        # One module a command, so that --help does not wait for everything that commands import.
+        command = import_module(f".commands.{name.replace('-', '_')}", __package__).COMMAND
+        # The first option may be given by its value alone: `record runs/tiny`.
+        if options and not options[0].startswith("-"):
+            options = [f"--{fields(command.config)[0].name}", *options]
+        config = tyro.cli(command.config, prog=f"{PROGRAM} {name}", args=options, config=(tyro.conf.OmitArgPrefixes,))
+        command.run(config)
+    except (ValueError, ImportError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
 
 
 if __name__ == "__main__":

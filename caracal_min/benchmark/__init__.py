@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """How fast and how light, always as a ratio against something else in the same run.
 
 Both sides of a ratio run in turns, and medians are compared: a machine that is busy slows down both.  What is

@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """What Caracal is compared with: the mixer as the paper's appendix lays it out, written again.
 
 Transforms along the second of three axes, of which the content's strides over memory; N = 2 L points; autograd keeps

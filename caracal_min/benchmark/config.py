@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """What is measured, and what a measurement is: `BenchmarkConfig` and `Row`."""
 
 from dataclasses import dataclass

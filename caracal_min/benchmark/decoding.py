@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """The cost of one more token at a context: rows `mixer` and `generation`."""
 
 import statistics

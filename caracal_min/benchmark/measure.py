@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """Time and memory of a call, what its time is spent on, and what a device could do at best: for `benchmark`."""
 
 import itertools

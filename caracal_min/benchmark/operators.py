@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """The operator and the layer, forward and backward: rows `convolution` and `layer`."""
 
 from collections.abc import Callable, Iterator

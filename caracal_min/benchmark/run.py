@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """The benchmark as a whole: every group of rows, a table as they come, a record at the end."""
 
 import time

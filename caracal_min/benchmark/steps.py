@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """Training steps of whole models, and what one is spent on: rows `training`, `profile` and `throughput`."""
 
 import functools

@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """All models by name: Caracal, its variants in the paper's ablations, and the baselines of the paper.
 
 A size is a preset (nano, micro, tiny, small, medium, large), an architecture is who mixes the tokens, and a variant

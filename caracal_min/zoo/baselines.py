@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """The models that the paper compares with: Llama, Mamba, Mamba-2 and Jamba, from `transformers`, at its sizes.
 
 Built from a configuration, so nothing is downloaded; called like `model.Caracal`.  The paper gives width, layers and

@@ -1,3 +1,4 @@
+# goes when training and commands no longer import it
 """All models by name: Caracal, its variants in the paper's ablations, and the baselines; built or loaded."""
 
 from dataclasses import replace

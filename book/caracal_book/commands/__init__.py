@@ -1,23 +1,33 @@
-"""The commands of `python -m caracal_book`, one module each: its options, what it looks at first, what it does::
+"""The commands of `python -m caracal_book`, one module each: its options, and what it does with them.
 
-    count       tables of n-grams, which a model has to beat
-    learn       small models on tasks that tell mixers apart
-    surgery     ablations of a trained model
-    forms       the Fourier layer changed in one thing, trained so, then ablated
-    race        whole models against each other
-    roofline    training steps by the clock, beside their count
-
-What a command is, `caracal_min.commands` says.
+A command is a dataclass, whose docstring and the texts under its fields are its help, and a function that takes an
+object of it.  `caracal_book.__main__` reads the options with tyro.
 """
 
-__all__ = ["COMMANDS"]
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+__all__ = ["COMMANDS", "Command"]
+
+
+class Command(NamedTuple):
+    """A command of the command line."""
+
+    config: type
+    """Dataclass of its options."""
+    run: Callable[[Any], Any]
+    """What is done with such options; raises ValueError or OSError, in one line, where they cannot be."""
+
 
 COMMANDS = {
+    "benchmark": "measure speed and memory on this machine, as ratios",
     "count": "count n-grams in a text: what a model has to beat",
-    "learn": "train small models on tasks that tell mixers apart",
-    "surgery": "measure a trained model without each of its components",
+    "export-web": "write a trained model as scripts for a page in a browser",
     "forms": "train the Fourier layer changed in one thing, then ablate it",
+    "learn": "train small models on tasks that tell mixers apart",
     "race": "train whole models against each other on the same text",
+    "record": "turn the folder of a finished training run into a record",
     "roofline": "time training steps, beside what they must cost at this machine's rates",
+    "surgery": "measure a trained model without each of its components",
 }
 """What each command does, by name; the module of that name has the `COMMAND`."""

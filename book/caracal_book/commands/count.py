@@ -7,25 +7,20 @@ from typing import Literal
 
 import torch
 
-from caracal_min.commands import Command
 from caracal_min.data.batches import sequential_windows
-from caracal_min.data.corpus import require_readable
 from caracal_min.data.tokenizers import make_tokenizer
-from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets, text_to_count, text_to_measure
-from caracal_min.evaluation.ngrams import ngram_losses
-from caracal_min.record import require_new, require_recordable, write_record
-from caracal_min.training.settings import require_kinds, require_range, require_text
 
-__all__ = ["COMMAND", "CountConfig", "prepare_count", "run_count"]
+from ..measured import bits_per_byte, bytes_of_targets, text_to_count, text_to_measure
+from ..ngrams import ngram_losses
+from ..records import require_new, write_record
+from . import Command
+
+__all__ = ["COMMAND", "CountConfig", "run_count"]
 
 
 @dataclass(frozen=True)
 class CountConfig:
-    """Count tokens in a row in a text, and measure how well the tables predict another: what a model has to beat.
-
-    Raises:
-        ValueError: a field out of range, in one line.
-    """
+    """Count tokens in a row in a text, and measure how well the tables predict another: what a model has to beat."""
 
     train: str = "embedded"
     """Text to count in, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
@@ -51,46 +46,23 @@ class CountConfig:
     out: Path | None = None
     """Record to write, a JSON file that is not there yet."""
 
-    def __post_init__(self):
-        require_kinds(self)
-        require_text(self, ("train", "data", "tokenizer"))
-        require_range(self, ("longest",), low=2)
-        require_range(self, ("context", "tokens", "train_tokens", "windows"), low=1)
-        if self.longest > self.context + 1:
-            raise ValueError(f"longest={self.longest} with context={self.context}; a window has no more than "
-                             f"{self.context + 1} tokens in a row, give at most that")
-
-
-def prepare_count(config: CountConfig) -> CountConfig:
-    """Return the configuration after a check that `out`, if given, can take a record.
-
-    Raises:
-        FileExistsError, ImportError, OSError: as `caracal_min.record.require_new` and `require_recordable`.
-    """
-    if config.out is not None:
-        require_new(config.out)
-        require_recordable(config.out)
-    return config
-
 
 def run_count(config: CountConfig) -> dict:
     """Print the losses of all tables, write a record to `config.out`, and return its results.
 
     Raises:
-        ValueError, FileNotFoundError, ImportError: as `data.tokens_of` and `evaluation.ngrams.ngram_losses`; or what is
-            held out cannot be known, or what is measured would be counted.
+        ValueError: what is measured would be counted, too.
     """
-    started = time.monotonic()
-    tokenizer = make_tokenizer(config.tokenizer)
-    require_readable(tokenizer, config.train, config.data)
+    require_new(config.out)
+    started, tokenizer = time.monotonic(), make_tokenizer(config.tokenizer)
+    # A text of which a part is counted may be measured on the other part alone.
+    same = Path(config.train).resolve() == Path(config.data).resolve()
+    if same and (config.train_split, config.split) != ("train", "held_out"):
+        raise ValueError(f"{config.train} ({config.train_split}) holds what is measured, {config.data} "
+                         f"({config.split}); take train and held_out, or measure on another text")
     tokens, data = text_to_measure(config.data, tokenizer, config.split, config.tokens + 1)
     windows = sequential_windows(tokens, config.context, config.windows)
     counted, what = text_to_count(config.train, tokenizer, config.train_split, config.train_tokens)
-    files = [{file["sha256"] for file in text["files"]} for text in (what, data)]
-    same = config.train == config.data or files[0] & files[1]
-    if same and (what["split"], data["split"]) != ("train", "held_out"):
-        raise ValueError(f"{config.train} ({what['split']}) holds what is measured, {config.data} ({data['split']}); "
-                         "take train and held_out, or measure on another text")
     losses = {name: float(loss) for name, loss in
               ngram_losses(counted, windows.numpy(), tokenizer.vocab_size, config.longest).items()}
     measured, length = windows[:, 1:].numel(), bytes_of_targets(windows, tokenizer)
@@ -107,4 +79,4 @@ def run_count(config: CountConfig) -> dict:
     return results
 
 
-COMMAND = Command(CountConfig, run_count, prepare_count)
+COMMAND = Command(CountConfig, run_count)

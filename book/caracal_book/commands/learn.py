@@ -1,10 +1,9 @@
 """The command `learn`: its options are `experiments.sweep.LearnConfig`."""
 
-from caracal_min.commands import Command
-
 from ..experiments.sweep import LearnConfig, comparison, run_learn
+from . import Command
 
-__all__ = ["COMMAND", "LearnConfig", "run_learn_command"]
+__all__ = ["COMMAND", "run_learn_command"]
 
 
 def run_learn_command(config: LearnConfig) -> None:

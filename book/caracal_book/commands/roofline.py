@@ -1,9 +1,8 @@
 """The command `roofline`: its options are `numbers.roofline.RooflineConfig`."""
 
-from caracal_min.commands.command import Command, on_device_with_record
-
 from ..numbers.roofline import RooflineConfig, run_roofline
+from . import Command
 
 __all__ = ["COMMAND"]
 
-COMMAND = Command(RooflineConfig, run_roofline, on_device_with_record)
+COMMAND = Command(RooflineConfig, run_roofline)

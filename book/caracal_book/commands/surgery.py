@@ -5,16 +5,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
-from caracal_min.commands.command import Command, on_device_with_record, say
 from caracal_min.data.batches import sequential_windows
-from caracal_min.data.split import ALL
-from caracal_min.evaluation.measured import bits_per_byte, bytes_of_targets, rule_of_training, text_to_measure
 from caracal_min.precision import find_device
-from caracal_min.record import require_new, write_record
-from caracal_min.training.settings import require_kinds, require_range, require_text
-from caracal_min.training.trained import load_trained
 
 from ..experiments.ablated import loss_by_length, loss_by_octave, surgery
+from ..measured import bits_per_byte, bytes_of_targets, text_to_measure
+from ..records import require_new, write_record
+from ..rivals import load_model, weights_sha256
+from . import Command
 
 __all__ = ["COMMAND", "SurgeryConfig", "run_surgery"]
 
@@ -23,15 +21,10 @@ _MULTIPLES = (1, 2, 4, 8, 16)
 
 @dataclass(frozen=True)
 class SurgeryConfig:
-    """Ablate a trained Caracal: the loss without each of its components, and its growth with the length.
-
-    Raises:
-        ValueError: a field out of range, in one line.
-    """
+    """Ablate a trained Caracal: the loss without each of its components, and its growth with the length."""
 
     model: str
-    """Name of a model that comes with the package, folder of a run or of a model, which train writes, or "owner/name"
-    on the hub.  Of a run that has not ended, the last checkpoint is taken."""
+    """Name of a model that comes with the package, or folder of a finished run or of a model."""
     data: str = "embedded"
     """Text to measure on, as in train: embedded, fineweb, a file, a folder of files, or one that tokenize wrote."""
     split: Literal["held_out", "all"] = "held_out"
@@ -50,33 +43,15 @@ class SurgeryConfig:
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
 
-    def __post_init__(self):
-        require_kinds(self)
-        require_text(self, ("model", "data"))
-        require_range(self, ("context",), low=1)
-        require_range(self, ("windows", "batch_size"), low=2)
-        if not self.lags or min(self.lags) < 0:
-            raise ValueError(f"lags={self.lags!r}; give at least one, each >= 0")
-
 
 def run_surgery(config: SurgeryConfig) -> dict:
-    """Print the losses under every ablation and by length, write a record to `config.out`, and return its results.
-
-    Raises:
-        ValueError, FileNotFoundError, ImportError: as `training.trained.load_trained` and `evaluation.measured`.
-    """
-    device = find_device(config.device)
-    if config.out is not None:
-        require_new(config.out)
-    started = time.monotonic()
-    trained = load_trained(config.model)
-    say(trained.note)
-    model, weights = trained.model.to(device), trained.sha256
-    if config.split != ALL:
-        rule_of_training(config.model, trained.run, weights)
-    tokenizer = trained.model.require_tokenizer()
-    tokens, data = text_to_measure(config.data, tokenizer, config.split,
-                                   _MULTIPLES[-1] * config.windows * config.context + 1)
+    """Print the losses under every ablation and by length, write a record to `config.out`, and return its results."""
+    require_new(config.out)
+    started, device = time.monotonic(), find_device(config.device)
+    model = load_model(config.model).to(device)
+    tokenizer = model.require_tokenizer()
+    longest = _MULTIPLES[-1] * config.windows * config.context
+    tokens, data = text_to_measure(config.data, tokenizer, config.split, longest + 1)
     windows = sequential_windows(tokens, config.context, config.windows)
     measured, length = windows[:, 1:].numel(), bytes_of_targets(windows, tokenizer)
     rows = [asdict(outcome) for outcome in surgery(model, windows, config.lags, batch_size=config.batch_size)]
@@ -94,7 +69,7 @@ def run_surgery(config: SurgeryConfig) -> dict:
         octaves[name] = loss_by_octave(model, tokens, config.context, cut, fitting[-1] * config.context, few, at_once)
         for what, losses in (("length", lengths[name]), ("tokens seen", octaves[name])):
             print(f"{name}, by {what}: " + ", ".join(f"{length}: {loss:.4f}" for length, loss in losses.items()))
-    results = {"model_sha256": weights, "model": asdict(model.config), "loss_by_length": lengths,
+    results = {"model_sha256": weights_sha256(config.model), "model": asdict(model.config), "loss_by_length": lengths,
                "loss_by_octave": octaves, "rows": rows, "tokens": measured, "bytes": length}
     if config.out is not None:
         write_record(config.out, "surgery", asdict(config), results, data, time.monotonic() - started, device)
@@ -102,4 +77,4 @@ def run_surgery(config: SurgeryConfig) -> dict:
     return results
 
 
-COMMAND = Command(SurgeryConfig, run_surgery, on_device_with_record)
+COMMAND = Command(SurgeryConfig, run_surgery)

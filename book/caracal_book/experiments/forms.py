@@ -29,9 +29,8 @@ from caracal_min.data.corpus import Corpus, load_corpus
 from caracal_min.model import Caracal
 from caracal_min.modules import MultiHeadFourier
 from caracal_min.training.recipe import TrainConfig
-from caracal_min.training.run_record import data_of
-from caracal_min.training.settings import require_kinds, require_range
 
+from ..measured import data_of
 from .ablated import loss_by_length, surgery
 from .grid import Grid, require_known, require_once, settings_of
 from .language_grid import run_rates_then_seeds, train
@@ -136,14 +135,8 @@ class FormsConfig:
     """Runs at a time, each in a process of one thread; 1 stays in this process."""
 
     def __post_init__(self):
-        require_kinds(self)
         require_once(self, ("forms", "learning_rates", "seeds"))
         require_known("form", self.forms, FORMS)
-        require_range(self, ("processes", "context"), low=1)
-        require_range(self, ("windows",), low=2)
-        require_range(self, ("sweep_part",), above=0, high=1)
-        _ = [self.recipe(rate, seed, sweep) for rate in self.learning_rates for seed in self.seeds
-             for sweep in (False, True)]
 
     def recipe(self, learning_rate: float, seed: int, sweep: bool = False) -> TrainConfig:
         """Return the settings of a run: nano's own but for the learning rate and the length."""
@@ -157,13 +150,12 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
     """Run what is left of the grid, show a line for each run, write the record, and return it.
 
     Raises:
-        ValueError, OSError, ImportError: as `grid.Grid`.
+        ValueError: as `grid.Grid`.
     """
-    with Grid("forms", config, ("forms", "learning_rates", "seeds"), show=show) as grid:
-        corpus = _corpus(config)
-        runs = run_rates_then_seeds(grid, config.forms, settings_of(config, _FREE) | {"corpus": corpus.digest},
-                                    partial(_run, config), config.processes)
-        return grid.record({"runs": runs, "standings": standings(runs)}, data_of(corpus, None))
+    grid, corpus = Grid("forms", config, ("forms", "learning_rates", "seeds"), show=show), _corpus(config)
+    settings = settings_of(config, _FREE) | {"corpus": corpus.digest}
+    runs = run_rates_then_seeds(grid, config.forms, settings, partial(_run, config), config.processes)
+    return grid.record({"runs": runs, "standings": standings(runs)}, data_of(corpus))
 
 
 def _run(config: FormsConfig, facts: dict) -> dict:

@@ -4,7 +4,6 @@ A cell has a name, facts, which become part of its run, and settings, which deci
 
     out/runs/NAME.json   the run of a cell, its settings and the process that ran it, written when the run ends
     out/record.json      all runs
-    out/lock             held by the process that works in the folder
 
 A stop at any moment loses the runs that have not ended.  The same command runs what is left, and so does one with more
 cells.
@@ -25,8 +24,8 @@ from typing import Any, NamedTuple
 import torch
 
 from caracal_min.files import writing
-from caracal_min.record import code, machine, read_record, seal, write_record
-from caracal_min.training.folder import RunFolder
+
+from ..records import code, machine, read_record, seal, write_record
 
 __all__ = ["Cell", "Grid", "map_unordered", "require_known", "require_once", "settings_of"]
 
@@ -43,7 +42,7 @@ class Cell(NamedTuple):
 
 
 class Grid:
-    """The folder of a grid, held for this process: use it in a `with` statement.
+    """The folder of a grid, in which one process at a time works.
 
     Args:
         kind: of the record.
@@ -54,21 +53,16 @@ class Grid:
 
     Raises:
         ValueError: the record in the folder holds runs that are left out, or was edited.
-        OSError: the folder cannot be written, or another process works in it.
-        ImportError: jsonschema, which the record needs, is not installed.
     """
 
     def __init__(self, kind: str, config: Any, fields: Sequence[str], device: torch.device | str = "cpu",
                  show: Callable[[str], None] = print):
         self.kind, self.config, self.device, self.show = kind, config, torch.device(device), show
-        self._folder = RunFolder(config.out)
+        self._record = config.out / "record.json"
         self._processes: list[dict] = []
         self._own: dict | None = None
-        try:
-            self._require_no_less(fields)
-        except BaseException:
-            self._folder.close()
-            raise
+        self._require_no_less(fields)
+        code()  # as it is now: the files may change before the last run ends
 
     def run(self, cells: Sequence[Cell], function: Callable[[dict], dict], line: Callable[[dict], str],
             processes: int = 1) -> list[dict]:
@@ -100,19 +94,13 @@ class Grid:
             results: with `runs`, a list of what `run` returned.
             data: what the record says of the text.
         """
-        path, results = self._folder.record, json.loads(json.dumps(results))
+        path, results = self._record, json.loads(json.dumps(results))
         if not path.exists() or json.loads(path.read_text())["results"] != results:
             write_record(path, self.kind, vars(self.config), results, data,
                          max(sum(run["seconds"] for run in results["runs"]), 1e-3), self.device,
                          sorted(self._processes, key=lambda process: (process["started"], process["from_step"])),
                          grown=True)
         return json.loads(path.read_text())
-
-    def __enter__(self) -> "Grid":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._folder.close()
 
     def _path(self, name: str) -> Path:
         return self.config.out / "runs" / f"{name}.json"
@@ -138,23 +126,22 @@ class Grid:
         return entry["run"]
 
     def _write(self, cell: Cell, run: dict) -> dict:
-        self._folder.require_held()
-        self._path(cell.name).parent.mkdir(exist_ok=True)
+        self._path(cell.name).parent.mkdir(parents=True, exist_ok=True)
         with writing(self._path(cell.name)) as partial_file:
             partial_file.write_text(json.dumps(seal(json.loads(json.dumps(
                 {"settings": cell.settings, "run": run, "process": self._own}, allow_nan=False))), indent=1) + "\n")
         return self._read(cell)
 
     def _require_no_less(self, fields: Sequence[str]) -> None:
-        if self._folder.complete:
-            before = read_record(self._folder.record, require_commit=False)
+        if self._record.exists():
+            before = read_record(self._record, require_commit=False)
             if before["kind"] != self.kind:
-                raise ValueError(f"{self._folder.record} is the record of {before['kind']}, not of {self.kind}; give "
-                                 "another folder")
+                raise ValueError(f"{self._record} is the record of {before['kind']}, not of {self.kind}; give another "
+                                 "folder")
             for name in fields:
                 lost = [value for value in before["config"][name] if value not in getattr(self.config, name)]
                 if lost:
-                    raise ValueError(f"{self._folder.record} holds runs with {name} {' '.join(map(str, lost))}, which "
+                    raise ValueError(f"{self._record} holds runs with {name} {' '.join(map(str, lost))}, which "
                                      "are left out here; name them too, or give another folder")
 
 

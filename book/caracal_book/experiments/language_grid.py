@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
+from torch import nn
 
 from caracal_min.data.corpus import Corpus
-from caracal_min.language_model import LanguageModel
 from caracal_min.training.recipe import TrainConfig
 from caracal_min.training.trainer import DivergedError, Trainer
 
@@ -48,7 +48,7 @@ def run_rates_then_seeds(grid: Grid, contenders: Iterable[str], settings: dict, 
                             for name in contenders if best[name] is not None], function, _line, processes)
 
 
-def train(recipe: TrainConfig, corpus: Corpus, build: Callable[[], LanguageModel],
+def train(recipe: TrainConfig, corpus: Corpus, build: Callable[[], nn.Module],
           examine: Callable[[Any], Mapping] | None = None) -> dict:
     """Train a model to the end of its budget, and return what came of it.
 

@@ -17,7 +17,6 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from caracal_min.modules import Block
-from caracal_min.training.settings import require_kinds, require_range
 
 from .grid import require_known
 from .mixers import make_mixer
@@ -86,10 +85,6 @@ class Lesson:
     """Held-out texts to measure on, at least two, the same for all contenders and seeds."""
 
     def __post_init__(self):
-        require_kinds(self)
-        require_range(self, ("d_model", "n_heads", "hidden", "steps", "batch_size", "points"), low=1)
-        require_range(self, ("texts",), low=2)
-        require_range(self, ("init_std",), above=0)
         if self.d_model % self.n_heads:
             raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
                              "choose a width that is a multiple of the heads")

@@ -23,17 +23,13 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from caracal_min.allocator import keep_freed_memory
-from caracal_min.benchmark.measure import in_precision, mean_time
-from caracal_min.choices import Precision
 from caracal_min.config import CaracalConfig
 from caracal_min.data.corpus import Corpus, load_corpus
-from caracal_min.data.tokenizers import ByteTokenizer, GPT2Tokenizer
 from caracal_min.precision import find_device
 from caracal_min.training.recipe import TrainConfig
-from caracal_min.training.run_record import data_of
-from caracal_min.training.settings import require_kinds, require_range, require_text
 
+from ..benchmark.measure import in_precision, mean_time
+from ..measured import data_of
 from .grid import Cell, Grid, require_known, require_once, settings_of
 from .language_grid import run_rates_then_seeds, train
 from .race_contenders import CONTENDERS, REFERENCE, fitted
@@ -41,7 +37,7 @@ from .race_results import race_table, standings
 
 __all__ = ["RaceConfig", "run_race"]
 
-_VOCABULARY = {kind.name: kind.vocab_size for kind in (ByteTokenizer, GPT2Tokenizer)}
+_VOCABULARY = {"byte": 256, "gpt2": 50_257}
 _FREE = {"out", "data", "validation", "contenders", "learning_rates", "seeds", "slowest", "device"}
 _TURNS = 5
 
@@ -92,21 +88,14 @@ class RaceConfig:
     """Contenders whose step takes longer than this many steps of Caracal are left out, with the time."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
-    precision: Precision = "auto"
+    precision: str = "auto"
     """Autocast type of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 or
     float32."""
 
     def __post_init__(self):
-        require_kinds(self)
         require_once(self, ("contenders", "learning_rates", "seeds"))
         require_known("contender", self.contenders, CONTENDERS)
-        require_text(self, ("data", "validation"))
         require_known("tokenizer", (self.tokenizer,), _VOCABULARY)
-        require_range(self, ("width", "layers", "heads", "context", "window", "batch_size", "measurements",
-                             "eval_windows"), low=1)
-        require_range(self, ("tokens",), low=self.batch_size * self.context)
-        require_range(self, ("sweep_part",), above=0, high=1)
-        require_range(self, ("slowest",), above=0)
         _ = self.size, [self.recipe(rate, seed) for rate in self.learning_rates for seed in self.seeds]
 
     @property
@@ -137,32 +126,30 @@ def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[s
 
     Raises:
         ValueError: a contender does not fit the budget, or all are too slow; and as `grid.Grid`.
-        OSError, ImportError: as `grid.Grid`; a contender needs `transformers`.
+        ImportError: a contender needs `transformers`.
     """
     config = replace(config, device=str(find_device(config.device)))
-    if config.device == "cpu":
-        keep_freed_memory()
-    with Grid("race", config, ("contenders", "learning_rates", "seeds"), config.device, show) as grid:
-        if corpus is None:
-            corpus = load_corpus(config.data, config.tokenizer, max_tokens=config.tokens + config.tokens // 4,
-                                 validation=config.validation)
-        settings = settings_of(config, _FREE) | {"corpus": corpus.digest}
-        fitting = {name: fitted(name, config.size, config.context) for name in config.contenders}
-        times = grid.run([Cell(f"time_{name}_{config.slowest:g}", {"contender": name}, settings)
-                          for name in config.contenders], partial(_time, config, fitting), _line)
-        lineup = [time["contender"] for time in times if time["times_caracal"] <= config.slowest]
-        if not lineup:
-            raise ValueError(f"slowest={config.slowest:g} leaves out all contenders; give a larger number, or more "
-                             "contenders")
-        runs = run_rates_then_seeds(grid, lineup, settings, partial(_run, config, corpus, fitting))
-        contenders = [time | {"what": CONTENDERS[name].what, "gives": CONTENDERS[name].gives,
-                              "number": fitting[name][0], "parameters": fitting[name][1],
-                              "left_out": name not in lineup} for name, time in zip(fitting, times, strict=True)]
-        budget = fitted(REFERENCE, config.size, config.context)[1]
-        record = grid.record({"budget": budget, "contenders": contenders, "runs": runs, "standings": standings(runs)},
-                             data_of(corpus, config.validation))
-        show(race_table(record))
-        return record
+    grid = Grid("race", config, ("contenders", "learning_rates", "seeds"), config.device, show)
+    if corpus is None:
+        corpus = load_corpus(config.data, config.tokenizer, max_tokens=config.tokens + config.tokens // 4,
+                             validation=config.validation)
+    settings = settings_of(config, _FREE) | {"corpus": corpus.digest}
+    fitting = {name: fitted(name, config.size, config.context) for name in config.contenders}
+    times = grid.run([Cell(f"time_{name}_{config.slowest:g}", {"contender": name}, settings)
+                      for name in config.contenders], partial(_time, config, fitting), _line)
+    lineup = [time["contender"] for time in times if time["times_caracal"] <= config.slowest]
+    if not lineup:
+        raise ValueError(f"slowest={config.slowest:g} leaves out all contenders; give a larger number, or more "
+                         "contenders")
+    runs = run_rates_then_seeds(grid, lineup, settings, partial(_run, config, corpus, fitting))
+    contenders = [time | {"what": CONTENDERS[name].what, "gives": CONTENDERS[name].gives,
+                          "number": fitting[name][0], "parameters": fitting[name][1],
+                          "left_out": name not in lineup} for name, time in zip(fitting, times, strict=True)]
+    budget = fitted(REFERENCE, config.size, config.context)[1]
+    record = grid.record({"budget": budget, "contenders": contenders, "runs": runs, "standings": standings(runs)},
+                         data_of(corpus, config.validation))
+    show(race_table(record))
+    return record
 
 
 def _run(config: RaceConfig, corpus: Corpus, fitting: dict, facts: dict) -> dict:

@@ -12,14 +12,11 @@ from functools import partial
 import torch
 from torch import nn
 
-from caracal_min.choices import VARIANTS
 from caracal_min.config import CaracalConfig
-from caracal_min.extras import missing
-from caracal_min.language_model import LanguageModel
 from caracal_min.model import Caracal
 from caracal_min.modules import SwiGLU
-from caracal_min.zoo.baselines import Baseline, baseline_of
 
+from ..rivals import VARIANTS, Baseline, baseline_of
 from .mixers import make_mixer
 
 __all__ = ["CONTENDERS", "TOLERANCE", "Contender", "MixedModel", "fitted"]
@@ -46,7 +43,21 @@ class MixedModel(Caracal):
             block.mlp = SwiGLU(config.d_model, hidden)
             if mixer is not None:
                 block.mixer = mixer()
-        self._initialise()
+        draw_weights(self)
+
+
+def draw_weights(model: Caracal) -> None:
+    """Draw all weights anew as Appendix E does: normal(0, init_std), smaller in output projections; biases zero."""
+    size = model.config
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear | nn.Conv1d):
+            shrink = (2 * size.n_layers) ** -0.5 if name.endswith("to_out") else 1.0
+            nn.init.normal_(module.weight, std=size.init_std * shrink)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    nn.init.normal_(model.embedding.weight, std=size.embedding_std)
+    if model.positions is not None:
+        nn.init.normal_(model.positions.weight, std=size.init_std)
 
 
 @dataclass(frozen=True)
@@ -55,39 +66,37 @@ class Contender:
 
     what: str
     """One line on it."""
-    build: Callable[[CaracalConfig, int, int], LanguageModel]
+    build: Callable[[CaracalConfig, int, int], nn.Module]
     """Makes the model from a size, the tokens per sequence, and the number that gives."""
     gives: str = "mlp"
     """What the budget decides: "mlp", the hidden width of the MLP, or "width", that of the model."""
 
 
-def _caracal(size: CaracalConfig, context: int, hidden: int, **changes) -> LanguageModel:
+def _caracal(size: CaracalConfig, context: int, hidden: int, **changes) -> nn.Module:
     return MixedModel(replace(size, **changes), hidden)
 
 
-def _mixed(size: CaracalConfig, context: int, hidden: int, mixer: str) -> LanguageModel:
+def _mixed(size: CaracalConfig, context: int, hidden: int, mixer: str) -> nn.Module:
     return MixedModel(size, hidden, partial(make_mixer, mixer, size.d_model, size.n_heads, context, size.window_size))
 
 
-def _attending(size: CaracalConfig, context: int, hidden: int, name: str) -> LanguageModel:
+def _attending(size: CaracalConfig, context: int, hidden: int, name: str) -> nn.Module:
     return baseline_of(name, size, intermediate_size=hidden)
 
 
-def _mamba(size: CaracalConfig, context: int, width: int) -> LanguageModel:
+def _mamba(size: CaracalConfig, context: int, width: int) -> nn.Module:
     return baseline_of("mamba", replace(size, d_model=width, n_heads=1))
 
 
-def _mamba2(size: CaracalConfig, context: int, width: int) -> LanguageModel:
+def _mamba2(size: CaracalConfig, context: int, width: int) -> nn.Module:
     eight_heads = dict(num_heads=8, head_dim=width // 4, chunk_size=16)
     return baseline_of("mamba2", replace(size, d_model=width, n_heads=1), **eight_heads)
 
 
-def _gated_deltanet(size: CaracalConfig, context: int, hidden: int) -> LanguageModel:
+def _gated_deltanet(size: CaracalConfig, context: int, hidden: int) -> nn.Module:
     """Qwen3-Next with neither attention layers nor experts: Gated DeltaNet in every layer, and an MLP."""
-    try:
-        import transformers
-    except ModuleNotFoundError:
-        raise missing("gated-deltanet", "transformers", "eval") from None
+    import transformers
+
     head = size.d_model // size.n_heads
     config = transformers.AutoConfig.for_model(
         "qwen3_next", vocab_size=size.vocab_size, hidden_size=size.d_model, intermediate_size=hidden,

@@ -11,7 +11,7 @@ which recomputes some of the layer, must lie inside the context too::
     windows_of(model, keys)       attention sees its last keys only; 1: itself, so nothing is mixed
     pre_conv_of_one_tap(model)    the short convolution keeps the weight of the token itself
     without(model, kind)          layers of a kind add nothing: Fourier, attention, or feed-forward
-    in_eight_bits(model)          every matrix is rounded to eight bits, one scale per row (`caracal_min.quantized`)
+    in_eight_bits(model)          every matrix is rounded to eight bits, one scale per row (`web_export`)
 
 `ablated` measures a model under each of them.  In this layer lag and position are one: g_i is computed by the token at
 position i and weighs the token i back.
@@ -25,8 +25,8 @@ from torch import Tensor, nn
 
 from caracal_min.model import Caracal
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
-from caracal_min.quantized import dequantize_rows, quantize_rows
 
+from ..web_export import dequantize_rows, quantize_rows
 from .learner import Learner
 
 __all__ = ["gate_as", "gate_of_another", "gate_up_to", "in_eight_bits", "layers_of", "mean_gates",
@@ -140,7 +140,7 @@ def without(model: Caracal | Learner, kind: type[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def in_eight_bits(model: Caracal | Learner) -> Iterator[None]:
-    """Round every matrix as `caracal_min.quantized.quantize_rows` does.
+    """Round every matrix as `web_export.quantize_rows` does.
 
     Raises:
         ValueError: a weight that is not finite.
@@ -179,7 +179,7 @@ def layers_of(model: Caracal | Learner, kind: type) -> list:
     """Return the mixers and feed-forward layers of a kind, after a check that the model can be ablated."""
     if not isinstance(model, Caracal | Learner):
         raise ValueError(f"ablations are of a Caracal or a Learner, this is a {type(model).__name__}")
-    if isinstance(model, Caracal) and model._compiled != "no":
+    if isinstance(model, Caracal) and getattr(model, "_compiled", "no") != "no":
         raise ValueError("this model is compiled, and compiled code passes hooks by; load it anew")
     return [layer for block in model.blocks for layer in (block.mixer, block.mlp) if isinstance(layer, kind)]
 

@@ -4,13 +4,13 @@
     load(name)         one of them, if it is as it was written and a commit holds its code
     describe(record)   which run it is, in a line
 
-`caracal_min.record` says what a record holds, and writes and checks them.
+`caracal_book.records` says what a record holds, and writes and checks them.
 """
 
 from pathlib import Path
 from typing import Any
 
-from caracal_min.record import read_record
+from ..records import read_record
 
 __all__ = ["describe", "load", "names"]
 
@@ -31,7 +31,7 @@ def load(name: str) -> dict[str, Any]:
     """Return a recorded run.
 
     Raises:
-        ValueError: there is none of this name; it was edited (`caracal_min.record.RecordError`).
+        ValueError: there is none of this name; it was edited (`records.RecordError`).
     """
     if name not in names():
         raise ValueError(f"no recorded run {name!r}; there are: {', '.join(names()) or 'none'}")
@@ -41,7 +41,8 @@ def load(name: str) -> dict[str, Any]:
 def describe(record: dict[str, Any]) -> str:
     """Return one line that says which run a record is of, for wherever its numbers are shown."""
     config, machine = record["config"], record["machine"]
-    what = {"train": f"{config.get('architecture')} {config.get('preset')}, {config.get('variant')}, trained",
+    kind = config.get("architecture", "caracal")
+    what = {"train": f"{kind} {config.get('preset')}, {config.get('variant')}, trained",
             "evaluate": f"{config.get('model')}, evaluated", "benchmark": "benchmark",
             "count": f"tables counted in {record['results'].get('counted', {}).get('tokens', 0):,} tokens",
             "learn": "mixers on synthetic tasks", "surgery": f"{config.get('model')}, ablated",

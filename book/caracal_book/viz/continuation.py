@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 from caracal_min import Caracal
-from caracal_min.export import web_scripts
 
+from ..web_export import web_scripts
 from . import svg
 from .figure import Figure
 from .style import palette

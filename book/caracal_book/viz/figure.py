@@ -15,8 +15,6 @@ from importlib import resources
 from typing import Any
 from urllib.parse import quote
 
-from caracal_min.extras import missing
-
 from .style import dark, palette
 
 __all__ = ["Figure"]
@@ -124,7 +122,7 @@ class Figure:
             import anywidget
             import traitlets
         except ImportError:
-            raise missing("Figure.widget()", "anywidget") from None
+            raise ImportError("Figure.widget() needs anywidget: pip install anywidget") from None
         traits = {key: traitlets.Any(value, read_only=key not in self.state).tag(sync=True)
                   for key, value in self.model.items()}
         members = {"_esm": self._source, "_css": _css(), **traits}

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.export import web_scripts
 
+from ..web_export import web_scripts
 from . import svg
 from .engine import PARTS
 from .figure import Figure

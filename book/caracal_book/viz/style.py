@@ -7,8 +7,6 @@ every figure of the book, moving or still.
 
 from dataclasses import asdict, dataclass
 
-from caracal_min.extras import missing
-
 __all__ = ["dark", "palette", "use_style"]
 
 
@@ -55,7 +53,7 @@ def use_style() -> None:
     try:
         import matplotlib
     except ImportError:
-        raise missing("viz.use_style()", "matplotlib") from None
+        raise ImportError("viz.use_style() needs matplotlib: pip install matplotlib") from None
 
     matplotlib.rcParams.update({
         "figure.figsize": (_WIDTH, _HEIGHT),

@@ -18,7 +18,8 @@ from caracal_min import Caracal
 from caracal_min.convolution import circular_conv
 from caracal_min.data.byte_pairs import END_OF_TEXT
 from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
-from caracal_min.quantized import dequantize_rows, quantize_rows
+
+from ..web_export import dequantize_rows, quantize_rows
 
 __all__ = ["LIKELIEST", "compare", "in_the_page", "percent", "pieces_of", "rounded_to", "shown", "trace", "widest"]
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from caracal_min import Caracal
-from caracal_min.export import web_scripts
 
+from ..web_export import web_scripts
 from . import svg
 from .engine import PARTS
 from .figure import Figure

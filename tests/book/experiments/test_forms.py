@@ -7,10 +7,10 @@ import torch
 
 from caracal_book.commands.forms import run_forms_command
 from caracal_book.experiments.forms import FORMS, FormsConfig, make_form, run_forms
+from caracal_book.records import read_record
 from caracal_book.runs import describe
 from caracal_min import CaracalConfig
 from caracal_min.modules import MultiHeadFourier
-from caracal_min.record import read_record
 
 SIZE = CaracalConfig(256, 16, 3, 2, window_size=4)
 
@@ -90,14 +90,9 @@ def test_a_form_that_cannot_decode_says_so(name):
         model.generate(ids(3), 2)
 
 
-@pytest.mark.parametrize("changes, what", [({"forms": ("plane",)}, "unknown form 'plane'; accepted: plain, cut"),
-                                           ({"learning_rates": ()}, "give at least one"),
-                                           ({"seeds": (1, 1)}, "each once"), ({"windows": 1}, "windows=1"),
-                                           ({"sweep_part": 0.0}, "sweep_part"), ({"processes": 0}, "processes")])
-def test_bad_settings_are_refused_in_a_line(changes, what):
-    with pytest.raises(ValueError, match=what) as caught:
-        FormsConfig(**changes)
-    assert "\n" not in str(caught.value)
+def test_unknown_names_get_the_list():
+    with pytest.raises(ValueError, match="unknown form 'plane'; accepted: plain, cut"):
+        FormsConfig(forms=("plane",))
     with pytest.raises(ValueError, match="unknown form 'x'"):
         make_form("x", SIZE, 8)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from caracal_book.experiments.grid import Cell, Grid, map_unordered, require_known, require_once, settings_of
-from caracal_min.record import read_record
-from caracal_min.training.folder import RunInUseError
+from caracal_book.records import read_record
 
 
 @pytest.fixture(autouse=True)
@@ -45,9 +44,9 @@ def cells(config, **changes):
 
 
 def run(config, processes=1, show=lambda line: None, changes=(), **how):
-    with Grid("learn", config, ("contenders",), show=show) as grid:
-        runs = grid.run(cells(config, **dict(changes)), partial(ran, **how), lambda run: run["contender"], processes)
-        return grid.record({"runs": runs, "chance": {}})
+    grid = Grid("learn", config, ("contenders",), show=show)
+    runs = grid.run(cells(config, **dict(changes)), partial(ran, **how), lambda run: run["contender"], processes)
+    return grid.record({"runs": runs, "chance": {}})
 
 
 @pytest.mark.parametrize("processes", [1, 2])
@@ -100,21 +99,12 @@ def test_other_settings_an_edit_and_another_record_are_refused(tmp_path):
     assert len(run(config)["results"]["runs"]) == 4
     with pytest.raises(ValueError, match="record.json is the record of learn, not of race; give another folder"):
         Grid("race", config, ("contenders",))
-    with Grid("learn", config, ("contenders",)):  # none of these keeps the folder
-        pass
-
-
-def test_one_process_works_in_a_folder(tmp_path):
-    config = Config(tmp_path / "grid")
-    with Grid("learn", config, ("contenders",)) as first, Grid("learn", config, ("contenders",)):
-        with pytest.raises(RunInUseError, match="taken over by a later run"):
-            first.run(cells(config), ran, str)
 
 
 def test_a_number_that_is_none_is_not_kept(tmp_path):
     config = Config(tmp_path / "grid", ("a",))
-    with Grid("learn", config, ("contenders",)) as grid, pytest.raises(ValueError, match="not JSON compliant"):
-        grid.run(cells(config), lambda facts: {"loss": float("nan")}, str)
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        Grid("learn", config, ("contenders",)).run(cells(config), lambda facts: {"loss": float("nan")}, str)
     assert list((config.out / "runs").iterdir()) == []
 
 

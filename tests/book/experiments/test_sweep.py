@@ -17,8 +17,8 @@ from caracal_book.experiments.surgery import gate_of_another, gate_up_to, window
 from caracal_book.experiments.sweep import LearnConfig, at_best_rate, comparison, learning_curves, run_learn, runs_of
 from caracal_book.experiments.task import IGNORED
 from caracal_book.experiments.tasks import TASKS, Recall, make_task
+from caracal_book.records import read_record
 from caracal_book.runs import describe
-from caracal_min.record import read_record
 
 EASY = Recall(1, 2, 2)  # the value stands one token back
 SMALL = Lesson(d_model=8, n_heads=2, hidden=8, steps=4, batch_size=4, points=2, texts=10)
@@ -249,12 +249,7 @@ def test_of_equal_rates_the_one_of_the_fewest_steps_is_the_best_and_then_the_sma
 @pytest.mark.parametrize("changes, what", [
     (dict(contenders=("mamba",)), "unknown contender 'mamba'; accepted: fourier,"),
     (dict(tasks=("sorting",)), "unknown task 'sorting'"),
-    (dict(tasks=()), "tasks=none; give at least one"),
-    (dict(learning_rates=(1e-3, 1e-3)), "each once"),
-    (dict(learning_rates=(0.0,)), "give rates > 0"),
-    (dict(seeds=()), "seeds=none; give at least one"), (dict(seeds=(-1,)), "give rates > 0 and seeds >= 0"),
-    (dict(processes=0), "processes=0"), (dict(texts=1), "texts=1"),
-    (dict(steps=0), "steps=0"),
+    (dict(seeds=()), "seeds=none; give at least one"), (dict(learning_rates=(1e-3, 1e-3)), "each once"),
     (dict(d_model=9), "d_model=9 is not divisible by n_heads=2"),
 ])
 def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, what):

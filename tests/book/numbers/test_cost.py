@@ -23,13 +23,12 @@ from caracal_book.numbers.cost import (
     total,
     training,
 )
+from caracal_book.rivals import baseline_of, make_model
 from caracal_min import Caracal, CaracalConfig, loss, spectral
 from caracal_min.config import PRESETS
 from caracal_min.language_model import LanguageModel
 from caracal_min.spectral import fast_length
 from caracal_min.training import flops_per_token
-from caracal_min.zoo import make_model
-from caracal_min.zoo.baselines import baseline_of
 
 TINY = PRESETS["tiny"]
 PURE = replace(TINY, fourier_per_attention=None)

@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 import pytest
 import torch
 
+from caracal_book.rivals import VARIANTS
 from caracal_book.viz.model_diagram import model_diagram
 from caracal_min import Caracal
 from caracal_min.config import PRESETS
 from caracal_min.minimal import Minimal
-from caracal_min.zoo import VARIANTS
 
 SVG = "{http://www.w3.org/2000/svg}"
 CONFIGS = PRESETS | {f"nano, {name}": replace(PRESETS["nano"], **changes) for name, changes in VARIANTS.items()}

@@ -7,7 +7,7 @@
     byte_pairs   text to ids and back
     sampling     probabilities, draws
     look         why a token is likely, down to one product; what an edit of the model changes
-    weights      what `caracal_min.export.web_scripts` writes, back to numbers
+    weights      what `caracal_book.web_export.web_scripts` writes, back to numbers
     worker       all that behind messages
     loader       the page's side: loads scripts when the reader asks, talks to the worker
     words        how the figures with a model write tokens and shares
@@ -24,8 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from caracal_min import Caracal
-from caracal_min.export import export_web
 from caracal_min.files import writing
+
+from ...web_export import export_web
 
 __all__ = ["PARTS", "SCRIPT", "source", "write"]
 
@@ -47,7 +48,7 @@ def write(model: Caracal, folder: str | Path) -> dict[str, Any]:
     """Write what a page loads of a model into a folder: its weights as `export_web` does, and the program.
 
     Returns:
-        the manifest of `caracal_min.export.web_scripts`.
+        the manifest of `caracal_book.web_export.web_scripts`.
 
     Raises:
         ValueError: no tokenizer, or not one of the kind "gpt2:N"; a weight that is not finite.

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from caracal_book.commands.count import CountConfig, run_count
+from caracal_book.ngrams import KneserNey, Unigram, ngram_losses
+from caracal_book.records import read_record
 from caracal_book.runs import describe
 from caracal_min.data import documents, load_corpus, make_tokenizer, sequential_windows
-from caracal_min.evaluation import ngram_losses
-from caracal_min.evaluation.ngrams import KneserNey, Unigram
-from caracal_min.record import read_record
 
 TEXT = np.random.default_rng(0).choice(12, size=400, p=np.arange(1, 13) / 78)
 
@@ -117,23 +116,9 @@ def test_on_real_text_it_beats_add_one_and_the_unigram():
     assert found["bigram"] < small["bigram"] < small["unigram"]
 
 
-def test_bad_input_gets_one_line():
-    windows = np.zeros((1, 3), dtype=int)
-    with pytest.raises(ValueError, match="^1 tokens to count; give at least 2$"):
-        ngram_losses(np.array([1]), windows, 4)
+def test_an_id_outside_the_vocabulary_is_refused():
     with pytest.raises(ValueError, match="^id 9 with 4 ids; was the text encoded with another tokenizer[?]$"):
-        ngram_losses(np.array([1, 9]), windows, 4)
-    with pytest.raises(ValueError, match="^longest=1; give at least 2$"):
-        ngram_losses(np.array([1, 1]), windows, 4, longest=1)
-    with pytest.raises(ValueError, match="^longest=18 with context=16; a window has no more than 17 tokens in a row"):
-        CountConfig(longest=18, context=16)
-    with pytest.raises(ValueError, match="^id -1 with 4 ids"):
-        ngram_losses(np.array([1, 1]), windows - 1, 4)
-    with pytest.raises(ValueError, match="^no windows"):
-        ngram_losses(np.array([1, 1]), windows[:0], 4)
-    for tokens, longest in (([0], 2), ([0, 1], 1)):
-        with pytest.raises(ValueError, match="give at least 2"):
-            KneserNey(np.array(tokens), 4, longest)
+        ngram_losses(np.array([1, 9]), np.zeros((1, 3), dtype=int), 4)
 
 
 @pytest.mark.parametrize("source", ["a.jsonl", "embedded"])
@@ -156,8 +141,6 @@ def test_windows_are_those_on_which_training_measures():
     corpus = load_corpus("embedded", "byte", progress=False)
     windows = sequential_windows(corpus.validation, 16, 7)
     assert len(windows) == 7 and results["losses"] == ngram_losses(corpus.train[:5000], windows.numpy(), 256, 3)
-    with pytest.raises(ValueError, match="^windows=0; give a number >= 1$"):
-        CountConfig(windows=0)
 
 
 def test_the_command_measures_what_training_holds_out(tmp_path, capsys):

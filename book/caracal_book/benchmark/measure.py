@@ -1,0 +1,179 @@
+"""The stopwatch: time and memory of a call, and what its time is spent on."""
+
+import itertools
+import json
+import os
+import re
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from caracal_min.precision import autocast, resolve_precision
+
+__all__ = ["Differentiated", "in_precision", "in_turns", "kept_for_backward", "kind_of", "mean_time",
+            "medians", "peak_memory", "time_by_kind"]
+
+CONVOLUTION = "convolution"
+# What a kernel of a GPU, or an operator on a CPU, is named after; the first kind that fits counts.
+_KINDS = {
+    "FFT": r"fft",
+    "attention": r"flex_attention|flash|fmha|scaled_dot_product|softmax_warp",
+    "optimiser": r"adam",
+    "matrix products": r"gemm|gemv|cutlass|nvjet|xmma|cublas|_mm_|^aten::(mm|addmm|bmm|baddbmm|linear|matmul)$|"
+                       r"mkldnn(?!_conv)",
+    "short convolution": r"^(?!.*caracal).*conv(?!ert)",
+}
+_REST = "the rest"
+_LEAST = 20.0  # milliseconds between two events on a GPU, beside which the launch of the first call is nothing
+
+
+class Differentiated:
+    """A function run forward and backward by a call: the gradients of the sum of weight times its result.
+
+    Args:
+        f: what is run.
+        inputs: its arguments; copies of them are differentiated.
+        weight: shaped as the result of f.
+        parameters: what else to differentiate.
+    """
+
+    def __init__(self, f: Callable, inputs: Sequence[Tensor], weight: Tensor, parameters: Sequence[Tensor] = ()):
+        self.f, self.weight = f, weight
+        self.inputs = [x.detach().requires_grad_() for x in inputs]
+        self.sought = [*self.inputs, *parameters]
+
+    def forward(self) -> Tensor:
+        """Run forward only."""
+        return self.f(*self.inputs)
+
+    def __call__(self) -> tuple[Tensor, ...]:
+        """Run forward and backward."""
+        return torch.autograd.grad(self.forward(), self.sought, self.weight)
+
+
+def in_turns(sides: Sequence[Callable], repeats: int) -> list[float]:
+    """Return the median milliseconds of each call: all are measured in turns, after two rounds of warm-up.
+
+    On a GPU one measurement is of as many calls as take some 20 milliseconds.  With a wait after each call, an
+    operator of a millisecond would be charged with the Python code that launches it, which otherwise runs while the
+    GPU is still at the call before.
+    """
+    for _ in range(2):
+        warm = [mean_time(side, 1) for side in sides]
+    least = _LEAST if torch.cuda.is_available() else 0.0
+    calls = [max(1, round(least / once)) for once in warm]
+    return medians([[mean_time(*pair) for pair in zip(sides, calls, strict=True)] for _ in range(repeats)])
+
+
+def mean_time(call: Callable, calls: int) -> float:
+    """Return the mean milliseconds of `calls` calls; on a GPU between two events in its queue."""
+    if not torch.cuda.is_available():
+        started = time.perf_counter()
+        for _ in range(calls):
+            call()
+        return (time.perf_counter() - started) / calls * 1e3
+    start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    start.record()
+    for _ in range(calls):
+        call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) / calls
+
+
+def medians(rounds: Sequence[Sequence[float]]) -> list[float]:
+    """Return the median of each column."""
+    return [statistics.median(column) for column in zip(*rounds, strict=True)]
+
+
+def in_precision(f: Callable, device: str, precision: str = "auto") -> Callable:
+    """Return f with its matrix products in a precision of `precision.resolve_precision`, as training calls it."""
+    dtype = resolve_precision(precision, device)
+
+    def cast(*inputs):
+        with autocast(device, dtype):
+            return f(*inputs)
+
+    return cast
+
+
+def time_by_kind(call: Callable, device: torch.device) -> dict[str, float]:
+    """Return the milliseconds of a call by kind of work, told by the names of kernels (GPU) or operators (CPU).
+
+    Kinds: convolution, attention, optimiser, matrix products, short convolution, FFT (elsewhere than in our operator),
+    the rest.  On a GPU waiting between kernels is in none of them.
+    """
+    on_gpu = device.type == "cuda"
+    activity = torch.profiler.ProfilerActivity
+    call()
+    _wait()
+    with _profile(activities=[activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]) as trace:
+        call()
+        _wait()
+    times = dict.fromkeys((CONVOLUTION, *_KINDS, _REST), 0.0)
+    for event in trace.key_averages():
+        # The operator pads, casts, copies and scales beside its transforms: all that it launches is its own time.
+        if re.match(r"caracal::causal_conv", event.key):
+            times[CONVOLUTION] += (event.device_time_total if on_gpu else event.cpu_time_total) / 1e3
+        if event.is_user_annotation or on_gpu != (event.device_type == torch.autograd.DeviceType.CUDA):
+            continue
+        own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
+        times[kind_of(event.key)] += own / 1e3
+    # So far the steps of the operator are counted twice: as what they are, transforms first, and as the operator.
+    transforms = min(times["FFT"], times[CONVOLUTION])
+    times["FFT"] -= transforms
+    times[_REST] -= times[CONVOLUTION] - transforms
+    return times
+
+
+def kind_of(name: str) -> str:
+    """Return the kind of work of a kernel (GPU) or an operator (CPU), told by its name."""
+    if re.match(r"triton_(?!tem_)", name):  # fused elementwise work and sums, named after whatever stands beside them
+        return _REST
+    return next((kind for kind, names in _KINDS.items() if re.search(names, name, re.I)), _REST)
+
+
+def kept_for_backward(side: Differentiated) -> float:
+    """Return the MiB that are held between forward and backward, inputs, parameters and the result left out."""
+    held, result = _allocated(side.forward)
+    return (held[-1] - result.untyped_storage().nbytes()) / 2**20
+
+
+def peak_memory(call: Callable) -> float:
+    """Return the MiB that a call holds at its peak, above what is held before it."""
+    return max(_allocated(call)[0]) / 2**20
+
+
+def _allocated(call: Callable) -> tuple[list[int], object]:
+    """Return the bytes held in the course of a call, above those before it, the last entry at its end; its result."""
+    if torch.cuda.is_available() and torch.cuda.memory_allocated():
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        result = call()
+        return [torch.cuda.max_memory_allocated() - before, torch.cuda.memory_allocated() - before], result
+    with _profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as trace:
+        result = call()
+    # The profiler sees PyTorch's allocator itself, so what an operator needs inside for a moment counts as well.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "trace.json")
+        trace.export_chrome_trace(str(path))
+        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+    changes = [event for event in events if event.get("name") == "[memory]" and event["args"]["Device Type"] == 0]
+    changes.sort(key=lambda event: event["ts"])
+    return list(itertools.accumulate((event["args"]["Bytes"] for event in changes), initial=0)), result
+
+
+def _profile(**options) -> torch.profiler.profile:
+    """Return PyTorch's profiler, told not to write "USDT: profiler_start" and the like to the terminal."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # those lines have level 5; read at the first profile of a process
+    return torch.profiler.profile(**options)
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()

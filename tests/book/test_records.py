@@ -1,0 +1,257 @@
+"""Records: written whole, refused when edited, and taken into the book only with the commit that made them."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from hashlib import sha256
+from importlib.metadata import version
+
+import add_record
+import pytest
+import torch
+
+from caracal_book.__main__ import main
+from caracal_book.records import (
+    RecordError,
+    code_sha256,
+    files_of,
+    read_record,
+    record_of_run,
+    require_new,
+    save_record,
+    seal,
+    write_record,
+)
+from caracal_min import Caracal
+
+jsonschema = pytest.importorskip("jsonschema")
+CURVE = [{"step": 1, "tokens": 64, "loss": 5.5, "learning_rate": 1e-3, "grad_norm": 1.0, "seconds": 0.1}]
+RESULTS = {"parameters": 10, "steps": 1, "tokens": 64, "curve": CURVE, "model_sha256": "0" * 64}
+DATA = {"source": "text", "validation": None, "tokenizer": "byte", "train_tokens": 100, "validation_tokens": 10,
+        "sha256": "1" * 64}
+
+
+def write(path, kind="train", config=None, results=RESULTS, data=DATA, seconds=1.5, **more):
+    config = {"preset": "nano", "out": path.parent} if config is None else config
+    return write_record(path, kind, config, results, data, seconds, torch.device("cpu"), **more)
+
+
+@pytest.fixture
+def record(tmp_path):
+    write(tmp_path / "record.json")
+    return tmp_path / "record.json"
+
+
+def edit(path, change):
+    stored = json.loads(path.read_text())
+    change(stored)
+    path.write_text(json.dumps(stored))
+
+
+def sealed(path, change):
+    edit(path, change)
+    path.write_text(json.dumps(seal(json.loads(path.read_text()))))
+
+
+def test_a_record_says_what_was_run_where_and_on_what(record):
+    stored = read_record(record, require_commit=False)
+    assert stored["config"] == {"preset": "nano", "out": str(record.parent)} and stored["results"] == RESULTS
+    assert stored["machine"]["versions"]["torch"] == version("torch") and stored["machine"]["device"] == "cpu"
+    assert stored["command"][1:] == sys.argv[1:] and stored["data"] == DATA
+    assert len(stored["code"]["sha256"]) == 64
+
+
+@pytest.mark.parametrize("change", [
+    lambda r: r["results"]["curve"][0].update(loss=1.2),
+    lambda r: r["machine"].update(device="NVIDIA H200"),
+    lambda r: r["code"].update(clean=True, commit="0" * 40),
+    lambda r: r.update(note="better"),
+    lambda r: r.update(digest="0" * 64),
+])
+def test_a_record_edited_by_hand_is_refused(record, change):
+    edit(record, change)
+    with pytest.raises(RecordError, match="was edited, it does not match its own digest; run it again"):
+        read_record(record, require_commit=False)
+
+
+@pytest.mark.parametrize("commit, clean", [(None, None), ("0" * 40, False), (None, True)])
+def test_code_that_no_commit_holds_is_refused(record, commit, clean):
+    sealed(record, lambda r: r["code"].update(commit=commit, clean=clean))
+    read_record(record, require_commit=False)
+    with pytest.raises(RecordError, match="made with code that no commit is known to hold; commit, and run it again"):
+        read_record(record)
+
+
+@pytest.mark.parametrize("change", [
+    dict(kind="magic"), dict(results={}), dict(results=RESULTS | {"curve": [CURVE[0] | {"step": "one"}]}),
+    dict(data=None), dict(data=DATA | {"sha256": "short"}), dict(config={}), dict(seconds=0.0),
+])
+def test_the_schema_is_enforced(tmp_path, change):
+    with pytest.raises(jsonschema.ValidationError):
+        write(tmp_path / "record.json", **change)
+    assert not (tmp_path / "record.json").exists()
+
+
+def test_a_number_that_is_not_finite_is_not_written(tmp_path):
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write(tmp_path / "other.json", results=RESULTS | {"curve": [CURVE[0] | {"validation_loss": float("nan")}]})
+    assert not (tmp_path / "other.json").exists()
+
+
+def test_a_record_is_never_written_over_a_file(record):
+    before = record.read_bytes()
+    with pytest.raises(FileExistsError, match="exists, and no record is written over another file; move it"):
+        write(record)
+    with pytest.raises(FileExistsError):
+        require_new(record)
+    assert record.read_bytes() == before
+    assert write(record, seconds=2.5, grown=True)["seconds"] == 2.5
+
+
+def test_code_of_any_process_must_be_that_of_a_commit(record):
+    part = {"from_step": 0, "started": "2026-01-01T00:00:00Z", "code": None, "machines": []}
+    sealed(record, lambda r: r.update(parts=[part]) or r["code"].update(commit="0" * 40, clean=True))
+    with pytest.raises(RecordError, match="no commit is known to hold"):
+        read_record(record)
+
+
+def test_a_commit_that_does_not_hold_the_code_is_refused(record, root):
+    commit = git(root, "rev-parse", "HEAD")
+    true = code_sha256(files_of(commit))
+    sealed(record, lambda r: r["code"].update(commit=commit, clean=True, sha256=true))
+    read_record(record)
+    sealed(record, lambda r: r["code"].update(sha256="0" * 64))
+    with pytest.raises(RecordError, match=f"names commit {commit[:7]}, which does not hold the code that made it"):
+        read_record(record)
+
+
+@pytest.fixture
+def run(tmp_path):
+    """The folder of a finished training run, as the trainer leaves it."""
+    folder = tmp_path / "run"
+    model = Caracal.from_preset("nano", n_layers=1)
+    model.save_pretrained(folder / "model")
+    (folder / "run.json").write_text(json.dumps({
+        "config": {"preset": "nano", "variant": "default", "validation": None}, "tokens": 64, "steps": 1, "epochs": 0.6,
+        "seconds": 1.5, "parameters": model.num_parameters(), "precision": "float32", "device": "cpu",
+        "versions": {"torch": "2.99"}, "history": [{"from_step": 0, "tokens": 64}], "curve": CURVE,
+        "data": {"source": "text", "tokenizer": "byte", "digest": "1" * 64, "train_tokens": 100,
+                 "validation_tokens": 10}}))
+    return folder
+
+
+CODE = {"version": "0.1.0", "sha256": "2" * 64, "commit": "3" * 40, "clean": True}
+
+
+def test_the_folder_of_a_run_becomes_a_record_of_training(run):
+    saved = save_record(record_of_run(run, CODE), run / "record.json")
+    stored = read_record(run / "record.json", require_commit=False)
+    assert stored == saved and stored["kind"] == "train" and stored["code"] == CODE
+    assert stored["data"] == DATA and stored["results"]["curve"] == CURVE
+    assert stored["machine"]["versions"]["torch"] == "2.99" and stored["seconds"] == 1.5
+    weights = (run / "model" / "model.safetensors").read_bytes()
+    assert stored["results"]["model_sha256"] == sha256(weights).hexdigest()
+
+
+def test_a_run_is_recorded_by_command_with_committed_code_alone(run, monkeypatch, capsys):
+    from caracal_book.commands import record
+
+    monkeypatch.setattr(record, "code", lambda: CODE | {"clean": False})
+    assert main(["record", str(run)]) == 2
+    assert "cannot be recorded with code that no commit holds; commit first" in capsys.readouterr().err
+    monkeypatch.setattr(record, "code", lambda: CODE)
+    assert main(["record", str(run), "--out", str(run / "mine.json")]) == 0
+    assert read_record(run / "mine.json", require_commit=False)["results"]["steps"] == 1
+    assert main(["record", str(run / "model")]) == 2, "a folder without run.json"
+
+
+def git(folder, *arguments):
+    done = subprocess.run(["git", "-C", str(folder), "-c", "user.name=a", "-c", "user.email=a@b", *arguments],
+                          capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def checkout(root, tmp_path):
+    """A repository of its own, with both packages in it and one commit."""
+    folder = tmp_path / "repository"
+    for package in ("caracal_min", "book/caracal_book"):
+        shutil.copytree(root / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    git(folder.parent, "init", "-q", str(folder))
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "one")
+    return folder
+
+
+def made_in(folder, path, before=""):
+    """Write a record with the packages that lie in a folder."""
+    text = ("import torch\nfrom pathlib import Path\nfrom caracal_book.records import require_new, write_record\n"
+            f"require_new(Path({str(path)!r}))\n{before}\n"
+            f"write_record(Path({str(path)!r}), 'train', {{'a': 1}}, {RESULTS!r}, {DATA!r}, 1.0, torch.device('cpu'))")
+    environment = os.environ | {"PYTHONPATH": f"{folder}:{folder / 'book'}"}
+    subprocess.run([sys.executable, "-c", text], cwd=folder, check=True, env=environment)
+    return path
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_clean_checkout_is_named_and_a_dirty_one_refused(checkout, tmp_path):
+    later = checkout / "caracal_min" / "relaxed.py"
+    body = later.read_text()
+    # What changes while a run goes on is not what ran.
+    clean = made_in(checkout, tmp_path / "clean.json", f"Path({str(later)!r}).write_text('# later work')")
+    stored = read_record(clean)["code"]
+    assert stored["commit"] == git(checkout, "rev-parse", "HEAD") and stored["clean"] is True
+    assert stored["sha256"] == code_sha256(files_of("HEAD", checkout))
+    later.write_text(body)
+    # A new record, figure or model decides no number; a new experiment does.
+    for name in ("caracal_min/pretrained/a/config.json", "book/caracal_book/runs/new.json",
+                 "book/caracal_book/viz/new.js"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text("{}")
+    assert json.loads(made_in(checkout, tmp_path / "still.json").read_text())["code"]["clean"] is True
+    (checkout / "book" / "caracal_book" / "experiments" / "new.py").touch()
+    dirty = made_in(checkout, tmp_path / "dirty.json")
+    with pytest.raises(RecordError, match="no commit is known to hold"):
+        read_record(dirty)
+    with pytest.raises(RecordError, match="no commit holds the code that made it; commit first"):
+        add_record.admitted(dirty, checkout)
+    git(checkout, "add", "-A")
+    git(checkout, "commit", "-qm", "two")
+    assert add_record.admitted(dirty, checkout)["code"]["commit"] == git(checkout, "rev-parse", "HEAD")
+
+
+@pytest.mark.process
+@pytest.mark.slow
+def test_a_run_without_history_finds_its_commit_later(checkout, tmp_path):
+    with_history = git(checkout, "rev-parse", "HEAD")
+    copy = shutil.copytree(checkout, tmp_path / "copy", ignore=shutil.ignore_patterns(".git"))
+    path = made_in(copy, tmp_path / "record.json")
+    assert json.loads(path.read_text())["code"]["commit"] is None
+    (checkout / "caracal_min" / "config.py").write_text("# later work\n")
+    git(checkout, "commit", "-aqm", "two")
+    added = add_record.add(path, "a_run", checkout)
+    assert added.parent == checkout / "book" / "caracal_book" / "runs"
+    assert read_record(added, require_commit=False)["code"]["commit"] == with_history
+    edit(path, lambda r: r["results"].update(steps=2))
+    with pytest.raises(RecordError, match="was edited"):
+        add_record.admitted(path, checkout)
+
+
+def test_of_a_path_on_the_machine_that_ran_it_the_last_name_is_kept():
+    there = {"data": "/home/somebody/texts/web.jsonl", "tasks": ["/data/evals", "lambada"], "share": 0.5,
+             "command": ["a", "../evals/b.json", ".scratch/c/d.xz", "~/e"], "sample": "... and/or f",
+             "source": "run/shards"}
+    assert add_record._without_folders(there) == there | {
+        "data": "web.jsonl", "tasks": ["evals", "lambada"], "command": ["a", "b.json", "d.xz", "e"]}
+
+
+@pytest.mark.parametrize("name", ["caracal_book/runs/run.json", "caracal_book/viz/clock.js", "pretrained/a/config.json",
+                                  "caracal_book/exercises/counting.py", "caracal_book/rules/cells.py"])
+def test_what_decides_no_number_is_not_in_the_hash_of_the_code(name):
+    files = {"a.py": b"1", "b/c.js": b"2", "caracal_book/experiments/race.py": b"3"}
+    assert code_sha256(files) == code_sha256(files | {name: b"4", "x.pyc": b"4", "notes.txt": b"5"})
+    for change in ({"a.py": b"2"}, {"caracal_book/experiments/race.py": b"4"}, {"new.py": b""}, {"new.json": b"{}"}):
+        assert code_sha256(files) != code_sha256(files | change)
