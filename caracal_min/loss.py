@@ -1,172 +1,171 @@
 """Cross-entropy in nats: from logits, or from hidden states without ever holding all logits.
 
-Logits over GPT-2's vocabulary are the largest thing in a training step: 32 sequences of 512 tokens are 3.3 GB of
-them in float32, and their gradient as much again.  `linear_cross_entropy` works on some rows at a time and computes
-the gradient of the hidden states and of the output matrix in the forward pass, so nothing of that size is kept.
+Logits over GPT-2's vocabulary are the largest tensor of a training step: for 32 sequences of 512
+tokens 3.3 GB in float32, and their gradient as much again.  `linear_cross_entropy` works on chunks
+of rows and computes both gradients in the forward pass, so nothing of that size is kept.
 
-PyTorch 2.13 has a function of this name, which holds all logits; in chunks it took 7 to 30 times as long as ours on a
-CPU and does not compile.
+PyTorch 2.13 has a function of this name, which holds all logits; in chunks it took 7 to 30 times as
+long as ours on a CPU, and does not compile.
 """
-
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .spectral import transformed
-
 __all__ = ["linear_cross_entropy", "rows_at_once", "token_loss"]
 
-_CHUNK = 1 << 28  # logits held at once: 512 MiB in half precision, 1 GiB in float32
-_TILE = 128  # rows and columns of logits come in multiples of this; tensor cores need rows that start at 16 bytes
-_CACHED = 1 << 21  # numbers that a CPU's cache holds in float32
+# Logits held at once: 512 MiB in half precision, 1 GiB in float32.
+_CHUNK = 1 << 28
+# Tensor cores need rows that start at 16 bytes, so the vocabulary is padded to a multiple of this.
+_MULTIPLE = 128
+# Logits in one step of the softmax: what the cache of a CPU holds.
+_TILE = {"cpu": 1 << 21}
 
 
-def rows_at_once(vocabulary: int) -> int:
-    """Return for how many positions logits over a vocabulary are held at one time, a multiple of 128."""
-    return max(_TILE, _CHUNK // _padded(vocabulary) // _TILE * _TILE)
+def rows_at_once(vocabulary: int, device: torch.device | str = "cpu") -> int:
+    """Return how many positions have their logits held at one time, a multiple of 128.
+
+    A GPU with more than 16 GB holds more of them: fewer products, each a larger one.
+    """
+    device = torch.device(device)
+    chunk = _CHUNK
+    if device.type == "cuda":
+        chunk = max(chunk, torch.cuda.get_device_properties(device).total_memory // 64)
+    return max(_MULTIPLE, chunk // _padded(vocabulary) // _MULTIPLE * _MULTIPLE)
 
 
-def _padded(vocabulary: int) -> int:
-    return -(-vocabulary // _TILE) * _TILE
+def _padded(vocabulary):
+    return -(-vocabulary // _MULTIPLE) * _MULTIPLE
 
 
 def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
     """Cross-entropy in nats, computed in at least float32.
 
     Args:
-        logits: `[..., vocabulary]`, floating point.  targets: ids `[...]`; -100 is left out.
+        logits: `[..., vocabulary]`, floating point.
+        targets: ids `[...]`, integer; -100 is left out.
         reduction: "mean", or "none" for one loss per target, `[...]`.
 
     Returns:
         the mean, NaN where no target counts, or the losses.
-
-    Raises:
-        ValueError: targets that are no ids, of another shape or on another device, or an id out of range (the range
-            is checked on a CPU only).
     """
-    _require_targets(logits, logits.shape[-1], targets)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
     return loss if reduction == "mean" else loss.view(targets.shape)
 
 
-def linear_cross_entropy(hidden: Tensor, weight: Tensor, targets: Tensor, rows: int | None = None) -> Tensor:
-    """Mean cross-entropy in nats of the logits `hidden @ weight.T`, of which only a part is held at any time.
+def linear_cross_entropy(
+    hidden: Tensor, weight: Tensor, targets: Tensor, rows: int | None = None
+) -> Tensor:
+    """Mean cross-entropy in nats of the logits `hidden @ weight.T`, held a chunk at a time.
 
-    Equals `token_loss(F.linear(hidden, weight), targets)` up to rounding, under autocast too; it can be
-    differentiated once, and a second derivative is refused.  Under a transform of `torch.func` it is that, and holds
-    all logits.
+    Equals `token_loss(F.linear(hidden, weight), targets)` up to rounding, under autocast too.
+    It can be differentiated once; a second derivative is refused.
 
     Args:
-        hidden: `[..., D]`, floating point.  weight: `[vocabulary, D]`.  targets: ids `[...]`; -100 is left out.
-        rows: positions whose logits are held at once, >= 1; None takes `rows_at_once`.
+        hidden: `[..., D]`, floating point.
+        weight: `[vocabulary, D]`.
+        targets: ids `[...]`, integer; -100 is left out.
+        rows: positions whose logits are held at once; None takes `rows_at_once`.
 
     Returns:
-        a scalar in at least float32; NaN where no target counts, or where an id is out of range on another device
-        than a CPU.
+        a scalar in at least float32; no valid targets: loss NaN, gradient 0.
 
     Raises:
-        ValueError: targets that are no ids, of another shape or on another device, or an id out of range on a CPU;
-            a weight of another width; rows below 1.
+        ValueError: targets of another shape, or an id out of range (checked on a CPU only).
 
-    Source: the output layer in chunks, as in Wijmans et al. 2024 (Cut Cross-Entropy) and Hsu et al. 2024 (Liger).
+    Example:
+        >>> hidden, weight = torch.randn(2, 9, 16), torch.randn(50, 16)
+        >>> linear_cross_entropy(hidden, weight, torch.randint(50, (2, 9))).shape
+        torch.Size([])
+
+    Source: chunks of the output layer as in Wijmans et al. 2024 (Cut Cross-Entropy) and Hsu et al.
+    2024 (Liger).
     """
-    if weight.ndim != 2 or weight.shape[1:] != hidden.shape[-1:]:
-        raise ValueError(f"hidden has shape {tuple(hidden.shape)} and weight {tuple(weight.shape)}; "
-                         "give [..., D] and [vocabulary, D]")
-    _require_targets(hidden, weight.shape[0], targets)
-    if rows is not None and rows < 1:
-        raise ValueError(f"rows={rows}; give a whole number >= 1, or None")
-    if transformed():
-        return token_loss(F.linear(hidden, weight), targets)
-    rows = rows_at_once(weight.shape[0]) if rows is None else rows
-    return _LinearCrossEntropy.apply(hidden.reshape(-1, hidden.shape[-1]), weight, targets.flatten().long(), rows)
-
-
-def _require_targets(inputs: Tensor, vocabulary: int, targets: Tensor) -> None:
-    """Raise ValueError, in one line, unless there is an id below `vocabulary`, or -100, for each of the inputs."""
-    if not inputs.is_floating_point():
-        raise ValueError(f"the loss got {inputs.dtype} for {tuple(inputs.shape)} logits or hidden states; "
-                         "give floating-point numbers")
-    if targets.dtype not in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
-        raise ValueError(f"targets have dtype {targets.dtype}; give integer ids")
-    if targets.shape != inputs.shape[:-1] or targets.device != inputs.device:
-        raise ValueError(f"targets have shape {tuple(targets.shape)} and are on {targets.device}; give one id for each "
-                         f"of {tuple(inputs.shape[:-1])} positions, on {inputs.device}")
-    if targets.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
+    vocabulary = len(weight)
+    if targets.shape != hidden.shape[:-1]:
+        shapes = f"{tuple(targets.shape)}, hidden {tuple(hidden.shape)}"
+        raise ValueError(f"targets have shape {shapes}; give one id for each position")
+    # On a GPU, a look at the ids would make the host wait for it.
+    if targets.device.type == "cpu" and not torch.compiler.is_compiling():
         bad = targets[(targets != -100) & ((targets < 0) | (targets >= vocabulary))]
         if bad.numel():
-            raise ValueError(f"targets hold id {bad[0].item()}; accepted: 0 to {vocabulary - 1}, and -100, "
-                             "which is left out")
+            raise ValueError(f"targets hold id {bad[0]}; accepted: 0 to {vocabulary - 1}, and -100")
+    rows = rows or rows_at_once(vocabulary, hidden.device)
+    hidden = hidden.reshape(-1, hidden.shape[-1])
+    return _LinearCrossEntropy.apply(hidden, weight, targets.flatten().long(), rows)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, rows: int) -> Tensor:
-        of_hidden, of_weight = ctx.needs_input_grad[:2]
-        wide, vocabulary = torch.promote_types(hidden.dtype, torch.float32), weight.shape[0]
-        if not hidden.is_meta and torch.is_autocast_enabled(hidden.device.type):
-            hidden_, weight_ = (x.to(torch.get_autocast_dtype(hidden.device.type)) for x in (hidden, weight))
-        else:
-            hidden_, weight_ = hidden, weight
-        if _padded(vocabulary) > vocabulary:
-            weight_ = F.pad(weight_, (0, 0, 0, _padded(vocabulary) - vocabulary))
-        counted = targets != -100
-        known = (targets >= 0) & (targets < vocabulary)
-        share = (1 / counted.sum(dtype=wide)).masked_fill((counted & ~known).any(), float("nan"))
-        targets = targets.masked_fill(~known, 0)
-        slope_share = share.masked_fill(~counted.any(), 0)  # the mean of nothing is NaN, and its slope is zero
+    def forward(ctx, hidden, weight, targets, rows):
+        need_hidden, need_weight = ctx.needs_input_grad[:2]
+        wide = torch.promote_types(hidden.dtype, torch.float32)
+        d_hidden = torch.zeros_like(hidden)
+        d_weight = None
+
+        # Autocast would cast the weight anew in each chunk.
+        device = hidden.device.type
+        if torch.is_autocast_enabled(device):
+            dtype = torch.get_autocast_dtype(device)
+            hidden, weight = hidden.to(dtype), weight.to(dtype)
+        vocabulary = len(weight)
+        weight = F.pad(weight, (0, 0, 0, _padded(vocabulary) - vocabulary))
+
         total = torch.zeros((), dtype=wide, device=hidden.device)
-        d_hidden = torch.empty_like(hidden) if of_hidden else None
-        d_weight = torch.zeros_like(weight, dtype=wide) if of_weight and not len(hidden) else None
-        for start in range(0, hidden.shape[0], rows):
+        for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
-            logits = F.linear(hidden_[part], weight_)
-            logits[:, vocabulary:] = -torch.inf  # of the rows that were added: probability zero
-            losses = _losses_into_slopes(logits, targets[part], wide)
-            kept = counted[part, None]
-            total = total + losses.masked_fill(~counted[part], 0).sum()
-            if of_hidden:
-                d_hidden[part] = (logits @ weight_).masked_fill_(~kept, 0)
-            if of_weight:
-                added = (logits.t() @ (hidden_[part] * kept))[:vocabulary]
-                d_weight = added.to(wide) if d_weight is None else d_weight.add_(added)
-        ctx.save_for_backward(d_hidden, d_weight, slope_share)
-        ctx.dtype = weight.dtype
-        return total * share
+            logits = F.linear(hidden[part], weight)
+            total += _losses_(logits, vocabulary, targets[part], wide).sum()
+            # The logits are now their own gradient.
+            if need_hidden:
+                d_hidden[part] = logits @ weight
+            if need_weight:
+                product = (logits.t() @ hidden[part])[:vocabulary].to(wide)
+                d_weight = product if d_weight is None else d_weight.add_(product)
+
+        count = (targets != -100).sum()
+        ctx.save_for_backward(d_hidden, d_weight, count)
+        return total / count
 
     @staticmethod
-    def backward(ctx: Any, d_total: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
-        if torch.is_grad_enabled() and not torch.compiler.is_compiling():  # asked for by create_graph
-            raise RuntimeError("the gradient of a loss that never holds all logits has no gradient of its own; for "
-                               "second derivatives take token_loss of logits, or model(tokens, targets)[1] within "
-                               "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)")
-        d_hidden, d_weight, share = ctx.saved_tensors
-        share = share * d_total
-        return (None if d_hidden is None else (d_hidden * share).to(d_hidden.dtype),
-                None if d_weight is None else (d_weight * share).to(ctx.dtype), None, None)
+    def backward(ctx, d_loss):
+        # Only create_graph leaves grad mode on here.  The gradients are constants to autograd, so a
+        # second derivative would silently lack its largest part.
+        if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            raise RuntimeError(
+                "the fused loss has no second derivative; differentiate model(tokens, targets)[1] "
+                "within torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
+            )
+        d_hidden, d_weight, count = ctx.saved_tensors
+        scale = d_loss / count.clamp(min=1)  # no valid targets: gradient 0, not NaN
+        d_weight = None if d_weight is None else d_weight * scale
+        return d_hidden * scale, d_weight, None, None
 
 
-def _losses_into_slopes(logits: Tensor, wanted: Tensor, wide: torch.dtype) -> Tensor:
-    """Return the losses `[N]`, in nats, of logits `[N, vocabulary]`, which become their derivatives by these.
+def _losses_(logits, vocabulary, targets, wide):
+    """Return losses `[N, 1]` of logits `[N, padded]`, which become their own gradient."""
+    # Compiled, the softmax is one loop.  Else tiles keep its wide copies small, on a CPU in cache.
+    compiling = torch.compiler.is_compiling()
+    tile = _TILE.get(logits.device.type, _CHUNK) // logits.shape[1]
+    tile = len(logits) if compiling else max(1, tile)
 
-    Logarithms are taken in the wide type, on a CPU for as many rows at once as its cache holds.
-    """
-    losses = torch.empty(len(wanted), dtype=wide, device=logits.device)
-    in_cache = len(wanted)
-    if logits.device.type == "cpu" and not torch.compiler.is_compiling():
-        in_cache = max(1, _CACHED // logits.shape[1])
-    for start in range(0, len(wanted), in_cache):
-        part = slice(start, start + in_cache)
-        x, here = logits[part], (torch.arange(len(wanted[part]), device=logits.device), wanted[part])
-        if x.dtype == torch.bfloat16:  # it has the range of float32, so no probability vanishes
-            torch.softmax(x, -1, out=x)
-            losses[part] = x[here].to(wide).clamp(min=torch.finfo(torch.bfloat16).tiny).log().neg()
-        else:  # the largest logit minus the logarithm of its probability is the logarithm of the sum of exponentials
-            losses[part] = x.amax(1).to(wide) - x[here]
-            torch.softmax(x, -1, out=x)
-            losses[part] -= x.amax(1).to(wide).log()
-        x[here] -= 1
-    return losses
+    losses = []
+    for x, target in zip(logits.split(tile), targets[:, None].split(tile), strict=True):
+        ignored = target == -100
+        index = target.clamp(min=0)
+        p = x.to(wide)
+        peak = p[:, :vocabulary].amax(1, keepdim=True)
+        loss = peak - p.gather(1, index)
+        p.sub_(peak).exp_()
+        total = p[:, :vocabulary].sum(1, keepdim=True)
+        losses.append((loss + total.log()).masked_fill(ignored, 0))
+
+        # Gradient: softmax minus one-hot, and 0 in the rows that are left out.
+        p.mul_((1 / total).masked_fill(ignored, 0))
+        if compiling:  # a scatter would be a kernel of its own
+            p = p - (torch.arange(p.shape[1], device=p.device) == target).to(wide)
+        else:
+            p.scatter_add_(1, index, ignored.to(wide) - 1)
+        x.copy_(p)
+    return torch.cat(losses)
