@@ -16,7 +16,7 @@ __all__ = ["linear_cross_entropy", "rows_at_once", "token_loss"]
 
 # Logits held at once: 512 MiB in half precision, 1 GiB in float32.
 _CHUNK = 1 << 28
-# Tensor cores need rows that start at 16 bytes, so the vocabulary is padded to a multiple of this.
+# Tensor cores need rows that start at 16 bytes: the vocabulary is padded to a multiple of this.
 _MULTIPLE = 128
 # Logits in one step of the softmax: what the cache of a CPU holds.
 _TILE = {"cpu": 1 << 21}
@@ -31,11 +31,7 @@ def rows_at_once(vocabulary: int, device: torch.device | str = "cpu") -> int:
     chunk = _CHUNK
     if device.type == "cuda":
         chunk = max(chunk, torch.cuda.get_device_properties(device).total_memory // 64)
-    return max(_MULTIPLE, chunk // _padded(vocabulary) // _MULTIPLE * _MULTIPLE)
-
-
-def _padded(vocabulary):
-    return -(-vocabulary // _MULTIPLE) * _MULTIPLE
+    return max(_MULTIPLE, chunk // vocabulary // _MULTIPLE * _MULTIPLE)
 
 
 def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
@@ -110,13 +106,14 @@ class _LinearCrossEntropy(torch.autograd.Function):
             dtype = torch.get_autocast_dtype(device)
             hidden, weight = hidden.to(dtype), weight.to(dtype)
         vocabulary = len(weight)
-        weight = F.pad(weight, (0, 0, 0, _padded(vocabulary) - vocabulary))
+        weight = F.pad(weight, (0, 0, 0, -vocabulary % _MULTIPLE))
 
         total = torch.zeros((), dtype=wide, device=hidden.device)
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
             logits = F.linear(hidden[part], weight)
-            total += _losses_(logits, vocabulary, targets[part], wide).sum()
+            logits[:, vocabulary:] = -torch.inf
+            total += _losses_(logits, targets[part], wide).sum()
             # The logits are now their own gradient.
             if need_hidden:
                 d_hidden[part] = logits @ weight
@@ -143,8 +140,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return d_hidden * scale, d_weight, None, None
 
 
-def _losses_(logits, vocabulary, targets, wide):
-    """Return losses `[N, 1]` of logits `[N, padded]`, which become their own gradient."""
+def _losses_(logits, targets, wide):
+    """Return losses `[N, 1]` of logits `[N, vocabulary]`, which become their own gradient."""
     # Compiled, the softmax is one loop.  Else tiles keep its wide copies small, on a CPU in cache.
     compiling = torch.compiler.is_compiling()
     tile = _TILE.get(logits.device.type, _CHUNK) // logits.shape[1]
@@ -153,12 +150,12 @@ def _losses_(logits, vocabulary, targets, wide):
     losses = []
     for x, target in zip(logits.split(tile), targets[:, None].split(tile), strict=True):
         ignored = target == -100
-        index = target.clamp(min=0)
+        index = target.masked_fill(ignored, 0)
         p = x.to(wide)
-        peak = p[:, :vocabulary].amax(1, keepdim=True)
+        peak = p.amax(1, keepdim=True)
         loss = peak - p.gather(1, index)
         p.sub_(peak).exp_()
-        total = p[:, :vocabulary].sum(1, keepdim=True)
+        total = p.sum(1, keepdim=True)
         losses.append((loss + total.log()).masked_fill(ignored, 0))
 
         # Gradient: softmax minus one-hot, and 0 in the rows that are left out.
