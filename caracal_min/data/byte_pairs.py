@@ -25,6 +25,7 @@ class BytePairs(JSONTokenizer):
     """A byte-pair encoding whose ids are the tokens in the order given, and the end of text after them."""
 
     def __init__(self, name, tokens, merges):
+        self.merges = merges
         words, step = [*map(spelled, tokens), END_OF_TEXT], {"type": "ByteLevel", "add_prefix_space": False,
                                                              "trim_offsets": True, "use_regex": True}
         special = {"id": len(words) - 1, "content": END_OF_TEXT, "single_word": False, "lstrip": False,

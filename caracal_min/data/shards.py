@@ -102,19 +102,24 @@ def tokenize(
     if index["complete"]:
         return index
     folder.mkdir(parents=True, exist_ok=True)
+    files = {split: folder / f"{split}.bin" for split in (TRAIN, HELD_OUT)}
+    for split, path in files.items():
+        with open(path, "ab") as file:  # behind what the index counts lies what a kill left
+            file.truncate(index[split] * id_type(encoder).itemsize)
     left = None if limit_tokens is None else limit_tokens - index[TRAIN]
     texts = islice(documents(source), index["documents"], None)
     encoded = encode(texts, encoder, left, title=progress and f"tokenizing {source}")
     # The index is written after the ids that it counts, so it never counts what a kill has lost.
     while part := list(islice(encoded, SAVED_EVERY)):
-        for split in (TRAIN, HELD_OUT):
+        for split, path in files.items():
             rows = [ids for held_out, ids in part if held_out == (split == HELD_OUT)]
-            ids = np.concatenate([np.empty(0, id_type(encoder)), *rows])
-            index[split] += _append(folder / f"{split}.bin", ids, index[split])
+            with open(path, "ab") as file:
+                file.write(b"".join(rows))
+            index[split] += sum(map(len, rows))
         index["documents"] += len(part)
         _write(folder, index)
     index["complete"] = True
-    index["sha256"] = sha256_of(*_mapped(folder, encoder))
+    index["digest"] = sha256_of(*_mapped(folder, encoder))
     _write(folder, index)
     return index
 
@@ -158,14 +163,6 @@ def _read(folder: Path, made_from: dict[str, str]) -> dict[str, Any]:
 def _write(folder: Path, index: dict[str, Any]) -> None:
     with writing(folder / INDEX) as partial:
         partial.write_text(json.dumps(index, indent=1) + "\n")
-
-
-def _append(path: Path, ids: np.ndarray, count: int) -> int:
-    """Write ids behind the first `count`, over what a killed call left there; return how many."""
-    with open(path, "ab") as file:
-        file.truncate(count * ids.itemsize)
-        file.write(ids)
-    return len(ids)
 
 
 def _mapped(folder: Path, tokenizer: Tokenizer) -> list[np.ndarray]:

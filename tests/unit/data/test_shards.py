@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -34,7 +35,7 @@ def test_a_folder_holds_the_splits_of_memory_in_two_plain_files(source, tmp_path
     assert (out / "train.bin").read_bytes() == memory.train.tobytes()
     assert (out / "held_out.bin").read_bytes() == memory.validation.tobytes()
     assert index == json.loads((out / "shards.json").read_text())
-    assert (index["documents"], index["train"], index["held_out"], index["sha256"]) == (
+    assert (index["documents"], index["train"], index["held_out"], index["digest"]) == (
         len(TEXTS), len(memory.train), len(memory.validation), memory.digest)
     mapped = load_corpus(out, progress=False)
     assert isinstance(mapped.train, np.memmap) and mapped.digest == memory.digest
@@ -69,37 +70,44 @@ def test_a_budget_limits_what_is_trained_on_and_held_out_documents_come_on_top(s
         assert len(corpus.train) == expected and len(corpus.validation) == index["held_out"]
 
 
-@pytest.mark.parametrize("limit", [None, 20_000])
+@pytest.mark.parametrize("limit", [None, 120_000])
 def test_killed_anywhere_and_resumed_ends_with_the_same_bytes(source, tmp_path, monkeypatch, limit):
     """Before each write of the index, and behind it, each call going on from the last one's ruins."""
     monkeypatch.setattr(shards, "SAVED_EVERY", 100)
     tokenize(source, tmp_path / "whole", "byte", limit, progress=False)
-    out, write, append, kills = tmp_path / "out", shards._write, shards._append, 0
-    for step in range(100):
+    out, write, kills = tmp_path / "out", shards._write, 0
+    for step, end in enumerate([0, 0, 1, 2, 0, 1, 0]):
+        when = ("before", "after")[step % 2]
         seen = []
 
-        def killed(call, *arguments, when, step=step, seen=seen):
-            seen.append(0)
-            if when == "before" and len(seen) > step % 4:
+        def killed(*arguments, when=when, end=end, seen=seen):
+            if when == "before" and len(seen) == end:
                 raise KeyboardInterrupt
-            result = call(*arguments)
-            if when == "after" and len(seen) > step % 4:
+            write(*arguments)
+            seen.append(arguments)
+            if when == "after" and len(seen) > end:
                 raise KeyboardInterrupt
-            return result
 
-        when = ("before", "after")[step % 2]
-        monkeypatch.setattr(shards, "_write", lambda *a, killed=killed, when=when: killed(write, *a, when=when))
-        monkeypatch.setattr(shards, "_append", lambda *a, killed=killed, when=when: killed(append, *a, when=when))
-        try:
+        monkeypatch.setattr(shards, "_write", killed)
+        with suppress(KeyboardInterrupt):
             tokenize(source, out, "byte", limit, progress=False)
-            break
-        except KeyboardInterrupt:
-            kills += 1
-    assert kills > 5
+            kills -= 1
+        kills += 1
+    assert kills == 7
     monkeypatch.setattr(shards, "_write", write)
-    monkeypatch.setattr(shards, "_append", append)
     tokenize(source, out, "byte", limit, progress=False)
     assert contents(out) == contents(tmp_path / "whole")
+
+
+def test_what_a_kill_left_behind_the_index_is_no_part_of_the_text(source, tmp_path, monkeypatch):
+    monkeypatch.setattr(shards, "SAVED_EVERY", 100)
+    tokenize(source, tmp_path / "out", "byte", 3000, progress=False)
+    index = json.loads((tmp_path / "out" / "shards.json").read_text())
+    (tmp_path / "out" / "shards.json").write_text(json.dumps(index | {"complete": False}))
+    for split in ("train", "held_out"):
+        with open(tmp_path / "out" / f"{split}.bin", "ab") as file:
+            file.write(b"abc")
+    assert tokenize(source, tmp_path / "out", "byte", 2000, progress=False) == index  # which has no more to read
 
 
 @pytest.mark.process
@@ -141,6 +149,13 @@ def test_shards_of_another_source_or_tokenizer_are_refused(source, tmp_path, gpt
         with pytest.raises(ValueError, match="was made with tokenizer_sha256=.* give the same, or another folder"):
             call()
     assert load_corpus(tmp_path / "out", make_tokenizer("byte")).vocab_size == 256
+
+
+def test_a_source_without_a_document_is_told(tmp_path):
+    empty = write_rows(tmp_path / "empty.jsonl", [])
+    for folder in (None, tmp_path / "out"):
+        with pytest.raises(ValueError, match="has 0 tokens to train on and 0 that are held out; give more text"):
+            load_corpus(empty, progress=False, shards=folder)
 
 
 def test_a_text_with_nothing_held_out_is_enough_beside_a_validation_text(source, tmp_path):
