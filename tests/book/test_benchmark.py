@@ -158,7 +158,7 @@ def test_what_the_operator_does_beside_its_transforms_is_its_own():
     """Padding, products and copies inside it count as convolution: more than the transforms alone, nothing twice."""
     v, g = torch.randn(2, 64, 4096, requires_grad=True).unbind()
     times = time_by_kind(lambda: causal_conv_fft(v, g).sum().backward(), torch.device("cpu"))
-    assert times["FFT"] == 0 and times["convolution"] > 0.5 * sum(times.values())
+    assert times["FFT"] == 0 and times["convolution"] > 0.9 * sum(times.values())
     assert min(times.values()) >= 0
 
 

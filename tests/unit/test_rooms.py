@@ -22,8 +22,8 @@ ORDER = ["version", "extras", "lazy", "files", "progress", "allocator", "config"
          "loss", "language_model", "generation", "text", "weights", "locate", "model", "minimal",
          "quantized", "export", "hf",
          "__init__", "zoo", "evaluation", "benchmark", "training", "commands", "__main__"]
-ORDER_OF_THE_BOOK = ["fineweb", "runs", "numbers", "experiments", "viz", "exercises", "rules", "commands", "__main__",
-                     "__init__"]
+ORDER_OF_THE_BOOK = ["fineweb", "records", "runs", "measured", "ngrams", "rivals", "benchmark", "web_export", "numbers",
+                     "experiments", "viz", "exercises", "rules", "commands", "__main__", "__init__"]
 PLUMBING = {"__init__", "__main__", "allocator", "extras", "files", "lazy", "progress", "version"}
 # What may import only these, although more stands before it.
 ONLY = {"config": set(), "choices": {"config"}, "data": {"extras", "files", "progress"}, "minimal": set(),
