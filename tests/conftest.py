@@ -1,5 +1,6 @@
 """What all tests share: where the checkout is, what a test needs, and when a missing thing is a skip or a failure."""
 
+import json
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+import huggingface_hub.constants
 import pytest
 from torch_build import gpu_by_nvidia
 
@@ -67,13 +69,32 @@ def shared_data() -> Path:
     return folder
 
 
-@pytest.fixture
-def gpt2(shared_data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """tiktoken finds its files here, without a network."""
-    from end_to_end import offline_tokenizer
+@pytest.fixture(scope="session")
+def hub_cache(shared_data, tmp_path_factory):
+    """A cache of the hub that has GPT-2's tokenizer.json, as the hub has it, made from its two older files."""
+    from caracal_min.tokenizer import GPT2, GPT2_REVISION
 
-    monkeypatch.setenv("TIKTOKEN_CACHE_DIR", "")  # so that it is put back afterwards
-    offline_tokenizer(shared_data / "gpt2_bpe", tmp_path)
+    folder = tmp_path_factory.mktemp("hub")
+    file = folder / f"models--{GPT2.replace('/', '--')}" / "snapshots" / GPT2_REVISION / "tokenizer.json"
+    file.parent.mkdir(parents=True)
+    bpe = shared_data / "gpt2_bpe"
+    step = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+    end = {"id": 50256, "special": True, "content": "<|endoftext|>", "single_word": False, "lstrip": False,
+           "rstrip": False, "normalized": True}
+    model = {"dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "",
+             "fuse_unk": False, "vocab": json.loads((bpe / "encoder.json").read_text(encoding="utf-8")),
+             "merges": (bpe / "vocab.bpe").read_text(encoding="utf-8").split("\n")[1:-1]}
+    file.write_text(json.dumps({"version": "1.0", "truncation": None, "padding": None, "added_tokens": [end],
+                                "normalizer": None, "pre_tokenizer": step, "post_processor": step,
+                                "decoder": step | {"add_prefix_space": True}, "model": model}), encoding="utf-8")
+    return folder
+
+
+@pytest.fixture
+def gpt2(hub_cache, monkeypatch):
+    """GPT-2's tokenizer is in the cache of the hub, for this process and for those that it starts."""
+    monkeypatch.setenv("HF_HUB_CACHE", str(hub_cache))
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(hub_cache))
 
 
 @pytest.fixture
