@@ -1,7 +1,7 @@
 """The checks of the pages themselves: each finds a fault that was planted."""
 
 import pytest
-from page_checks import Visit, figure_problems, link_problems, page_problems, shown_number
+from page_checks import Visit, figure_problems, link_problems, page_problems
 
 pytestmark = pytest.mark.browser
 
@@ -60,8 +60,3 @@ def test_links(link, says):
     found = link_problems(pages, lambda path: path == "file.zip")
     assert len(found) == (says is not None)
     assert all(problem.startswith(f"a.html: link to {link},") and says in problem for problem in found)
-
-
-@pytest.mark.parametrize("text, number", [("2047", "2047"), ("−1.5", "-1.5"), ("3.1 × 10−6", "3.1e-6"), ("86%", "86%")])
-def test_numbers_are_read_back(text, number):
-    assert shown_number(text) == number
