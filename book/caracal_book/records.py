@@ -115,7 +115,7 @@ def record_of_run(folder: Path, started: Mapping) -> dict:
     run = json.loads(path.read_text(encoding="utf-8"))
     results = {name: run.pop(name) for name in _RESULTS}
     results["model_sha256"] = file_sha256(folder / "model" / "model.safetensors")
-    ran_on = machine(torch.device(run["device"]))
+    ran_on = machine(torch.device("cpu")) | {"device": run["device"]}
     ran_on["versions"] |= run["versions"]
     data = {"validation": run["config"].get("validation"), "sha256": run["data"].pop("digest")}
     return {"kind": "train", "command": ["caracal_min", "train"], "config": run["config"], "code": dict(started),

@@ -155,11 +155,14 @@ def test_a_step_is_told_apart_by_kind_of_work():
 
 
 def test_what_the_operator_does_beside_its_transforms_is_its_own():
-    """Padding, products and copies inside it count as convolution: more than the transforms alone, nothing twice."""
-    v, g = torch.randn(2, 64, 4096, requires_grad=True).unbind()
-    times = time_by_kind(lambda: causal_conv_fft(v, g).sum().backward(), torch.device("cpu"))
-    assert times["FFT"] == 0 and times["convolution"] > 0.9 * sum(times.values())
-    assert min(times.values()) >= 0
+    """Padding, products and copies inside it count as convolution and as nothing else."""
+    v, g, dr = torch.randn(3, 2048, 64, requires_grad=True).unbind()
+
+    def both_ways():
+        torch.autograd.grad(causal_conv_fft(v, g), (v, g), dr.detach())
+
+    times = time_by_kind(both_ways, torch.device("cpu"))
+    assert times["FFT"] == 0 and 0 <= times["the rest"] < 0.1 * times["convolution"]
 
 
 def test_kinds_of_work_are_told_by_name():
