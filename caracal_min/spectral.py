@@ -114,12 +114,14 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
     if not lead or budget is None:
         yield tensors
         return
-    # Splitting one dimension gives views whatever the strides are; of the longest dimension,
-    # even a single index is a small block.
+    # A part of one dimension is a view whatever the strides are; of the longest dimension, even a
+    # single index is a small block.
     dim = lead.index(max(lead))
     row_points = points * lead.numel() // lead[dim]
     step = max(1, budget // row_points)
-    yield from zip(*(x.split(step, dim) for x in tensors), strict=True)
+    for first in range(0, lead[dim], step):
+        count = min(step, lead[dim] - first)
+        yield tuple(x.narrow(dim, first, count) for x in tensors)
 
 
 # The bodies of the two operators are plain functions, so that a profiler can run them and see each
