@@ -68,15 +68,43 @@ def _launch(xs, y, reverse):
     width = margin + side * pieces + STEP
     padded = y.new_zeros(*zs[0].shape[:-1], width)
     padded[..., margin:margin + length] = y.transpose(0, swap)
-    wrap_triton(_kernel)[y.numel() // length, triton.cdiv(pieces, rows)](
-        xs[0], xs[-1], padded, zs[0], zs[-1], length, pieces, width, REVERSE=reverse,
-        WIDEN=INTERPRETED, SIDE=side, STEP=STEP, ROWS=rows, num_warps=warps)
+    grid = y.numel() // length, triton.cdiv(pieces, rows)
+    # With one x, the second of everything is the first, and is not used.
+    wrap_triton(_kernel)[grid](
+        xs[0],
+        xs[-1],
+        padded,
+        zs[0],
+        zs[-1],
+        length,
+        pieces,
+        width,
+        REVERSE=reverse,
+        WIDEN=INTERPRETED,
+        SIDE=side,
+        STEP=STEP,
+        ROWS=rows,
+        num_warps=warps,
+    )
     return [z.transpose(0, swap) for z in zs]
 
 
 @triton.jit
-def _kernel(x0, x1, y, z0, z1, length, pieces, y_length, REVERSE: tl.constexpr,
-            WIDEN: tl.constexpr, SIDE: tl.constexpr, STEP: tl.constexpr, ROWS: tl.constexpr):
+def _kernel(
+    x0,  # first dense operand
+    x1,  # second dense operand, for the second gradient
+    y,  # Toeplitz operand, among zeros
+    z0,  # results
+    z1,
+    length,
+    pieces,
+    y_length,
+    REVERSE: tl.constexpr,
+    WIDEN: tl.constexpr,
+    SIDE: tl.constexpr,
+    STEP: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     """Multiply ROWS pieces of one row of each x by the Toeplitz matrix of that row of y."""
     way = -1 if REVERSE else 1
     begin = length - 1 if REVERSE else 0

@@ -39,7 +39,7 @@ BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 # The longest text, by device type, that `kernel` multiplies directly instead of by FFT.
 # {"cuda": 1024} turns the kernel on.  It is off until a recorded training step is faster with it.
 DIRECT: dict[str, int] = {}
-MOST_DIRECT = 8192  # one row must fit the registers of one processor
+MOST_DIRECT = 8192  # the work is O(L^2), and no longer row has been tested
 
 # Points of a frame under a short gate: with fewer points, the frames are too many.
 LEAST_FRAME = 2048
@@ -114,12 +114,14 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
     if not lead or budget is None:
         yield tensors
         return
-    # Splitting one dimension gives views whatever the strides are; of the longest dimension,
-    # even a single index is a small block.
+    # A part of one dimension is a view whatever the strides are; of the longest dimension, even a
+    # single index is a small block.
     dim = lead.index(max(lead))
     row_points = points * lead.numel() // lead[dim]
     step = max(1, budget // row_points)
-    yield from zip(*(x.split(step, dim) for x in tensors), strict=True)
+    for first in range(0, lead[dim], step):
+        count = min(step, lead[dim] - first)
+        yield tuple(x.narrow(dim, first, count) for x in tensors)
 
 
 # The bodies of the two operators are plain functions, so that a profiler can run them and see each
@@ -174,7 +176,7 @@ def _spectrum(x, points, at=0):
     """Return the half spectrum of x `[..., L]`, placed among zeros from index `at` on."""
     end = at + x.shape[-1]
     dtype = torch.promote_types(x.dtype, torch.float32)
-    padded = torch.empty((*x.shape[:-1], points), dtype=dtype, device=x.device)
+    padded = x.new_empty(*x.shape[:-1], points, dtype=dtype)
     padded[..., :at] = 0
     padded[..., at:end] = x
     padded[..., end:] = 0
@@ -216,7 +218,7 @@ def _operators(v, g):
 
 
 class _Differentiable(torch.autograd.Function):
-    """What both functions share: they save their inputs, and vmap adds a leading dimension."""
+    """Save the inputs for backward; under vmap, make the mapped dimension a leading one."""
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -233,6 +235,8 @@ class _Differentiable(torch.autograd.Function):
 
 
 class _CausalConv(_Differentiable):
+    """r from v and g."""
+
     @staticmethod
     def forward(v, g):
         return _operators(v, g)[0](v, g)
@@ -243,6 +247,8 @@ class _CausalConv(_Differentiable):
 
 
 class _CausalConvBackward(_Differentiable):
+    """dv and dg from dr, v and g."""
+
     @staticmethod
     def forward(dr, v, g):
         return _operators(v, g)[1](dr, v, g)

@@ -1,4 +1,4 @@
-"""The operator: its gradients in every dtype, frames and blocks, what it saves, how it fares under torch.func and torch.compile."""
+"""The operator: gradients in every dtype, frames, blocks, what it saves, torch.func and torch.compile."""
 
 import pytest
 import torch
