@@ -7,9 +7,9 @@
     FourierCache            one of these, and the last inputs of the short convolution
     WindowCache             keys and values of the last `window` tokens
 
-When token t arrives, r_t = sum over j <= t of v_j g_{t-j} is wanted.  Both v and g still grow, so no
-spectrum can be computed once and for all.  Relaxed multiplication adds the product of a pair (j, i)
-to the *future* result j + i as soon as v_j and g_i are known, in blocks::
+When token t arrives, r_t = sum over j <= t of v_j g_{t-j} is wanted.  Both v and g still grow, so
+no spectrum can be computed once and for all.  Relaxed multiplication adds the product of a pair
+(j, i) to the *future* result j + i as soon as v_j and g_i are known, in blocks::
 
     after n tokens, with m the lowest set bit of n and l = n - m, results n ... n + m - 1 receive
         v[0:m] * g[0:m]                        if l = 0

@@ -110,7 +110,8 @@ class Multiplications(TorchDispatchMode):
 
     FREE = {"copy_", "_to_copy", "add", "add_", "sum", "zeros", "zeros_like", "new_zeros", "empty", "view", "slice",
             "select", "stack", "cat", "flip", "unsqueeze", "permute", "clone", "detach", "zero_", "fill_", "roll",
-            "split", "unbind", "transpose", "constant_pad_nd", "alias"}
+            "split", "unbind", "transpose", "constant_pad_nd", "alias",
+            "lift_fresh"}
 
     def __init__(self):
         super().__init__()
