@@ -1,34 +1,36 @@
-"""What the layers remember between tokens while decoding, so that a step gives what the parallel pass would::
+"""What the layers remember while decoding, so that a step gives what the parallel pass would::
 
     RelaxedConvolution      v and g of all tokens: O(log^2 L) operations per token and channel
-    PartitionedConvolution  the same for a gate of K coefficients: fixed memory, any number of tokens
-    DotProductConvolution, RollingConvolution     their reference implementations: O(L) and O(K)
+    PartitionedConvolution  the same for a gate of K coefficients: fixed memory, texts of any length
+    DotProductConvolution   its reference implementation by dot products, O(L)
+    RollingConvolution      that of PartitionedConvolution, O(K)
     FourierCache            one of these, and the last inputs of the short convolution
     WindowCache             keys and values of the last `window` tokens
 
-When token t arrives, r_t = sum over j <= t of v_j g_{t-j} is wanted, and both v and g are still growing, so no spectrum
-can be computed once and for all.  Relaxed multiplication adds the product of each pair (i, j) to a *future* result,
-as soon as both are known, in blocks::
+When token t arrives, r_t = sum over j <= t of v_j g_{t-j} is wanted.  Both v and g still grow, so
+no spectrum can be computed once and for all.  Relaxed multiplication adds the product of a pair
+(j, i) to the *future* result j + i as soon as v_j and g_i are known, in blocks::
 
     after n tokens, with m the lowest set bit of n and l = n - m, results n ... n + m - 1 receive
         v[0:m] * g[0:m]                        if l = 0
         v[l:n] * g[0:2m] + g[l:n] * v[0:2m]    otherwise
     by cyclic FFTs of 2m points, whose wrap-around falls on results that are not read.
 
-Blocks shorter than `base` tokens are not worth an FFT; their pairs are summed directly.  A prompt of P tokens leaves
-the blocks n = P, P & (P - 1), ..., the nodes of a Fenwick tree.
+Blocks shorter than `base` tokens are not worth an FFT: their pairs are summed directly.  A prompt
+of P tokens leaves the blocks n = P, P & (P - 1), ...: the nodes of a Fenwick tree.
 
-With a gate of K coefficients, r_t needs the last K of v alone: the "fixed-size rolling buffer" of Caracal, Section 3.3.
-The first K tokens are read as above.  From then on g is known, v is new, and time is cut into periods of K tokens::
+With a gate of K coefficients, r_t needs the last K of v and the first K of g: the "fixed-size
+rolling buffer" of Caracal, Section 3.3.  The first K tokens are read as above.  From then on only v
+is new, and time is cut into periods of K tokens::
 
     after n < K tokens of a period, its results n ... n + m - 1 receive    v[l:n] * g[0:2m]
-    after all K, the results of the next period receive                    the last K coefficients of v * g
+    after all K, the results of the next period receive                    what of v * g lies beyond
 
-Rows of a batch may hold different numbers of tokens.  Neighbouring rows with equally many are computed together.
+Rows of a batch may hold different numbers of tokens.  Neighbours with equally many go together.
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
@@ -49,12 +51,12 @@ __all__ = [
     "is_one_token",
 ]
 
-# On a CPU, channels are transformed in groups of so many numbers: the spectra of a group stay in the cache.
+# Numbers in one block of FFTs on a CPU: spectra of a group of channels then stay in its cache.
 CPU_BLOCK = 1 << 19
 
 
 class _State:
-    """Tensors whose first dimension is the row of the batch, lists with an entry per row, and other states."""
+    """Tensors whose first dimension is the row of the batch, lists by row, and other states."""
 
     lengths: list[int]
     """Tokens held by each row."""
@@ -67,7 +69,7 @@ class _State:
         return sum(x.nbytes for x in vars(self).values() if isinstance(x, Tensor | _State))
 
     def reorder(self, rows: Sequence[int] | Tensor) -> None:
-        """Let row i be what row rows[i] was, as beam search does; there may be more or fewer rows than before."""
+        """Let row i be what row rows[i] was, as beam search does; the number of rows may change."""
         rows = torch.as_tensor(rows).tolist()
         for name, value in vars(self).items():
             if isinstance(value, _State):
@@ -78,13 +80,15 @@ class _State:
                 setattr(self, name, [value[i] for i in rows])
 
     def _append(self, tokens: int, lengths: Sequence[int] | None = None) -> list[tuple]:
-        """Lengthen all rows; return runs of rows that agree in the tokens that they held, and in those to add."""
+        """Lengthen the rows.  Return runs of equal rows: slice, tokens held before, new tokens."""
         pairs = list(zip(self.lengths, lengths or [tokens] * len(self.lengths), strict=True))
         longer = list(map(sum, pairs))
         most = max(longer)
         if self.capacity is not None and most > self.capacity:
-            raise ValueError(f"{most} tokens do not fit a cache for {self.capacity}; make the cache longer")
+            raise ValueError(f"{most} tokens do not fit a cache for {self.capacity}; "
+                             "make the cache longer")
         self.lengths = longer
+        # Prompts of one length, the usual case, make a single run.
         runs, end = [], 0
         for (held, new), run in itertools.groupby(pairs):
             start, end = end, end + len(list(run))
@@ -93,14 +97,14 @@ class _State:
 
 
 class DotProductConvolution(_State):
-    """Online causal convolution by one dot product per token: O(t) operations for token t, 2 L numbers per channel.
+    """Online causal convolution by one dot product per token: O(t) operations for token t.
 
-    It is the reference implementation of the online convolutions, and has what they share.
+    This is the reference implementation.  It holds 2 L numbers per channel, v and g.
 
     Args:
         batch, channels: rows B and channels D.
         capacity: most tokens per row, L.
-        dtype: of the streams, which are stored in at least float32.
+        dtype: of the streams to come; they are stored in at least float32.
         device: where they are stored.
 
     Source: the sum of Caracal, Section 4.2, for one t.
@@ -110,22 +114,24 @@ class DotProductConvolution(_State):
     streams = 2
     base = 1
 
-    def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
-                 device: torch.device | str = "cpu"):
+    def __init__(self, batch: int, channels: int, capacity: int,
+                 dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):
         self.lengths = [0] * batch
         self.capacity = None if self.endless else capacity
         self.slots = capacity
-        self.like = {"dtype": torch.promote_types(dtype, torch.float32), "device": device}
-        # v and g, time last, in whole blocks.  With a gate of K coefficients, token t of v lies in slot t % K.
-        self.past = torch.zeros(batch, self.streams, channels, capacity + -capacity % self.base, **self.like)
+        # v and g, time last, in whole blocks.  Under a gate of K coefficients, v is a ring of K
+        # slots: token t is in slot t % K, its place in the present period.
+        size = capacity + -capacity % self.base
+        dtype = torch.promote_types(dtype, torch.float32)
+        self.past = torch.zeros(batch, self.streams, channels, size, dtype=dtype, device=device)
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         """Append several tokens at once, by one parallel convolution.
 
         Args:
             v: content of the new tokens, `[B, D, P]`, P >= 1, floating.
-            g: their gates, `[B, D, P]`; with a gate of K coefficients those before token K are enough.
-            lengths: how many tokens each row takes, 1 to P; the rest of a row is ignored.  Default: all.
+            g: their gates, `[B, D, P]`; of a gate of K coefficients, those before token K.
+            lengths: how many tokens each row takes, 1 to P; the rest is ignored.  None: all.
 
         Returns:
             r at the new tokens, `[B, D, P]`, in the dtype of v; zero beyond the length of a row.
@@ -133,6 +139,7 @@ class DotProductConvolution(_State):
         Raises:
             ValueError: more tokens than the capacity.
         """
+        # A longer text is one more product of polynomials, read anew: exact for any chunks.
         r = torch.zeros_like(v)
         for rows, held, new in self._append(v.shape[-1], lengths):
             past_v, past_g = self._read(rows, held)
@@ -141,8 +148,10 @@ class DotProductConvolution(_State):
             r[rows, :, :new] = causal_conv_fft(content, gate)[..., -new:]
             end = held + new
             if end > self.slots:
-                # Later results need the present period and the one before.  Its unknown tokens reach none of them.
-                content = F.pad(content, (self.slots + end % self.slots - content.shape[-1], 0))
+                # Later results need this period and the one before, which zeros may complete:
+                # what was forgotten of it is more than K tokens old.
+                needed = self.slots + end % self.slots
+                content = F.pad(content, (needed - content.shape[-1], 0))
             for period in content.split(self.slots, dim=-1):
                 self._load(rows, period, gate)
         return r
@@ -152,7 +161,7 @@ class DotProductConvolution(_State):
 
         Args:
             v: its content, `[B, D]`, floating.
-            g: its gate, `[B, D]`; None if every row holds all coefficients of a gate of fixed length.
+            g: its gate, `[B, D]`; None if every row has all coefficients of a gate of fixed length.
 
         Returns:
             r at this token, `[B, D]`, in the dtype of v.
@@ -162,23 +171,25 @@ class DotProductConvolution(_State):
         """
         r = []
         for rows, held, _ in self._append(1):
-            r.append(self._step(rows, held, v[rows], g[rows] if held < self.slots else None))
+            gate = g[rows] if held < self.slots else None
+            r.append(self._step(rows, held, v[rows], gate))
         return torch.cat(r).to(v.dtype)
 
     def _read(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
-        """Return v and g of the tokens so far, oldest first; at most the last K of v and the first K of g."""
+        """Return v and g, oldest token first; at most the last K of v and the first K of g."""
+        # Slot 0 of a ring that has been filled is not the oldest token.
         v, g = self.past[rows, :2, :, :min(held, self.slots)].unbind(1)
         if held > self.slots:
             v = v.roll(-held, dims=-1)
         return v, g
 
     def _load(self, rows: slice, v: Tensor, g: Tensor) -> None:
-        """Store the first tokens of a period, `[rows, D, *]`."""
+        """Store the first tokens of a period, `[rows, D, *]`, and the gate."""
         self.past[rows, 0, :, :v.shape[-1]] = v
         self.past[rows, 1, :, :g.shape[-1]] = g
 
     def _step(self, rows: slice, held: int, v: Tensor, g: Tensor | None) -> Tensor:
-        """Append a token, `[rows, D]`, and return its r; g is None under a full gate."""
+        """Append a token, `[rows, D]`, and return its r; g is None if the gate is complete."""
         self.past[rows, 0, :, held % self.slots] = v
         if g is not None:
             self.past[rows, 1, :, held] = g
@@ -187,7 +198,9 @@ class DotProductConvolution(_State):
 
 
 class RollingConvolution(DotProductConvolution):
-    """Online causal convolution with a gate of fixed length by dot products: O(K), 2 K numbers per channel.
+    """Online causal convolution with a gate of fixed length K by dot products: O(K) per token.
+
+    It holds 2 K numbers per channel.
 
     Args:
         batch, channels, capacity, dtype, device: as `PartitionedConvolution`.
@@ -199,9 +212,10 @@ class RollingConvolution(DotProductConvolution):
 
 
 class RelaxedConvolution(DotProductConvolution):
-    """Online causal convolution by relaxed multiplication: O(log^2 L) per token on average, 3 L numbers per channel.
+    """Online causal convolution by relaxed multiplication: O(log^2 L) per token on average.
 
-    A token that completes a large block pays for it: the cost is even only on average over 2^k tokens.
+    A token that completes a large block pays for it: the cost is even only over 2^k tokens.  It
+    holds 3 L numbers per channel: v, g, and what earlier blocks have added to later results.
 
     Args:
         batch, channels, capacity, dtype, device: as `DotProductConvolution`.
@@ -219,56 +233,66 @@ class RelaxedConvolution(DotProductConvolution):
     Source: relaxed multiplication (van der Hoeven), with both operands online.  Not in the paper.
     """
 
-    # v, g, and what earlier blocks add to the results of this period.
+    # v, g, and what is due: the sums so far of the results of this period.
     streams = 3
 
-    def __init__(self, batch: int, channels: int, capacity: int, dtype: torch.dtype = torch.float32,
-                 device: torch.device | str = "cpu", base: int = 32):
+    def __init__(self, batch: int, channels: int, capacity: int,
+                 dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu",
+                 base: int = 32):
         self.base = base
         super().__init__(batch, channels, capacity, dtype, device)
-        # A step reads and writes these alone.  Their channels are contiguous, whereas one token of `past` is scattered
-        # over as many pages of memory as there are channels.
-        self.block = torch.zeros(batch, base, 3, channels, **self.like)    # the current block of `past`
-        self.first = torch.zeros(batch, base, 2, channels, **self.like)    # g and v of the first block, backwards
+        # A step reads and writes these alone.  Channels are contiguous in them, whereas one token
+        # of `past` is scattered over as many pages of memory as there are channels.
+        # The present block of `past`:
+        self.block = self.past.new_zeros(batch, base, 3, channels)
+        # g and v of the first block, backwards, to be multiplied with v and g of the present one:
+        self.first = self.past.new_zeros(batch, base, 2, channels)
 
     def _read(self, rows, held):
-        self._in_past(rows, held % self.slots).copy_(self.block[rows])
+        # The newest tokens are still in `block` alone.
+        self._block_of_past(rows, held % self.slots).copy_(self.block[rows])
         return super()._read(rows, held)
 
     def _load(self, rows, v, g):
         super()._load(rows, v, g)
-        n, growing = v.shape[-1], g.shape[-1] < self.slots
+        n = v.shape[-1]
+        growing = g.shape[-1] < self.slots
         if growing:
             self.past[rows, 2] = 0
-        # A whole period is one block.  The blocks of fewer tokens are the nodes of a Fenwick tree.
-        end = n if n == self.slots else n - n % self.base
-        while end:
-            self._add_block(rows, end, growing)
-            end = end & (end - 1) if n < self.slots else 0
-        self.first[rows] = self._in_past(rows, 0)[:, :, :2].flip(1, 2)
-        self.block[rows] = self._in_past(rows, n % self.slots)
+        if n == self.slots:
+            self._add_block(rows, n, growing)
+        else:
+            # Full blocks alone; the Fenwick tree's next node has one set bit less.
+            end = n - n % self.base
+            while end:
+                self._add_block(rows, end, growing)
+                end &= end - 1
+        self.first[rows] = self._block_of_past(rows, 0)[:, :, :2].flip(1, 2)
+        self.block[rows] = self._block_of_past(rows, n % self.slots)
 
     def _step(self, rows, held, v, g):
-        place, growing = held % self.slots, g is not None
+        place = held % self.slots
         i = place % self.base
+        growing = g is not None
         self.block[rows, i, 0] = v
         if growing:
             self.block[rows, i, 1] = g
             if held < self.base:
                 self.first[rows, -1 - held] = self.block[rows, i, :2].flip(1)
-        # In the first block, the pairs of g with first v are those of v with first g.  A full gate is not new.
+        # v with first g; from the second block on, also g with first v, while the gate is growing.
         kinds = 2 if growing and held >= self.base else 1
         pairs = self.block[rows, :i + 1, :kinds] * self.first[rows, -1 - i:, :kinds]
         r = pairs.sum((1, 2)) + self.block[rows, i, 2]
         n = place + 1
         if n % self.base == 0 or n == self.slots:
-            self._in_past(rows, place).copy_(self.block[rows])
+            # The block is full: write it back, compute what it adds, and load the next one.
+            self._block_of_past(rows, place).copy_(self.block[rows])
             self._add_block(rows, n, growing)
-            self.block[rows] = self._in_past(rows, n % self.slots)
+            self.block[rows] = self._block_of_past(rows, n % self.slots)
         return r
 
-    def _in_past(self, rows: slice, place: int) -> Tensor:
-        """Return the block of `place` as a view, time first as `block` is."""
+    def _block_of_past(self, rows: slice, place: int) -> Tensor:
+        """Return the block of `past` around a place as a view, in the layout of `block`."""
         start = place - place % self.base
         return self.past[rows, :, :, start:start + self.base].permute(0, 3, 1, 2)
 
@@ -278,13 +302,16 @@ class RelaxedConvolution(DotProductConvolution):
         if n == self.slots:
             if not self.endless:
                 return
-            # A period is complete: results are counted from the beginning of the next one.
+            # The period is complete: results are counted from the beginning of the next one.
             m, start = n, 0
             self.past[rows, 2] = 0
+        # The first tokens of a growing gate meet the first contents in one product; see the head.
         points = 2 * m
         lags = m if growing and n == m else points
-        channels = CPU_BLOCK // (2 * points) if self.past.device.type == "cpu" else self.past.shape[2]
-        for some in self.past[rows].split(max(1, channels), dim=2):
+        channels = self.past.shape[2]
+        if self.past.device.type == "cpu":
+            channels = max(1, CPU_BLOCK // (2 * points))
+        for some in self.past[rows].split(channels, dim=2):
             v, g, due = some.unbind(1)
             due = due[..., start:start + m]
             product = rfft(v[..., n - m:n], points) * rfft(g[..., :lags], points)
@@ -294,30 +321,33 @@ class RelaxedConvolution(DotProductConvolution):
 
 
 class PartitionedConvolution(RelaxedConvolution):
-    """Online causal convolution with a gate of fixed length: O(log^2 K) per token on average, 3 K numbers per channel.
+    """Online causal convolution with a gate of fixed length K: O(log^2 K) per token on average.
 
-    It takes any number of tokens.  The last token of a period of K pays for a block of K.
+    It takes any number of tokens, and holds 3 K numbers per channel.  The last token of a period
+    of K pays for a block of K.
 
     Args:
         batch, channels: rows B and channels D.
         capacity: the length K of the gate; gates of later tokens are ignored.
         dtype, device, base: as `RelaxedConvolution`.
 
-    Source: partitioned convolution (Gardner 1995), by the blocks of relaxed multiplication.  Not in the paper.
+    Source: partitioned convolution (Gardner 1995), by the blocks of relaxed multiplication.  Not in
+    the paper.
     """
 
     endless = True
 
 
 class FourierCache(_State):
-    """State of a Multi-Head Fourier layer: v and g of all tokens, or with a gate_length of the last and first K.
+    """State of a Multi-Head Fourier layer; gradients do not flow through it.
 
-    For each token of the capacity, relaxed multiplication holds 3 D numbers (v, g, and unfinished results in at least
-    float32), one and a half times the keys and values of full attention; the dot product holds 2 D.
+    For each token of the capacity, relaxed multiplication holds 3 D numbers, one and a half times
+    as many as the keys and values of full attention.  The dot product holds 2 D.
 
     Args:
         convolution: empty online convolution, which stores v and g.
-        conv_state: inputs before the first token, `[B, taps - 1, D]`, all zero; None without short convolution.
+        conv_state: inputs of the short convolution before the first token, `[B, taps - 1, D]`, all
+            zero; None for a layer without it.
     """
 
     def __init__(self, convolution: DotProductConvolution, conv_state: Tensor | None):
@@ -343,7 +373,8 @@ class FourierCache(_State):
             lengths: how many of them each row takes; None: all.
         """
         if is_one_token(v.mT, lengths):
-            return self.convolution.step(v[..., 0], *g.unbind(-1)).unsqueeze(-1)    # a full gate needs no more
+            # No gate at all where the layer's is complete.
+            return self.convolution.step(v[..., 0], *g.unbind(-1)).unsqueeze(-1)
         return self.convolution.prefill(v, g, lengths)
 
     @torch.no_grad()
@@ -354,14 +385,18 @@ class FourierCache(_State):
         taps = self.conv_state.shape[1]
         seen = torch.cat([self.conv_state, x], dim=1)
         ends = lengths or [x.shape[1]] * len(x)
-        self.conv_state = torch.stack([row[n:n + taps] for row, n in zip(seen, ends, strict=True)])
+        last = [row[end:end + taps] for row, end in zip(seen, ends, strict=True)]
+        self.conv_state = torch.stack(last)
 
 
 class WindowCache(_State):
-    """State of an attention layer: keys and values of the last `window` tokens, the newest in the last slot.
+    """State of an attention layer: keys and values of the last tokens, the newest in the last slot.
+
+    Gradients do not flow through it.
 
     Args:
-        k, v: `[B, H, slots, d]`, all zero.  Slots: the window, or the most tokens of a text where that is smaller.
+        k, v: `[B, H, slots, d]`, all zero.  There are as many slots as the window has tokens, or as
+            a text will have where that is fewer.
         window: keys that a query sees, its own token's included.
     """
 
@@ -391,26 +426,33 @@ class WindowCache(_State):
         return F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask)
 
     @torch.no_grad()
-    def prefill(self, q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None, backend: str) -> Tensor:
-        """Append L tokens, `[B, H, L, d]` each, and return their attention outputs, `[B, H, L, d]`.
+    def prefill(self, q: Tensor, k: Tensor, v: Tensor, lengths: Sequence[int] | None,
+                backend: str) -> Tensor:
+        """Append L tokens, `[B, H, L, d]` each, and return their attention outputs.
 
         Args:
             q, k, v: queries, keys and values of the new tokens.
-            lengths: how many of them each row takes, 1 to L; outputs beyond are zero.  None: all.
+            lengths: how many of them each row takes, 1 to L; outputs beyond are 0.  None: all.
             backend: as in `attention.sliding_window_attention`.
+
+        Returns:
+            `[B, H, L, d]`.
 
         Raises:
             ValueError: more tokens than fit a cache smaller than the window.
         """
         y = torch.zeros_like(q)
         for rows, held, new in self._append(q.shape[2], lengths):
-            old, seen = min(held, self.slots), []
+            old = min(held, self.slots)
+            seen = []
             for cache, added in ((self.k, k), (self.v, v)):
                 # Under autocast, new keys have another dtype than the cache.
-                all_slots = torch.cat([cache[rows].to(added.dtype), added[rows, :, :new]], dim=2)
-                cache[rows] = all_slots[:, :, -self.slots:]
-                seen.append(all_slots[:, :, self.slots - old:])
-            queries = F.pad(q[rows, :, :new], (0, 0, old, 0))    # outputs at old tokens are dropped
+                past = cache[rows].to(added.dtype)
+                past = torch.cat([past, added[rows, :, :new]], dim=2)
+                cache[rows] = past[:, :, -self.slots:]
+                seen.append(past[:, :, self.slots - old:])
+            # Attention takes as many queries as keys; those of old tokens are dropped afterwards.
+            queries = F.pad(q[rows, :, :new], (0, 0, old, 0))
             found = sliding_window_attention(queries, *seen, self.window, backend)
             y[rows, :, :new] = found[:, :, old:]
         return y
