@@ -18,8 +18,8 @@ __all__ = ["linear_cross_entropy", "rows_at_once", "token_loss"]
 _CHUNK = 1 << 28
 # Tensor cores need rows that start at 16 bytes: the vocabulary is padded to a multiple of this.
 _MULTIPLE = 128
-# Logits in one step of the softmax: what the cache of a CPU holds.
-_TILE = {"cpu": 1 << 21}
+# Logits in one step of the softmax on a CPU: what its cache holds.
+_CACHED = 1 << 21
 
 
 def rows_at_once(vocabulary: int, device: torch.device | str = "cpu") -> int:
@@ -78,7 +78,13 @@ def linear_cross_entropy(
     Source: chunks of the output layer as in Wijmans et al. 2024 (Cut Cross-Entropy) and Hsu et al.
     2024 (Liger).
     """
-    vocabulary = len(weight)
+    _require_targets(targets, hidden, len(weight))
+    rows = rows or rows_at_once(len(weight), hidden.device)
+    hidden = hidden.reshape(-1, hidden.shape[-1])
+    return _LinearCrossEntropy.apply(hidden, weight, targets.flatten().long(), rows)
+
+
+def _require_targets(targets, hidden, vocabulary):
     if targets.shape != hidden.shape[:-1]:
         shapes = f"{tuple(targets.shape)}, hidden {tuple(hidden.shape)}"
         raise ValueError(f"targets have shape {shapes}; give one id for each position")
@@ -87,9 +93,6 @@ def linear_cross_entropy(
         bad = targets[(targets != -100) & ((targets < 0) | (targets >= vocabulary))]
         if bad.numel():
             raise ValueError(f"targets hold id {bad[0]}; accepted: 0 to {vocabulary - 1}, and -100")
-    rows = rows or rows_at_once(vocabulary, hidden.device)
-    hidden = hidden.reshape(-1, hidden.shape[-1])
-    return _LinearCrossEntropy.apply(hidden, weight, targets.flatten().long(), rows)
 
 
 class _LinearCrossEntropy(torch.autograd.Function):
@@ -144,8 +147,10 @@ def _losses_(logits, targets, wide):
     """Return losses `[N, 1]` of logits `[N, vocabulary]`, which become their own gradient."""
     # Compiled, the softmax is one loop.  Else tiles keep its wide copies small, on a CPU in cache.
     compiling = torch.compiler.is_compiling()
-    tile = _TILE.get(logits.device.type, _CHUNK) // logits.shape[1]
-    tile = len(logits) if compiling else max(1, tile)
+    tile = len(logits)
+    if not compiling:
+        numbers = _CACHED if logits.device.type == "cpu" else _CHUNK
+        tile = max(1, numbers // logits.shape[1])
 
     losses = []
     for x, target in zip(logits.split(tile), targets[:, None].split(tile), strict=True):

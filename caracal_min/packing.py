@@ -1,8 +1,8 @@
-"""Several documents in one window, kept apart: each is read in a row of its own, padded on the right.
+"""Several documents in one window, kept apart: each is read in a row of its own, padded right.
 
-Nothing in a layer separates the documents of a window: a Fourier layer sums over all tokens before, and there is no
-mask to stop it.  But the model is causal, so that padding on the right changes nothing.  In a row of its own a document
-has its own sums, windows, taps of the short convolution and positions, and no layer knows of documents.
+Nothing in a layer separates the documents of a window: a Fourier layer sums over all earlier
+tokens, and has no mask.  But the model is causal, so padding on the right changes nothing: in a row
+of its own a document has its own sums, windows and positions, and no layer knows of documents.
 """
 
 from itertools import pairwise
@@ -12,13 +12,20 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from .spectral import transformed
-
-__all__ = ["PackedDocuments", "document_ids", "documents_of_positions", "micro_batches", "new_tokens", "padded_right"]
+__all__ = [
+    "PackedDocuments",
+    "document_ids",
+    "documents_of_positions",
+    "micro_batches",
+    "new_tokens",
+    "padded_right",
+]
 
 
 def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
-    """Number the documents of ids `[B, L]`, row by row: int64 `[B, L]`.  The id that ends a document belongs to it.
+    """Number the documents of ids `[B, L]`, row by row: int64 `[B, L]`.
+
+    The id that ends a document belongs to it.
 
     Example:
         >>> document_ids(torch.tensor([[5, 0, 7, 8, 0, 9]]), end_of_text=0)
@@ -28,34 +35,28 @@ def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
     return ends.cumsum(-1) - ends
 
 
-def documents_of_positions(positions: Tensor, mask: Tensor, held: int | None = None) -> Tensor | None:
-    """Number the documents whose tokens some positions count, each from 0: int64 `[B, L]`.
+def documents_of_positions(
+    positions: Tensor, mask: Tensor, held: int | None = None
+) -> Tensor | None:
+    """Number the documents of rows whose positions begin at 0 with each: int64 `[B, L]`.
 
     Args:
         positions: integers `[B, L]` or `[1, L]`; at padding they mean nothing.
         mask: True at tokens, False at padding, `[B, L]`.
-        held: tokens in the cache that these are added to, which takes one document for each row; None: there is none.
+        held: tokens in the cache that these are added to; None: there is no cache.
 
     Returns:
         the numbers, largest at padding; None where each row is one document.
 
     Raises:
-        ValueError: positions of another shape, or that count something else, or several documents and a cache.
+        ValueError: several documents and a cache, which takes one document a row.
     """
-    if positions.shape not in (mask.shape, (1, mask.shape[1])):
-        raise ValueError(f"position_ids has shape {tuple(positions.shape)}; give {list(mask.shape)}")
-    positions, place = positions.expand_as(mask), mask.cumsum(1) - 1
     first = mask & (positions == 0)
-    start = (place * first).cummax(1).values
-    before = positions.gather(1, mask.int().argmax(1, keepdim=True)) if held else 0
-    if (mask & (positions != before + place - start)).any() or (held and first.any()):
-        raise ValueError("position_ids do not count the tokens of each row; let them begin at 0 with each document and "
-                         "go on after a cache, or give no position_ids")
-    if not start.any():
+    # A row whose first token alone has position 0 is one document.
+    if not (first & (mask.cumsum(1) > 1)).any():
         return None
     if held is not None:
-        raise ValueError("position_ids begin at 0 several times, and a cache holds one document for each row; give "
-                         "use_cache=False, or each document a row of its own")
+        raise ValueError("position_ids begin several documents in a row; give use_cache=False")
     return first.cumsum(1).masked_fill(~mask, mask.shape[1] + 1)
 
 
@@ -63,26 +64,18 @@ def new_tokens(attention_mask: Tensor | None, ids: Tensor, held: int = 0) -> Ten
     """Return where new ids, `[B, L]`, are tokens and no padding: bool `[B, L]`.
 
     Args:
-        attention_mask: 0 at padding and 1 elsewhere, `[B, L]`, or `[B, held + L]` with tokens before them; None: all 1.
-
-    Raises:
-        ValueError: a mask of another shape, or, on a CPU, other values in it.
+        attention_mask: 0 at padding and 1 elsewhere, `[B, L]`, or `[B, held + L]` with the tokens
+            before them; None: all 1.
+        ids: the new ids, `[B, L]`.
+        held: tokens before them.
     """
     if attention_mask is None:
         return torch.ones_like(ids, dtype=torch.bool)
-    (batch, length), mask = ids.shape, attention_mask
-    accepted = f"give [{batch}, {held + length}], 0 at padding and 1 elsewhere"
-    if tuple(mask.shape) not in ((batch, length), (batch, held + length)):
-        raise ValueError(f"attention_mask has shape {tuple(mask.shape)}; {accepted}")
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
-        other = mask[(mask != 0) & (mask != 1)]
-        if other.numel():
-            raise ValueError(f"attention_mask holds {other[0].item()}; {accepted}")
-    return mask[:, -length:].bool()
+    return attention_mask[:, -ids.shape[1]:].bool()
 
 
 def padded_right(ids: Tensor, mask: Tensor) -> Tensor:
-    """Return integers `[B, L]`: in each row those of `ids` where `mask`, `[B, L]` of bool, is True, then the others."""
+    """Move padding to the right: `[B, L]`, in each row the ids where `mask` is True come first."""
     return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
@@ -90,7 +83,7 @@ class PackedDocuments:
     """Where the documents of some windows begin and end.
 
     Args:
-        documents: integers `[B, L]`, one for each token, that do not fall along a row: a new number begins a new
+        documents: integers `[B, L]` that do not fall along a row: a new number begins a new
             document, and so does a new row.
         tokens: the ids, `[B, L]`.
 
@@ -98,62 +91,69 @@ class PackedDocuments:
         lengths: tokens of each document, in order.
 
     Raises:
-        TypeError, ValueError: documents are none, in one line.
+        ValueError: documents of another shape, or that fall along a row.
     """
 
     def __init__(self, documents: Tensor, tokens: Tensor):
-        if not isinstance(documents, Tensor):
-            raise TypeError(f"documents is a {type(documents).__name__}; give a torch.Tensor of integers, "
-                            "[batch, length]")
-        accepted = f"give integers of shape {list(tokens.shape)}, one for each token, that do not fall along a row"
-        if documents.shape != tokens.shape or documents.is_floating_point() or documents.is_complex():
-            raise ValueError(f"documents have shape {tuple(documents.shape)} and dtype {documents.dtype}; {accepted}")
-        before, after = documents[:, :-1], documents[:, 1:]
-        if (after < before).any():
-            raise ValueError(f"documents fall along a row; {accepted}")
-        first = F.pad(after != before, (1, 0), value=True)
+        if documents.shape != tokens.shape:
+            shape = tuple(documents.shape)
+            raise ValueError(f"documents have shape {shape}; give {list(tokens.shape)}")
+        steps = documents.diff(dim=1)
+        if (steps < 0).any():
+            raise ValueError("documents fall along a row; give numbers that stay or rise")
+        # A document begins with each row, and where the number rises.
+        first = F.pad(steps > 0, (1, 0), value=True)
         starts = first.flatten().nonzero().flatten().tolist()
-        self.shape, self.lengths = tokens.shape, [b - a for a, b in pairwise([*starts, tokens.numel()])]
+        self.shape = tokens.shape
+        self.lengths = [end - start for start, end in pairwise([*starts, tokens.numel()])]
 
     def apart(self, ids: Tensor, padding: int = 0) -> Tensor:
         """Return ids `[B, L]` with a row for each document, `[documents, longest]`."""
-        return pad_sequence(ids.flatten().split(self.lengths), batch_first=True, padding_value=padding)
+        rows = ids.flatten().split(self.lengths)
+        return pad_sequence(rows, batch_first=True, padding_value=padding)
 
     def together(self, rows: Tensor) -> Tensor:
-        """Return what rows `[documents, longest, ...]` hold of the documents as windows, `[B, L, ...]`."""
-        lengths = torch.tensor(self.lengths, device=rows.device)
-        held = torch.arange(rows.shape[1], device=rows.device) < lengths[:, None]
-        return rows[held].view(*self.shape, *rows.shape[2:])
+        """Return rows `[documents, longest, ...]` as windows again, `[B, L, ...]`."""
+        texts = [row[:n] for row, n in zip(rows, self.lengths, strict=True)]
+        return torch.cat(texts).view(*self.shape, *rows.shape[2:])
 
 
-def micro_batches(batch: Tensor, size: int, end_of_text: int | None = None,
-                  few_shapes: bool = False) -> list[tuple[Tensor, float]]:
+def micro_batches(
+    batch: Tensor, size: int, end_of_text: int | None = None, few_shapes: bool = False
+) -> list[tuple[Tensor, float]]:
     """Cut a batch into parts of as many tokens as `size` of its rows have, or fewer.
 
     Args:
         batch: inputs and targets, ids `[2, B, L]`, B a multiple of `size`.
-        end_of_text: the id that ends a document: then documents have rows of their own, those of like lengths
-            together, so that there is little padding.  None: the rows are those of the batch.
+        size: rows of a part.
+        end_of_text: the id that ends a document: then documents have rows of their own, similar
+            lengths together, so that there is little padding.  None: the rows are the batch's.
         few_shapes: pad the documents to three shapes, for compiled kernels.
 
     Returns:
-        of each part its inputs and targets, `[2, rows, longest]`, where a target that is none is -100, and how many
-        times as many targets the batch has: the mean loss is the sum of those of the parts, each divided by that.
+        for each part its inputs and targets, `[2, rows, longest]`, with targets -100 at padding,
+        and how many times as many targets the batch has: the mean loss of the batch is the sum of
+        the parts' mean losses, each divided by that.
     """
+    length = batch.shape[2]
     if end_of_text is None:
         return [(part.contiguous(), batch.shape[1] / size) for part in batch.split(size, 1)]
-    length, parts = batch.shape[2], []
+
     documents = PackedDocuments(document_ids(batch[0], end_of_text), batch[0])
-    rows = sorted(batch.flatten(1).split(documents.lengths, 1), key=lambda row: -row.shape[1])
+    rows = batch.flatten(1).split(documents.lengths, 1)
+    rows = sorted(rows, key=lambda row: -row.shape[1])
+    parts = []
     while rows:
         longest = rows[0].shape[1]
-        if few_shapes:
-            longest = next(n for n in (-(-length // 4), -(-length // 2), length) if n >= longest)
+        if few_shapes:  # a quarter of a window, half of one, or all of it
+            longest = min(n for n in (-(-length // 4), -(-length // 2), length) if n >= longest)
+        # As many documents as fit the tokens of `size` windows.
         most = size * length // longest
-        held, rows = rows[:most], rows[most:]
-        part = pad_sequence([row.t() for row in held], batch_first=True, padding_value=-100).movedim(-1, 0)
-        if few_shapes:
-            part = F.pad(part, (0, longest - part.shape[2], 0, most - len(held)), value=-100)
-        targets = sum(row.shape[1] for row in held)
-        parts.append((torch.stack([part[0].clamp(min=0), part[1]]), batch[1].numel() / targets))
+        taken, rows = rows[:most], rows[most:]
+        part = batch.new_full((2, most if few_shapes else len(taken), longest), -100)
+        for i, row in enumerate(taken):
+            part[:, i, :row.shape[1]] = row
+        targets = sum(row.shape[1] for row in taken)
+        part[0].clamp_(min=0)
+        parts.append((part, batch[1].numel() / targets))
     return parts
