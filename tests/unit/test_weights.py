@@ -193,9 +193,8 @@ def test_names_are_found_in_the_package_in_folders_and_on_the_hub(tmp_path, monk
     for name, expected in (("pocket", shipped), ("./pocket", mine), (Path("pocket"), mine), ("someone/caracal", hub)):
         assert torch.equal(Caracal.from_pretrained(name, device="cpu").embedding.weight, expected.embedding.weight)
     for name in ("mikro", "runs/nano/model", Path("no/folder")):
-        with pytest.raises(FileNotFoundError, match=r"there is no model .*shipped one \(pocket\), a folder, or") as caught:
+        with pytest.raises(FileNotFoundError, match=r"^there is no model .*shipped one \(pocket\), a folder, .*hub$"):
             Caracal.from_pretrained(name)
-        assert "\n" not in str(caught.value)
 
 
 @pytest.mark.process
