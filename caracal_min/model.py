@@ -358,6 +358,9 @@ class Caracal(nn.Module):
             # since Windows refuses to replace a file that another program has open.
             for path in sorted(new.iterdir(), key=lambda path: path.name != WEIGHTS):
                 os.replace(path, folder / path.name)
+        # What other tools wrote of the old model: its end of text, and the hashes of its files.
+        for name in ("generation_config.json", "SHA256SUMS"):
+            (folder / name).unlink(missing_ok=True)
 
     def _require_loadable(self, tensors: dict[str, Tensor]) -> None:
         """Raise ValueError unless a model of this configuration takes these tensors."""

