@@ -150,6 +150,8 @@ def test_a_run_is_extended_and_its_rate_is_that_of_the_longer_schedule(tmp_path)
     Trainer(config(tmp_path), corpus()).run()
     longer = Trainer(config(tmp_path, steps=20), corpus())
     assert longer.step == 12 and not longer.finished
+    longer.run(until=14)
+    assert load_run(tmp_path)[1] == 14  # the finished model is an earlier one by now
     log = longer.run()
     whole = Trainer(config(steps=20), corpus())
     whole.run()
