@@ -38,7 +38,7 @@ def wait_for_step(out, step, process):
 
 @pytest.mark.process
 def test_a_killed_run_follows_the_same_curve_bit_for_bit(tmp_path):
-    """Muon and AdamW; killed without warning, wherever it is, and gone on with in another process."""
+    """Muon and AdamW; killed without warning, and gone on with in another process."""
     whole = Trainer(config(tmp_path / "whole", steps=40, optimizer="muon"), corpus()).run()
     process = start(tmp_path / "killed", ", optimizer='muon'")
     wait_for_step(tmp_path / "killed", 7, process)
