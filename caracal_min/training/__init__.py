@@ -5,6 +5,7 @@ folder it survives a kill: the same configuration goes on from the last checkpoi
 curve, on one process or on several.
 
     >>> from caracal_min.data import load_corpus
+    >>> from caracal_min.training import TrainConfig, Trainer
     >>> corpus = load_corpus("embedded", max_tokens=500_000, progress=False)
     >>> config = TrainConfig.for_preset("nano", tokens=1024, context=64, eval_windows=2,
     ...                                 progress=False)

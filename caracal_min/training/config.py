@@ -29,61 +29,69 @@ _RECIPES = {
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A training run.  The defaults are the paper's recipe (Section 5.1); `for_preset` has others for nano and micro.
+    """A training run, by default the paper's recipe (Section 5.1); nano and micro have their own.
 
     Raises:
-        ValueError: an unknown preset, variant, optimizer or field of the model, a negative number, or a batch that is
-            no multiple of the micro-batch.
+        ValueError: an unknown preset, variant, optimizer or field of the model, a negative number,
+            or a batch that is no multiple of the micro-batch.
     """
 
     preset: str = "tiny"
     """Size of the model: nano, micro, tiny, small, medium or large."""
     variant: str = "default"
-    """Ablation of the paper: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention layers, 5:1, 3:1, 2:1
-    or 1:1."""
+    """Ablation of the paper: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention
+    layers, 5:1, 3:1, 2:1 or 1:1."""
     start: str | None = None
-    """Trained model whose weights to start from, of the same size and tokenizer: folder of a run or of a model, or
-    "owner/name" on the hub.  A resumed run no longer reads it.  None: weights are drawn with the seed."""
+    """Trained model whose weights to start from, of the same size and tokenizer: folder of a run or
+    of a model, or "owner/name" on the hub.  A resumed run no longer reads it.  None: weights are
+    drawn with the seed."""
     model: tuple[str, ...] = ()
-    """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128 gate_length=256
-    fourier_per_attention=None."""
+    """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128
+    gate_length=256 fourier_per_attention=None."""
     data: str = "fineweb"
-    """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl / jsonl.xz /
-    jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one that tokenize wrote.  One
-    document in 20, by a hash of its text, is never trained on; a txt file is cut into documents of some 4 KiB."""
+    """embedded (Python's documentation), fineweb (streamed from the network), a parquet / jsonl /
+    jsonl.xz / jsonl.gz file with column text, a txt file in UTF-8, a folder of such files, or one
+    that tokenize wrote.  One document in 20, by a hash of its text, is never trained on; a txt file
+    is cut into documents of some 4 KiB."""
     validation: str | None = None
-    """Another source to validate on, all of it, that shares no document with data.  None: what is held out of data."""
+    """Another source to validate on, all of it, that shares no document with data.  None: what is
+    held out of data."""
     tokenizer: str = "gpt2"
     """byte, gpt2, gpt2:N (GPT-2's first N - 1 ids and an end of text), or a tokenizer.json."""
     out: Path | None = None
-    """Folder of the run, for checkpoint, log and model; several machines need one that all of them see.  The same
-    command resumes a run that was stopped.  None: everything stays in memory."""
+    """Folder of the run, for checkpoint, log and model; several machines need one that all of them
+    see.  The same command resumes a run that was stopped.  None: everything stays in memory."""
     tokens: int = 10_000_000_000
-    """Budget: tokens to train on.  A run may be extended: with a larger budget it is resumed, reads the same text on,
-    and its learning rate jumps to where the longer schedule is at that step."""
+    """Budget: tokens to train on.  A run may be extended: with a larger budget it is resumed, reads
+    the same text on, and its learning rate jumps to where the longer schedule is at that step."""
     minutes: float | None = None
-    """Budget: minutes to train for, which may grow too.  The run ends with the budget that is used up first."""
+    """Budget: minutes to train for, which may grow too.  The run ends with the budget that is used
+    up first."""
     corpus_tokens: int | None = None
-    """Tokens to read from the source.  None: as many as the first budget; for nano at least 10 million."""
+    """Tokens to read from the source.  None: as many as the first budget; for nano at least 10
+    million."""
     context: int = 512
     """Tokens per sequence."""
     reset_documents: bool = False
-    """Read each document of a sequence as if it stood alone, when the loss is validated too; an end of text is the last
-    token of a document.  Off: a sequence is one text, as in the paper."""
+    """Read each document of a sequence as if it stood alone, when the loss is validated too; an end
+    of text is the last token of a document.  Off: a sequence is one text, as in the paper."""
     batch_size: int = 1024
     """Sequences per step, over all processes."""
     micro_batch_size: int = 32
     """Sequences per forward pass of a process; a step accumulates their gradients."""
     optimizer: Literal["adamw", "muon"] = "adamw"
-    """adamw, or muon: Muon for the matrices between layers, AdamW for the rest, at one learning rate."""
+    """adamw, or muon: Muon for the matrices between layers, AdamW for the rest, at one learning
+    rate."""
     learning_rate: float = 9e-4
     """Peak learning rate."""
     warmup: float = 0.0375
     """Fraction of the budget for the linear warm-up."""
     final_fraction: float = 0.1
-    """Final learning rate of the cosine decay, as a fraction of the peak; the paper does not state it."""
+    """Final learning rate of the cosine decay, as a fraction of the peak; the paper does not state
+    it."""
     weight_decay: float = 0.1
-    """Decoupled weight decay of matrices and short convolutions; vectors and long kernels have none."""
+    """Decoupled weight decay of matrices and short convolutions; vectors and long kernels have
+    none."""
     beta1: float = 0.9
     """AdamW β₁."""
     beta2: float = 0.95
@@ -103,12 +111,14 @@ class TrainConfig:
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
     precision: Precision = "auto"
-    """Autocast type of the matrix products: auto (the fastest that the device has units for), bfloat16, float16 (with a
-    gradient scaler) or float32."""
+    """Autocast type of the matrix products: auto (the fastest that the device has units for),
+    bfloat16, float16 (with a gradient scaler) or float32."""
     compile: Literal["no", "blocks", "model"] = "no"
-    """What torch.compile compiles: nothing, each kind of block, or the whole model, which takes longer."""
+    """What torch.compile compiles: nothing, each kind of block, or the whole model, which takes
+    longer."""
     peak_flops: float | None = None
-    """Peak operations per second of the device, for the utilisation (MFU).  None: known for common GPUs."""
+    """Peak operations per second of the device, for the utilisation (MFU).  None: known for common
+    GPUs."""
     timeout: float = 10.0
     """Timeout of gloo and NCCL in minutes, where several processes train together."""
     progress: bool = True
@@ -120,8 +130,9 @@ class TrainConfig:
             if value not in accepted:
                 raise ValueError(f"unknown {name} {value!r}; accepted: {', '.join(accepted)}")
         for name, value in vars(self).items():
-            # bool is an int too, and False is no 0
-            if type(value) in (int, float) and (value < 0 or value == 0 and name not in _MAY_BE_ZERO):
+            # A bool is an int too, and False is no zero.
+            wrong = type(value) in (int, float) and value <= 0
+            if wrong and (value or name not in _MAY_BE_ZERO):
                 raise ValueError(f"{name}={value}; give a positive number")
         self.rows_per_process(1)
         self.model_config(vocab_size=256)
@@ -130,9 +141,9 @@ class TrainConfig:
     def for_preset(cls, preset: str, **changes: Any) -> "TrainConfig":
         """Return the recipe of a preset with some fields changed.
 
-        nano trains on bytes of the embedded corpus, in float32, so that machines differ by rounding alone: it is too
-        small to gain by less.  micro trains on short tokens with Muon, and its rate falls to 0.  The sizes of the paper
-        follow the paper.
+        nano trains on bytes of the embedded corpus, in float32, so that machines differ by rounding
+        alone: it is too small to gain by less.  micro trains on short tokens with Muon, and its
+        rate falls to 0.  The sizes of the paper follow the paper.
 
         Example:
             >>> config = TrainConfig.for_preset("nano", tokens=4096)
@@ -142,7 +153,7 @@ class TrainConfig:
         return cls(**({"preset": preset} | _RECIPES.get(preset, {}) | changes))
 
     def model_config(self, vocab_size: int) -> CaracalConfig:
-        """Return the shape of the model: the preset, changed by `variant` and `model`, for so many ids."""
+        """Return the shape of the model: the preset, changed by `variant` and `model`."""
         changes = VARIANTS[self.variant] | model_changes(self.model)
         accepted = CaracalConfig.__annotations__.keys() - {"vocab_size"}
         if unknown := changes.keys() - accepted:
@@ -159,8 +170,8 @@ class TrainConfig:
     def resume_settings(self) -> dict[str, Any]:
         """The settings that decide the curve: a run is resumed only under the same.
 
-        When it is validated, and whether samples are drawn, changes none of its numbers.  On how many windows does,
-        since then the curve would not be of one quantity.
+        When it is validated, and whether samples are drawn, changes none of its numbers.  On how
+        many windows does, since then the curve would not be of one quantity.
         """
         return {name: value for name, value in vars(self).items() if name not in _FREE}
 
@@ -191,6 +202,7 @@ class TrainConfig:
             first: seconds that count nothing; then the budget is shorter by as much.
         """
         part = step / self.steps
+        # The budget that is used up first ends the run, so it decides the schedule too.
         if self.minutes is not None:
             part = max(part, (seconds - first) / (60 * self.minutes - first))
         return part
@@ -213,19 +225,22 @@ def model_changes(texts: Iterable[str]) -> dict[str, Any]:
     return changes
 
 
-def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0, first: float = 0.0) -> float:
-    """Return the learning rate of step 0, 1, ...: linear over `warmup`, then a cosine to `final_fraction` of the peak.
+def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0,
+                  first: float = 0.0) -> float:
+    """Return the learning rate of step 0, 1, ...: a linear warm-up, then a cosine.
 
     Args:
         step: steps done before this one.
         config: peak, warm-up, final fraction and budgets.
-        seconds: time used so far.  Under a budget in minutes the schedule follows it where it is further ahead.
-        first: seconds of the first step of each process, which are left out: a compiler may need more than the
-            warm-up lasts.
+        seconds: time used so far.  Under a budget in minutes the schedule follows it where it is
+            further ahead.
+        first: seconds of the first step of each process, which are left out: a compiler may need
+            more than the warm-up lasts.
 
     Source: Caracal, Section 5.1.
     """
     position = config.used(step, seconds, first) * config.steps
+    # The first step has a rate above zero, or it would be lost.
     rising = math.ceil(config.warmup * config.steps)
     if position < rising:
         return config.learning_rate * min(1.0, (position + 1) / rising)

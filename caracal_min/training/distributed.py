@@ -1,6 +1,7 @@
-"""Several processes that train one model, started by `torchrun` (data parallelism); one process is a group of one.
+"""Several processes that train one model (data parallelism), started by `torchrun`.
 
 Every process holds the whole model and takes its rows of each batch; gradients are averaged.
+One process is a group of one.
 """
 
 import ctypes
@@ -39,6 +40,7 @@ class Group:
     def __init__(self, device: str = "auto", timeout: float = 10.0):
         self.rank = int(os.environ.get("RANK", 0))
         self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        # torchrun numbers the processes of a machine, and each takes the GPU of its number.
         if self.world_size > 1 and device in ("auto", "cuda") and torch.cuda.is_available():
             device = f"cuda:{os.environ['LOCAL_RANK']}"
         self.device = find_device(device)
@@ -48,7 +50,8 @@ class Group:
             on_gpu = self.device.type == "cuda"
             if on_gpu:
                 torch.cuda.set_device(self.device)
-            dist.init_process_group("nccl" if on_gpu else "gloo", timeout=timedelta(minutes=timeout))
+            backend = "nccl" if on_gpu else "gloo"
+            dist.init_process_group(backend, timeout=timedelta(minutes=timeout))
 
     @property
     def is_main(self) -> bool:
@@ -56,10 +59,11 @@ class Group:
         return self.rank == 0
 
     def loss_of(self, model: nn.Module) -> nn.Module:
-        """Return `model.loss` as a module whose backward pass averages the gradients over the group."""
+        """Return `model.loss` as a module whose backward pass averages gradients over the group."""
         loss = _Loss(model)
         if self.world_size == 1:
             return loss
+        # Gradients live in the buckets that are sent, so that they are not held twice.
         devices = [self.device] if self.device.type == "cuda" else None
         return nn.parallel.DistributedDataParallel(loss, device_ids=devices,
                                                    gradient_as_bucket_view=True)
@@ -72,7 +76,7 @@ class Group:
         return values
 
     def main_first(self, work: Callable[[], Any]) -> Any:
-        """Do some work in the main process, then in the others, which find its files, and return its result."""
+        """Return what `work` returns; the main process does it first, the others find its files."""
         if self.world_size == 1:
             return work()
         # Reading FineWeb takes hours, so this barrier must not end after `timeout`.

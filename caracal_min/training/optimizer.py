@@ -77,7 +77,7 @@ class Muon(Optimizer):
 
 
 class MuonAdamW(Optimizer):
-    """Muon for some groups of parameters and AdamW for the others, with one state and one list of groups.
+    """Muon for some groups of parameters and AdamW for the others, with one state.
 
     As one optimizer it is stepped or skipped as a whole when a scaled gradient overflows.
 
@@ -112,7 +112,7 @@ class MuonAdamW(Optimizer):
 
 
 def decays(name: str, parameter: nn.Parameter) -> bool:
-    """Whether weight decay is for a parameter of this name: matrices, embeddings, short convolutions.
+    """Whether a parameter of this name decays: matrices, embeddings, short convolutions.
 
     Source: Gu and Dao 2023 (Mamba), whose code marks A_log `_no_weight_decay`; Poli et al. 2023
     (Hyena), whose code gives its filters none.

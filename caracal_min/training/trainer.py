@@ -115,7 +115,8 @@ class Trainer:
         limit = config.corpus_limit
         if state:
             check_resume(state, self.settings, out)
-            # A run that is extended reads no more text than its first budget asked for.
+            # The text is part of what decides the curve:
+            # a run that is extended reads no more text than its first budget asked for.
             limit = replace(config, tokens=state["history"][0]["tokens"]).corpus_limit
         elif config.start:
             start, _ = load_run(config.start)
@@ -146,7 +147,8 @@ class Trainer:
                              "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         model.compile_for(config.compile)
         self._loss = group.loss_of(model)
-        flops, peak = flops_per_token(model, config.context), config.peak_flops or peak_flops(device)
+        flops = flops_per_token(model, config.context)
+        peak = config.peak_flops or peak_flops(device)
         self._utilisation = flops / (peak * group.world_size) if flops and peak else None
 
     @property
@@ -192,7 +194,7 @@ class Trainer:
             try:
                 while not last:
                     self._train_step()
-                    self._read(all_but=int(self.queued))
+                    self._read(all_but=self.queued)
                     over = self.finished
                     last = over or self._stopped or self.step >= end
                     measure = over or self.step % config.eval_every == 0
@@ -240,6 +242,7 @@ class Trainer:
             group["lr"] = rate
         self.model.train()
         self.optimizer.zero_grad()
+        # Documents that are read alone have rows of their own, sorted by length into parts.
         parts = micro_batches(torch.stack(self.batches[self.step]), config.micro_batch_size,
                               self.end_of_text, few_shapes=config.compile != "no")
         total = torch.zeros((), device=self.device)
@@ -284,7 +287,7 @@ class Trainer:
                 raise DivergedError(f"loss {loss} and gradient norm {norm} at step {step} with "
                                     f"learning rate {rate:.2e}; start again with a lower "
                                     "learning_rate or a longer warmup")
-            tokens = self.config.batch_size * self.config.context
+            tokens = self.config.batch_size * self.config.context  # of all processes
             speed = tokens / seconds
             entry = {"step": step, "tokens": step * tokens, "loss": loss, "learning_rate": rate,
                      "grad_norm": norm if finite else None, "seconds": seconds,
@@ -330,7 +333,7 @@ class Trainer:
         self._written = len(self.log)
         if "validation_loss" in new[-1]:
             said = f"step {self.step}, validation loss {new[-1]['validation_loss']:.3f}"
-            bar.set_postfix_str(said, refresh=False)
+            bar.set_postfix_str(said)
             if bar.disable and self.config.progress:  # no terminal: a line in its place
                 print(said, flush=True)
         bar.update(min(1, self.used) - bar.n)

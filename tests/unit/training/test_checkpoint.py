@@ -38,7 +38,7 @@ def wait_for_step(out, step, process):
 
 @pytest.mark.process
 def test_a_killed_run_follows_the_same_curve_bit_for_bit(tmp_path):
-    """Muon and AdamW; killed without warning, wherever it is, and gone on with in another process."""
+    """Muon and AdamW; killed without warning, and gone on with in another process."""
     whole = Trainer(config(tmp_path / "whole", steps=40, optimizer="muon"), corpus()).run()
     process = start(tmp_path / "killed", ", optimizer='muon'")
     wait_for_step(tmp_path / "killed", 7, process)
@@ -150,6 +150,8 @@ def test_a_run_is_extended_and_its_rate_is_that_of_the_longer_schedule(tmp_path)
     Trainer(config(tmp_path), corpus()).run()
     longer = Trainer(config(tmp_path, steps=20), corpus())
     assert longer.step == 12 and not longer.finished
+    longer.run(until=14)
+    assert load_run(tmp_path)[1] == 14  # the finished model is an earlier one by now
     log = longer.run()
     whole = Trainer(config(steps=20), corpus())
     whole.run()
