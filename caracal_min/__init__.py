@@ -38,34 +38,16 @@ no Python.  In the order of reading::
     export          torch.export programs and ONNX files
     data            text to tokens to batches
     training        a run: its settings, optimiser and checkpoints
-    evaluation      losses on held-out text, and the tasks of the paper's Table 2
+    evaluation      losses on held-out text
 
 `files` writes files whole or not at all.  Imports run one way.
 
 The paper: Gan et al., "Caracal: Causal Architecture via Spectral Mixing", ICML 2026.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from .config import CaracalConfig
-    from .model import Caracal
-    from .modules import MultiHeadFourier, SlidingWindowAttention
+from .config import CaracalConfig
+from .layers import MultiHeadFourier, SlidingWindowAttention
+from .model import Caracal
 
 __all__ = ["Caracal", "CaracalConfig", "MultiHeadFourier", "SlidingWindowAttention", "__version__"]
 __version__ = "0.1.0"
-
-_HOMES = {"Caracal": "model", "CaracalConfig": "config", "MultiHeadFourier": "modules",
-          "SlidingWindowAttention": "modules"}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a name at its first use: the help of the command line does not wait for PyTorch."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-
-
-def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]

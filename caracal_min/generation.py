@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .caches import Cache
+from .decoding import Cache
 from .config import require_known
-from .data.tokenizers import Tokenizer
+from .tokenizer import Tokenizer
 
 __all__ = ["Prompt", "Sampling", "draw", "filter_logits", "generate", "stream", "stream_text"]
 

@@ -17,14 +17,14 @@ import torch
 from huggingface_hub import HfApi
 from torch import Tensor, nn
 
-from .caches import Cache, CaracalCache
+from .decoding import Cache, CaracalCache
 from .config import CaracalConfig
 from .extras import missing
 from .files import reading_folder
 from .model import Caracal
-from .modules import Block
+from .layers import Block
 from .packing import PackedDocuments, documents_of_positions, new_tokens, padded_right
-from .weights import CONFIG, SUMS, read_config, replacing_weights
+from .model import CONFIG, SUMS, read_config, replacing_weights
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedConfig, PreTrainedModel

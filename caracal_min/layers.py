@@ -25,11 +25,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import sliding_window_attention
-from .caches import Cache, FourierCache, WindowCache, is_one_token
+from .decoding import Cache, FourierCache, WindowCache, is_one_token
 from .config import Gate
 from .convolution import causal_conv_fft
-from .partitioned import PartitionedConvolution, RollingConvolution
-from .relaxed import DotProductConvolution, RelaxedConvolution
+from .decoding import PartitionedConvolution, RollingConvolution
+from .decoding import DotProductConvolution, RelaxedConvolution
 
 __all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 

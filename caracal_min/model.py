@@ -23,11 +23,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import generation
-from .caches import Cache
+from .decoding import Cache
 from .config import CaracalConfig, Compiled, change_config, find_preset, parse_config, require_known
-from .data.tokenizers import TOKENIZER, Tokenizer, load_tokenizer, save_tokenizer
+from .tokenizer import TOKENIZER, Tokenizer, load_tokenizer, save_tokenizer
 from .loss import linear_cross_entropy, token_loss
-from .modules import Block, MultiHeadFourier, SlidingWindowAttention
+from .layers import Block, MultiHeadFourier, SlidingWindowAttention
 from .packing import PackedDocuments
 from .precision import find_device
 

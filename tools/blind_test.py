@@ -26,8 +26,8 @@ from caracal_book.measured import text_to_count, text_to_measure
 from caracal_book.ngrams import KneserNey
 from caracal_book.records import write_record
 from caracal_min import Caracal
-from caracal_min.data.tokenizers import Tokenizer
-from caracal_min.training.trained import load_trained
+from caracal_min.tokenizer import Tokenizer
+from caracal_min.training.checkpoint import load_trained
 
 _WORDS = 32  # of a prompt
 _ASKED = """\

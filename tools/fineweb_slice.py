@@ -14,7 +14,7 @@ from pathlib import Path
 
 from caracal_book.fineweb import HELD_OUT, TRAIN
 from caracal_min.data import documents
-from caracal_min.data.split import text_digest
+from caracal_min.data.sources import text_digest
 from caracal_min.files import writing
 
 

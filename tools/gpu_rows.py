@@ -32,7 +32,7 @@ from caracal_min import spectral
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.data import Corpus, load_corpus, load_tokenizer
 from caracal_min.data.batches import sequential_windows
-from caracal_min.evaluation.losses import loss_by_context_length, token_losses
+from caracal_min.evaluation import loss_by_context_length, token_losses
 from caracal_min.precision import autocast, resolve_precision
 from caracal_min.training import TrainConfig, Trainer
 

@@ -13,7 +13,7 @@ import random
 from pathlib import Path
 
 from caracal_min.data import documents
-from caracal_min.data.split import text_digest
+from caracal_min.data.sources import text_digest
 from caracal_min.files import file_sha256, writing
 
 

@@ -36,7 +36,7 @@ from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
 from caracal_min.data import Manifest, load_corpus
 from caracal_min.files import file_sha256, writing
 from caracal_min.training import TrainConfig
-from caracal_min.weights import WEIGHTS
+from caracal_min.model import WEIGHTS
 
 NAME = "micro"
 PROMPTS = ("The history of", "In the morning, she", "Scientists have found that", "The best way to", "The city of",

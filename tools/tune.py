@@ -35,7 +35,7 @@ from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
 from caracal_min.loss import linear_cross_entropy, rows_at_once
 from caracal_min.model import Caracal
 from caracal_min.precision import resolve_precision
-from caracal_min.projections import shifted_products
+from caracal_min.layers import shifted_products
 
 Way = tuple[str, Callable]
 

@@ -5,9 +5,9 @@ import math
 
 import numpy as np
 
-from caracal_min.data.corpus import Corpus, tokens_of
-from caracal_min.data.split import ALL, RULE, TRAIN
-from caracal_min.data.tokenizers import Tokenizer
+from caracal_min.data.batches import Corpus, tokens_of
+from caracal_min.data.sources import ALL, RULE, TRAIN
+from caracal_min.tokenizer import Tokenizer
 
 __all__ = ["bits_per_byte", "bytes_of_targets", "data_of", "sha256_of_tokens", "text_to_count", "text_to_measure"]
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from caracal_min import Caracal
-from caracal_min.data.tokenizers import Tokenizer, save_tokenizer
+from caracal_min.tokenizer import Tokenizer, save_tokenizer
 
 __all__ = ["MANIFEST", "Rows", "dequantize_rows", "export_web", "quantize_rows", "web_scripts"]
 

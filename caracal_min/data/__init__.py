@@ -22,5 +22,3 @@ from .sources import RULE, documents, is_held_out
 __all__ = ["Batches", "ByteTokenizer", "Corpus", "RULE", "Tokenizer", "documents", "is_held_out",
            "load_corpus", "load_tokenizer", "make_tokenizer", "save_tokenizer",
            "sequential_windows", "tokenize", "tokenizer_sha256", "tokens_of"]
-
-from .manifest import Manifest  # noqa: F401  until tools/ship_micro no longer asks for it

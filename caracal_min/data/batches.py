@@ -262,7 +262,3 @@ def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = Non
         chosen = np.linspace(0, count - 1, limit).astype(int)
     rows = np.stack([tokens[i * context:i * context + context + 1] for i in chosen])
     return torch.from_numpy(rows.astype(np.int64))
-
-
-def require_window(tokens, context, what=""):  # of before, until the trainer asks no more
-    sequential_windows(tokens, context, 1)

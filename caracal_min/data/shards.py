@@ -172,6 +172,3 @@ def _mapped(folder: Path, tokenizer: Tokenizer) -> list[np.ndarray]:
         empty = not path.stat().st_size  # which cannot be mapped
         found.append(np.empty(0, kind) if empty else np.memmap(path, kind, "r"))
     return found
-
-
-ShardedTokens, MANIFEST = np.memmap, INDEX  # names of before, until nobody imports them

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from ..config import CaracalConfig
-from ..data.tokenizers import load_tokenizer
+from ..tokenizer import load_tokenizer
 from ..files import writing
 from ..model import Caracal
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..config import CaracalConfig
-from ..frames import overlapping
+from ..spectral import overlapping
 
 __all__ = ["PEAK_FLOPS", "flops_per_token", "peak_flops"]
 

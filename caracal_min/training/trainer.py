@@ -31,9 +31,9 @@ from tqdm.auto import tqdm
 from .. import __version__
 from ..config import CaracalConfig
 from ..data.batches import Batches, sequential_windows
-from ..data.corpus import Corpus, load_corpus
-from ..data.tokenizers import make_tokenizer, save_tokenizer, tokenizer_sha256
-from ..evaluation.losses import held_out_loss
+from ..data.batches import Corpus, load_corpus
+from ..tokenizer import make_tokenizer, save_tokenizer, tokenizer_sha256
+from ..evaluation import held_out_loss
 from ..files import writing
 from ..model import Caracal
 from ..packing import micro_batches

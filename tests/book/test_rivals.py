@@ -13,7 +13,7 @@ from caracal_book.rivals import ARCHITECTURES, BASELINES, VARIANTS, Baseline, lo
 from caracal_min import Caracal
 from caracal_min.data import ByteTokenizer, Corpus
 from caracal_min.evaluation import held_out_loss
-from caracal_min.modules import SlidingWindowAttention
+from caracal_min.layers import SlidingWindowAttention
 from caracal_min.training import TrainConfig, Trainer
 
 TABLE_2 = {  # millions of parameters, tiny to large

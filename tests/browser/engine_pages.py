@@ -8,8 +8,8 @@ import torch
 
 from caracal_book.viz.engine import source
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.data.byte_pairs import CHARACTERS, BytePairs, merges_of
-from caracal_min.quantized import dequantize_rows, quantize_rows
+from caracal_min.tokenizer import CHARACTERS, BytePairs, merges_of
+from caracal_book.web_export import dequantize_rows, quantize_rows
 
 SYLLABLES = ["th", "he", "in", "er", "an", "re", "on", "at", " t", " a", "the", " the", "and", " and", "ing", " in",
              "en", " s", "ti", "or", "es", "ion", "tion", "ed", " c", " w", "is", "it", "al", "ar", " o", " of",

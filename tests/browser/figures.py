@@ -7,7 +7,7 @@ import torch
 from engine_pages import small_model
 
 from caracal_book import viz
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.layers import MultiHeadFourier
 
 NAMES = sorted({path.stem for path in Path(viz.__file__).parent.glob("*.js")} - {"drawing"})
 V = torch.tensor([1.0, 0.5, 1.5, 0.8])

@@ -13,9 +13,9 @@ from caracal_book.viz.engine import source
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.convolution import causal_conv_direct
 from caracal_min.data import make_tokenizer
-from caracal_min.export import web_scripts
+from caracal_book.web_export import web_scripts
 from caracal_min.generation import filter_logits
-from caracal_min.locate import shipped_models
+from caracal_min.model import shipped_models
 
 pytestmark = pytest.mark.browser
 

@@ -12,8 +12,8 @@ from engine_pages import open_engine
 from figure_pages import write_page
 
 from caracal_min import Caracal
-from caracal_min.data.byte_pairs import CHARACTERS, BytePairs, merges_of
-from caracal_min.export import web_scripts
+from caracal_min.tokenizer import CHARACTERS, BytePairs, merges_of
+from caracal_book.web_export import web_scripts
 
 pytestmark = pytest.mark.browser
 

@@ -9,7 +9,7 @@ from figure_pages import data, focused, tensor
 
 from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.layers import MultiHeadFourier
 
 pytestmark = pytest.mark.browser
 

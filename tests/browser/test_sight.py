@@ -6,7 +6,7 @@ from figure_pages import data, focused
 from torch import nn
 
 from caracal_book import viz
-from caracal_min.modules import Block, MultiHeadFourier, SlidingWindowAttention
+from caracal_min.layers import Block, MultiHeadFourier, SlidingWindowAttention
 
 pytestmark = pytest.mark.browser
 

@@ -10,7 +10,7 @@ import add_record
 import gpu_runs
 import pytest
 
-from caracal_min.record import read_record, seal
+from caracal_book.records import read_record, seal
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 BARE = """

@@ -14,9 +14,9 @@ from safetensors.torch import load_file
 
 from caracal_min import Caracal, locate
 from caracal_min.data import RULE, documents, load_corpus, tokenize
-from caracal_min.evaluation.measured import rule_of_training
+from caracal_book.measured import rule_of_training
 from caracal_min.files import file_sha256
-from caracal_min.record import read_record
+from caracal_book.records import read_record
 from caracal_min.training import TrainConfig, Trainer
 
 WORDS = np.array("the of and a river town house was built in old new king who came near two small great stone".split())

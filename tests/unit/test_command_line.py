@@ -25,9 +25,9 @@ from caracal_min.__main__ import _whole_number, main
 from caracal_min.commands import COMMANDS
 from caracal_min.data import ByteTokenizer
 from caracal_min.training import Trainer
-from caracal_min.training.trained import load_trained
-from caracal_min.version import __version__
-from caracal_min.zoo import make_model
+from caracal_min.training.checkpoint import load_trained
+from caracal_min import __version__
+from caracal_book.rivals import make_model
 
 
 def run(*arguments, **options):

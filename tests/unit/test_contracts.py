@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.projections import HeadMix, ShortConv, TimeLastLinear
+from caracal_min.layers import HeadMix, ShortConv, TimeLastLinear
 
 D, HELD = 16, 5
 

@@ -17,7 +17,7 @@ from caracal_min.decoding import (
     RelaxedConvolution,
     RollingConvolution,
 )
-from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
 
 WHOLE = {"dot product": DotProductConvolution,
          **{f"relaxed, base {b}": functools.partial(RelaxedConvolution, base=b) for b in (1, 2, 8, 32)}}

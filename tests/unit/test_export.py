@@ -19,9 +19,9 @@ from torch import Tensor
 from caracal_min import Caracal, CaracalConfig, export
 from caracal_min.__main__ import main
 from caracal_min.data import ByteTokenizer, make_tokenizer
-from caracal_min.data.byte_pairs import CHARACTERS, BytePairs, merges_of
+from caracal_min.tokenizer import CHARACTERS, BytePairs, merges_of
 from caracal_min.export import MANIFEST, export_onnx, export_program
-from caracal_min.quantized import dequantize_rows, quantize_rows
+from caracal_book.web_export import dequantize_rows, quantize_rows
 
 LENGTH = 45  # longer than the window, no power of two
 

@@ -7,7 +7,7 @@ import torch
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.config import PRESETS
-from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
 
 SMALL = CaracalConfig(vocab_size=50, d_model=24, n_layers=6, n_heads=4, window_size=7)
 

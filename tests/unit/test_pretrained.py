@@ -15,9 +15,9 @@ from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.config import PRESETS
 from caracal_min.data import RULE
-from caracal_min.evaluation.measured import rule_of_training
+from caracal_book.measured import rule_of_training
 from caracal_min.files import file_sha256
-from caracal_min.record import read_record
+from caracal_book.records import read_record
 
 FOLDER = Path(caracal_min.__file__).parent / "pretrained" / "micro"
 WEIGHTS = FOLDER / "model.safetensors"

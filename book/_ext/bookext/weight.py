@@ -12,7 +12,7 @@ from docutils import nodes
 from caracal_book.rules.drawings import share_figures
 from caracal_book.viz import engine
 from caracal_min import Caracal
-from caracal_min.locate import shipped_models
+from caracal_min.model import shipped_models
 
 UNUSED = ("thebe", "design-tabs")
 DESIGN = "sphinx-design"

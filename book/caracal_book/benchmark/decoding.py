@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from caracal_min import Caracal
-from caracal_min.relaxed import DotProductConvolution, RelaxedConvolution
+from caracal_min.decoding import DotProductConvolution, RelaxedConvolution
 
 from .config import BenchmarkConfig, Row
 from .measure import in_turns, mean_time, medians

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import torch
 
 from caracal_min.convolution import causal_conv_fft
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.layers import MultiHeadFourier
 
 from .appendix import AppendixFourier, appendix_conv
 from .config import BenchmarkConfig, Row

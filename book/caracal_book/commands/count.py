@@ -8,7 +8,7 @@ from typing import Literal
 import torch
 
 from caracal_min.data.batches import sequential_windows
-from caracal_min.data.tokenizers import make_tokenizer
+from caracal_min.tokenizer import make_tokenizer
 
 from ..measured import bits_per_byte, bytes_of_targets, text_to_count, text_to_measure
 from ..ngrams import ngram_losses

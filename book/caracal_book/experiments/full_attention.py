@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from caracal_min.projections import ShortConv
+from caracal_min.layers import ShortConv
 
 from .mixer import Mixer, short_conv
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from caracal_min.data.corpus import Corpus
-from caracal_min.training.recipe import TrainConfig
+from caracal_min.data.batches import Corpus
+from caracal_min.training.config import TrainConfig
 from caracal_min.training.trainer import DivergedError, Trainer
 
 from .grid import Cell, Grid

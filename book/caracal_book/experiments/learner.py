@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from caracal_min.modules import Block
+from caracal_min.layers import Block
 
 from .grid import require_known
 from .mixers import make_mixer

@@ -3,7 +3,7 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from caracal_min.projections import ShortConv
+from caracal_min.layers import ShortConv
 
 __all__ = ["Mixer", "require_whole_text", "short_conv"]
 

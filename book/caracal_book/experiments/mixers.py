@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from caracal_min.convolution import causal_conv_fft
-from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention
-from caracal_min.projections import ShortConv
+from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.layers import ShortConv
 
 from .full_attention import Attention
 from .grid import require_known

@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 
 from caracal_min.config import CaracalConfig
-from caracal_min.data.corpus import Corpus, load_corpus
+from caracal_min.data.batches import Corpus, load_corpus
 from caracal_min.precision import find_device
-from caracal_min.training.recipe import TrainConfig
+from caracal_min.training.config import TrainConfig
 
 from ..benchmark.measure import in_precision, mean_time
 from ..measured import data_of

@@ -14,7 +14,7 @@ from torch import nn
 
 from caracal_min.config import CaracalConfig
 from caracal_min.model import Caracal
-from caracal_min.modules import SwiGLU
+from caracal_min.layers import SwiGLU
 
 from ..rivals import VARIANTS, Baseline, baseline_of
 from .mixers import make_mixer

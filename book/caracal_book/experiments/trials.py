@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from caracal_min.data.batches import sequential_windows
-from caracal_min.data.corpus import tokens_of
-from caracal_min.data.tokenizers import make_tokenizer
-from caracal_min.training.recipe import TrainConfig
+from caracal_min.data.batches import tokens_of
+from caracal_min.tokenizer import make_tokenizer
+from caracal_min.training.config import TrainConfig
 
 from ..measured import bits_per_byte, bytes_of_targets
 from ..records import read_record

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from caracal_min.convolution import causal_conv_direct
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.layers import MultiHeadFourier
 
 from . import svg
 from .figure import Figure

@@ -5,7 +5,7 @@ from torch import nn
 
 from caracal_min.config import PRESETS, CaracalConfig, find_preset
 from caracal_min.model import Caracal
-from caracal_min.modules import SlidingWindowAttention
+from caracal_min.layers import SlidingWindowAttention
 
 from ..numbers.table2 import paper_rows
 from . import svg

@@ -10,7 +10,7 @@ from caracal_book.experiments.forms import FORMS, FormsConfig, make_form, run_fo
 from caracal_book.records import read_record
 from caracal_book.runs import describe
 from caracal_min import CaracalConfig
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.layers import MultiHeadFourier
 
 SIZE = CaracalConfig(256, 16, 3, 2, window_size=4)
 

@@ -15,7 +15,7 @@ from caracal_book.experiments.mixers import (
     decaying_kernel,
     make_mixer,
 )
-from caracal_min.modules import Block, MultiHeadFourier
+from caracal_min.layers import Block, MultiHeadFourier
 
 
 def drawn(*shape, seed=0):

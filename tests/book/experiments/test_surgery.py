@@ -25,8 +25,8 @@ from caracal_book.experiments.tasks import make_task
 from caracal_book.web_export import dequantize_rows, quantize_rows
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import ByteTokenizer
-from caracal_min.evaluation.losses import loss_by_position, token_losses
-from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention, SwiGLU
+from caracal_min.evaluation import loss_by_position, token_losses
+from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention, SwiGLU
 
 CONFIG = CaracalConfig(23, 16, 3, 2, window_size=5, init_std=0.3, embedding_std=0.5)
 ONE = replace(CONFIG, n_layers=1)

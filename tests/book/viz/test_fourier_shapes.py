@@ -7,7 +7,7 @@ from figure_stills import still_of
 
 from caracal_book import viz
 from caracal_min.convolution import causal_conv_direct
-from caracal_min.modules import MultiHeadFourier
+from caracal_min.layers import MultiHeadFourier
 
 WORDS = ["<b>", "&", "sat", "on", "it"]
 

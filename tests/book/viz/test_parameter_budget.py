@@ -10,7 +10,7 @@ from caracal_book import viz
 from caracal_book.viz.parameter_budget import _parts
 from caracal_min import Caracal
 from caracal_min.config import PRESETS
-from caracal_min.modules import MultiHeadFourier, SlidingWindowAttention, SwiGLU
+from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention, SwiGLU
 
 
 def by_part(config):

@@ -11,7 +11,7 @@ from torch import nn
 
 from caracal_min import Caracal
 from caracal_min.data import ByteTokenizer, make_tokenizer
-from caracal_min.zoo import BASELINES, make_model
+from caracal_book.rivals import BASELINES, make_model
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("accelerate")

@@ -17,7 +17,7 @@ from caracal_min import Caracal
 from caracal_min.data import load_corpus
 from caracal_min.training import StoppedError, Trainer, load_run
 from caracal_min.training.checkpoint import load_checkpoint
-from caracal_min.training.trained import load_trained
+from caracal_min.training.checkpoint import load_trained
 
 
 def start(out, changes=""):

@@ -1,2 +1,0 @@
-"""Moved to sources."""
-from .sources import file_texts  # noqa: F401

@@ -1,2 +1,0 @@
-"""Moved to `kernel`."""
-from .kernel import convolve, convolve_backward  # noqa: F401

@@ -1,2 +1,0 @@
-"""Moved to `spectral`."""
-from .spectral import fast_length, fft_points, overlapping  # noqa: F401

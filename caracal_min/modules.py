@@ -1,3 +1,0 @@
-"""Moved to `layers`."""
-
-from .layers import Block, MultiHeadFourier, SlidingWindowAttention, SwiGLU  # noqa: F401

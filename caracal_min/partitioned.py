@@ -1,2 +1,0 @@
-"""Moved to `decoding`."""
-from .decoding import PartitionedConvolution, RollingConvolution  # noqa: F401

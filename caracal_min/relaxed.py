@@ -1,2 +1,0 @@
-"""Moved to `decoding`."""
-from .decoding import DotProductConvolution, RelaxedConvolution  # noqa: F401

@@ -1,3 +1,0 @@
-"""Moved to generation."""
-
-from .generation import stream_text  # noqa: F401

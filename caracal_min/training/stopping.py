@@ -1,2 +1,0 @@
-"""Moved to trainer."""
-from .trainer import StoppedError  # noqa: F401

@@ -1,3 +1,0 @@
-"""Moved to the package itself."""
-
-from . import __version__  # noqa: F401
