@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .decoding import Cache
 from .config import require_known
+from .decoding import Cache
 from .tokenizer import Tokenizer
 
 __all__ = ["Prompt", "Sampling", "draw", "filter_logits", "generate", "stream", "stream_text"]

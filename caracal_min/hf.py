@@ -17,14 +17,14 @@ import torch
 from huggingface_hub import HfApi
 from torch import Tensor, nn
 
-from .decoding import Cache, CaracalCache
 from .config import CaracalConfig
+from .caches import CaracalCache
+from .decoding import Cache
 from .extras import missing
 from .files import reading_folder
-from .model import Caracal
 from .layers import Block
+from .model import CONFIG, SUMS, Caracal, read_config, replacing_weights
 from .packing import PackedDocuments, documents_of_positions, new_tokens, padded_right
-from .model import CONFIG, SUMS, read_config, replacing_weights
 
 try:
     from transformers import AutoConfig, AutoModelForCausalLM, GenerationMixin, PreTrainedConfig, PreTrainedModel

@@ -25,11 +25,18 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import sliding_window_attention
-from .decoding import Cache, FourierCache, WindowCache, is_one_token
 from .config import Gate
 from .convolution import causal_conv_fft
-from .decoding import PartitionedConvolution, RollingConvolution
-from .decoding import DotProductConvolution, RelaxedConvolution
+from .decoding import (
+    Cache,
+    DotProductConvolution,
+    FourierCache,
+    PartitionedConvolution,
+    RelaxedConvolution,
+    RollingConvolution,
+    WindowCache,
+    is_one_token,
+)
 
 __all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 

@@ -23,13 +23,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import generation
-from .decoding import Cache
 from .config import CaracalConfig, Compiled, change_config, find_preset, parse_config, require_known
-from .tokenizer import TOKENIZER, Tokenizer, load_tokenizer, save_tokenizer
-from .loss import linear_cross_entropy, token_loss
+from .decoding import Cache
 from .layers import Block, MultiHeadFourier, SlidingWindowAttention
+from .loss import linear_cross_entropy, token_loss
 from .packing import PackedDocuments
 from .precision import find_device
+from .tokenizer import TOKENIZER, Tokenizer, load_tokenizer, save_tokenizer
 
 __all__ = ["Caracal", "locate_model", "shipped_models"]
 

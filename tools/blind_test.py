@@ -25,9 +25,9 @@ import torch
 from caracal_book.measured import text_to_count, text_to_measure
 from caracal_book.ngrams import KneserNey
 from caracal_book.records import write_record
+from caracal_book.rivals import load_model, weights_sha256
 from caracal_min import Caracal
 from caracal_min.tokenizer import Tokenizer
-from caracal_min.training.checkpoint import load_trained
 
 _WORDS = 32  # of a prompt
 _ASKED = """\
@@ -72,8 +72,8 @@ def drawn_from_table(table: KneserNey, ids: list[int], length: int, temperature:
 
 def write(options: argparse.Namespace) -> None:
     """Write the questions and the key."""
-    trained = load_trained(options.model)
-    model, tokenizer = trained.model, trained.model.require_tokenizer()
+    model = load_model(options.model)
+    tokenizer = model.require_tokenizer()
     held_out, data = text_to_measure(options.held_out, tokenizer, "all", 10**9)
     ends = np.flatnonzero(held_out == tokenizer.end_of_text)
     prompts = prompts_of([tokenizer.decode(ids.tolist()) for ids in np.split(held_out, ends + 1)], options.count)
@@ -90,7 +90,7 @@ def write(options: argparse.Namespace) -> None:
         rows.append({"prompt": prompt, **texts, "model_is": model_is})
         questions.append(f"## {number + 1}\n\n**{' '.join(prompt.split())}** ...\n\nA. ... {shown['A']} ...\n\n"
                          f"B. ... {shown['B']} ...\n")
-    key = {"model": options.model, "model_sha256": trained.sha256, "temperature": options.temperature,
+    key = {"model": options.model, "model_sha256": weights_sha256(options.model), "temperature": options.temperature,
            "length": options.length, "longest": options.longest, "counted": what, "data": data, "rows": rows}
     Path(f"{options.out}.md").write_text("\n".join(questions), encoding="utf-8")
     Path(f"{options.out}.key.json").write_text(json.dumps(key, indent=1) + "\n", encoding="utf-8")

@@ -17,8 +17,7 @@ import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
-from caracal_min.data.sources import EMBEDDED
-from caracal_min.data.sources import file_texts
+from caracal_min.data.sources import EMBEDDED, file_texts
 
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "__pycache__", "lib2to3", "pydoc_data"}
 _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)

@@ -25,14 +25,13 @@ import tune as ways
 from caracal_book.benchmark import BenchmarkConfig, run_benchmark
 from caracal_book.experiments.ablated import surgery
 from caracal_book.fineweb import HELD_OUT
-from caracal_book.measured import bits_per_byte, bytes_of_targets
 from caracal_book.numbers.roofline import RooflineConfig, measured_device, run_roofline
 from caracal_book.rivals import load_model
 from caracal_min import spectral
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.data import Corpus, load_corpus, load_tokenizer
 from caracal_min.data.batches import sequential_windows
-from caracal_min.evaluation import loss_by_context_length, token_losses
+from caracal_min.evaluation import bits_per_byte, bytes_of_targets, loss_by_context_length, token_losses
 from caracal_min.precision import autocast, resolve_precision
 from caracal_min.training import TrainConfig, Trainer
 

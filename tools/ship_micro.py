@@ -29,14 +29,14 @@ import micro_card
 import torch
 
 from caracal_book.commands.count import CountConfig, run_count
+from caracal_book.commands.evaluate import EvaluateConfig, run_evaluate
 from caracal_book.commands.surgery import SurgeryConfig, run_surgery
 from caracal_book.records import code, read_record, seal
 from caracal_min import Caracal
-from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
-from caracal_min.data import Manifest, load_corpus
+from caracal_min.data import load_corpus
 from caracal_min.files import file_sha256, writing
-from caracal_min.training import TrainConfig
 from caracal_min.model import WEIGHTS
+from caracal_min.training import TrainConfig
 
 NAME = "micro"
 PROMPTS = ("The history of", "In the morning, she", "Scientists have found that", "The best way to", "The city of",
@@ -73,8 +73,6 @@ def write_weights(run: Path, shards: Path, mixture: Path, held_out: str, folder:
     if file_sha256(run / "model" / WEIGHTS) != record["results"]["model_sha256"]:
         raise ValueError(f"{run / 'model'} is not the model of {run / 'record.json'}; train again")
     model = Caracal.from_pretrained(run / "model", device="cpu", dtype=torch.bfloat16)
-    if (found := Manifest.load(shards).settings.source_sha256) != said["sha256"]:
-        raise ValueError(f"{shards} were made from a text with hash {found}, and {mixture} says {said['sha256']}")
     corpus = load_corpus(shards, model.require_tokenizer(), TrainConfig(**record["config"]).corpus_limit,
                          progress=False, validation=held_out)
     if corpus.digest != record["data"]["sha256"]:

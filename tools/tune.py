@@ -32,10 +32,10 @@ from caracal_book.benchmark.measure import Differentiated, in_precision, in_turn
 from caracal_min import spectral
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_fft, causal_conv_right_angle
+from caracal_min.layers import shifted_products
 from caracal_min.loss import linear_cross_entropy, rows_at_once
 from caracal_min.model import Caracal
 from caracal_min.precision import resolve_precision
-from caracal_min.layers import shifted_products
 
 Way = tuple[str, Callable]
 

@@ -1,7 +1,6 @@
-"""The text that a loss is measured on: a part of a source, how a record names it, and its bytes."""
+"""The text that a loss is measured on: a part of a source, and how a record names it."""
 
 import hashlib
-import math
 
 import numpy as np
 
@@ -9,7 +8,7 @@ from caracal_min.data.batches import Corpus, tokens_of
 from caracal_min.data.sources import ALL, RULE, TRAIN
 from caracal_min.tokenizer import Tokenizer
 
-__all__ = ["bits_per_byte", "bytes_of_targets", "data_of", "sha256_of_tokens", "text_to_count", "text_to_measure"]
+__all__ = ["data_of", "sha256_of_tokens", "text_to_count", "text_to_measure"]
 
 
 def text_to_measure(source: str, tokenizer: Tokenizer, split: str, count: int) -> tuple[np.ndarray, dict]:
@@ -49,29 +48,6 @@ def data_of(corpus: Corpus, validation: str | None = None) -> dict:
     return {"source": corpus.source, "validation": validation, "tokenizer": corpus.tokenizer.name,
             "train_tokens": len(corpus.train), "validation_tokens": len(corpus.validation), "rule": corpus.rule,
             "sha256": corpus.digest}
-
-
-def bytes_of_targets(windows: np.ndarray, tokenizer: Tokenizer) -> int:
-    """Return how many bytes of UTF-8 the targets of some windows stand for; an end of text stands for none.
-
-    A character that begins or ends outside the windows counts as the three bytes of U+FFFD.  The number means little
-    for a tokenizer that loses text, such as one that lowers capitals.
-
-    Args:
-        windows: ids, `[W, L + 1]`: L inputs and, shifted by one, L targets (`data.sequential_windows`).
-    """
-    targets = np.asarray(windows)[:, 1:].ravel()
-    return len(tokenizer.decode(targets[targets != tokenizer.end_of_text].tolist()).encode())
-
-
-def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
-    """Convert a mean loss in nats per token to bits per byte of the text, which models of any tokenizer share.
-
-    Example:
-        >>> round(bits_per_byte(math.log(256), 100, 100), 9)
-        8.0
-    """
-    return loss * tokens / (math.log(2) * text_bytes)
 
 
 def sha256_of_tokens(tokens: np.ndarray) -> str:

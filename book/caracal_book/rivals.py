@@ -36,12 +36,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.config import VARIANTS
-from caracal_min.config import find_preset
-from caracal_min.tokenizer import Tokenizer, load_tokenizer, save_tokenizer
+from caracal_min.config import VARIANTS, find_preset
 from caracal_min.files import file_sha256
-from caracal_min.model import locate_model
 from caracal_min.loss import linear_cross_entropy
+from caracal_min.model import locate_model
+from caracal_min.tokenizer import Tokenizer, load_tokenizer, save_tokenizer
 
 __all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline_of", "load_model", "make_model",
            "weights_sha256"]

@@ -18,9 +18,9 @@ from typing import Any
 import torch
 
 from ..config import CaracalConfig
-from ..tokenizer import load_tokenizer
 from ..files import writing
 from ..model import Caracal
+from ..tokenizer import load_tokenizer
 
 __all__ = ["CHECKPOINT", "check_resume", "load_checkpoint", "load_run", "restore",
            "save_checkpoint"]

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import VARIANTS, Precision
-from ..config import CaracalConfig, find_preset
+from ..config import VARIANTS, CaracalConfig, Precision, find_preset
 
 __all__ = ["TrainConfig", "learning_rate", "model_changes"]
 

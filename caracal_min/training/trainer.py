@@ -30,14 +30,13 @@ from tqdm.auto import tqdm
 
 from .. import __version__
 from ..config import CaracalConfig
-from ..data.batches import Batches, sequential_windows
-from ..data.batches import Corpus, load_corpus
-from ..tokenizer import make_tokenizer, save_tokenizer, tokenizer_sha256
+from ..data.batches import Batches, Corpus, load_corpus, sequential_windows
 from ..evaluation import held_out_loss
 from ..files import writing
 from ..model import Caracal
 from ..packing import micro_batches
 from ..precision import autocast, resolve_precision
+from ..tokenizer import make_tokenizer, save_tokenizer, tokenizer_sha256
 from .checkpoint import check_resume, load_checkpoint, load_run, restore, save_checkpoint
 from .config import TrainConfig, learning_rate
 from .distributed import Group

@@ -1,15 +1,18 @@
 """A page with the engine of `caracal_book.viz.engine` and a model in it, without a worker: what it computes."""
 
 import base64
+import json
 import re
+from itertools import pairwise
 
 import numpy as np
 import torch
 
 from caracal_book.viz.engine import source
-from caracal_min import Caracal, CaracalConfig
-from caracal_min.tokenizer import CHARACTERS, BytePairs, merges_of
 from caracal_book.web_export import dequantize_rows, quantize_rows
+from caracal_min import Caracal, CaracalConfig
+from caracal_min.model import locate_model
+from caracal_min.tokenizer import JSONTokenizer
 
 SYLLABLES = ["th", "he", "in", "er", "an", "re", "on", "at", " t", " a", "the", " the", "and", " and", "ing", " in",
              "en", " s", "ti", "or", "es", "ion", "tion", "ed", " c", " w", "is", "it", "al", "ar", " o", " of",
@@ -41,12 +44,28 @@ _TENSORS = """ids => {
 }"""
 
 
+def tokenizer_of(words: list[str]) -> JSONTokenizer:
+    """Return micro's tokenizer with other merges: its 256 bytes, some ASCII words in which Ġ is a space, and an end."""
+    stored = json.loads((locate_model("micro") / "tokenizer.json").read_text(encoding="utf-8"))
+    tokens = [*stored["model"]["vocab"]][:256] + words
+    ranks, merges = {word: rank for rank, word in enumerate(tokens)}, []
+    for rank, word in enumerate(words, 256):
+        pieces = list(word)
+        while len(pieces) > 2:  # merge as the encoder does: the earliest token first
+            _, i = min((ranks.get(a + b, rank), i) for i, (a, b) in enumerate(pairwise(pieces)))
+            pieces[i:i + 2] = [pieces[i] + pieces[i + 1]]
+        merges.append(pieces)
+    end = stored["added_tokens"][0]
+    end["id"] = len(tokens)
+    ranks[end["content"]] = len(tokens)
+    stored["model"] |= {"vocab": ranks, "merges": merges}
+    return JSONTokenizer("words", json.dumps(stored))
+
+
 def small_model(**changes) -> Caracal:
     """Return a model of micro's kind whose weights are as large as trained ones, rounded to eight bits, on words of
     some syllables."""
-    order = sorted(CHARACTERS, key=lambda byte: CHARACTERS[byte])
-    tokens = [bytes([byte]) for byte in order] + [word.encode() for word in SYLLABLES]
-    words = BytePairs("syllables", tokens, merges_of(tokens))
+    words = tokenizer_of([word.replace(" ", "Ġ") for word in SYLLABLES])
     config = {"vocab_size": words.vocab_size, "d_model": 64, "n_layers": 6, "n_heads": 4, "window_size": 24,
               "init_std": 0.12, "embedding_std": 1.0}
     torch.manual_seed(4)

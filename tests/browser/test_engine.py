@@ -10,10 +10,10 @@ import torch
 from engine_pages import open_engine, rounded, small_model, tensors_of_package, tensors_of_page
 
 from caracal_book.viz.engine import source
+from caracal_book.web_export import web_scripts
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.convolution import causal_conv_direct
 from caracal_min.data import make_tokenizer
-from caracal_book.web_export import web_scripts
 from caracal_min.generation import filter_logits
 from caracal_min.model import shipped_models
 

@@ -8,12 +8,11 @@ import string
 
 import pytest
 import torch
-from engine_pages import open_engine
+from engine_pages import open_engine, tokenizer_of
 from figure_pages import write_page
 
-from caracal_min import Caracal
-from caracal_min.tokenizer import CHARACTERS, BytePairs, merges_of
 from caracal_book.web_export import web_scripts
+from caracal_min import Caracal
 
 pytestmark = pytest.mark.browser
 
@@ -30,10 +29,9 @@ _RUN = """([ids, steps]) => {
 @pytest.fixture(scope="module")
 def scripts():
     pairs = itertools.islice(itertools.product(string.ascii_letters + string.digits, repeat=2), 4096 - 257)
-    tokens = [bytes([byte]) for byte in CHARACTERS] + ["".join(pair).encode() for pair in pairs]
     torch.manual_seed(0)
     model = Caracal.from_preset("micro")
-    model.tokenizer = BytePairs("pairs", tokens, merges_of(tokens))
+    model.tokenizer = tokenizer_of(["".join(pair) for pair in pairs])
     return web_scripts(model)[1]
 
 

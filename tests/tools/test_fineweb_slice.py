@@ -6,9 +6,9 @@ import pytest
 
 from caracal_book import runs
 from caracal_book.fineweb import HELD_OUT, TRAIN
+from caracal_book.measured import sha256_of_tokens
 from caracal_min import Caracal
 from caracal_min.data import documents, tokens_of
-from caracal_book.measured import sha256_of_tokens
 
 
 def test_the_package_carries_five_megabytes_none_of_them_held_out():

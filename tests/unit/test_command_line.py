@@ -15,19 +15,18 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from caracal_min.commands import COMMANDS
 from faults.bad_input import BAD, bad_command_lines, bad_files, make_places, refused
 from small_run import config, corpus
 
 from caracal_book import __main__ as book
 from caracal_book.commands import COMMANDS as BOOK
-from caracal_min import Caracal
+from caracal_book.rivals import make_model
+from caracal_min import Caracal, __version__
 from caracal_min.__main__ import _whole_number, main
-from caracal_min.commands import COMMANDS
 from caracal_min.data import ByteTokenizer
 from caracal_min.training import Trainer
 from caracal_min.training.checkpoint import load_trained
-from caracal_min import __version__
-from caracal_book.rivals import make_model
 
 
 def run(*arguments, **options):

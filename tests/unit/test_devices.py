@@ -16,10 +16,9 @@ from caracal_min import Caracal, CaracalConfig
 from caracal_min.attention import sliding_window_attention
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
 from caracal_min.data import ByteTokenizer
+from caracal_min.layers import MultiHeadFourier, ShortConv
 from caracal_min.loss import linear_cross_entropy, token_loss
-from caracal_min.layers import MultiHeadFourier
 from caracal_min.precision import find_device
-from caracal_min.layers import ShortConv
 from caracal_min.training import TrainConfig, Trainer
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from caracal_book.rivals import VARIANTS
 from caracal_min import Caracal, CaracalConfig, minimal
 from caracal_min.config import PRESETS
 from caracal_min.convolution import causal_conv_direct
 from caracal_min.minimal import Config, Minimal
-from caracal_book.rivals import VARIANTS
 
 FILE = Path(minimal.__file__)
 SMALL = CaracalConfig(vocab_size=50, d_model=24, n_layers=7, n_heads=4, window_size=7, max_positions=64)

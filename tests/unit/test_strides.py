@@ -15,9 +15,8 @@ from caracal_min.convolution import (
     linear_conv,
     toeplitz,
 )
+from caracal_min.decoding import DotProductConvolution, PartitionedConvolution, RelaxedConvolution, RollingConvolution
 from caracal_min.loss import linear_cross_entropy, token_loss
-from caracal_min.decoding import PartitionedConvolution, RollingConvolution
-from caracal_min.decoding import DotProductConvolution, RelaxedConvolution
 from caracal_min.spectral import BLOCK, causal_conv
 
 FUNCTIONS = {

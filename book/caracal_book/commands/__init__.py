@@ -32,6 +32,7 @@ class Command(NamedTuple):
 COMMANDS = {
     "benchmark": "measure speed and memory on this machine, as ratios",
     "count": "count n-grams in a text: what a model has to beat",
+    "evaluate": "measure a trained model on a text, as a record",
     "export-web": "write a trained model as scripts for a page in a browser",
     "forms": "train the Fourier layer changed in one thing, then ablate it",
     "learn": "train small models on tasks that tell mixers apart",

@@ -8,9 +8,10 @@ from typing import Literal
 import torch
 
 from caracal_min.data.batches import sequential_windows
+from caracal_min.evaluation import bits_per_byte, bytes_of_targets
 from caracal_min.tokenizer import make_tokenizer
 
-from ..measured import bits_per_byte, bytes_of_targets, text_to_count, text_to_measure
+from ..measured import text_to_count, text_to_measure
 from ..ngrams import ngram_losses
 from ..records import require_new, write_record
 from . import Command

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Literal
 
 from caracal_min.data.batches import sequential_windows
+from caracal_min.evaluation import bits_per_byte, bytes_of_targets
 from caracal_min.precision import find_device
 
 from ..experiments.ablated import loss_by_length, loss_by_octave, surgery
-from ..measured import bits_per_byte, bytes_of_targets, text_to_measure
+from ..measured import text_to_measure
 from ..records import require_new, write_record
 from ..rivals import load_model, weights_sha256
 from . import Command

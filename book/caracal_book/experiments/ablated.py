@@ -13,8 +13,8 @@ import numpy as np
 from torch import Tensor, cat
 
 from caracal_min.evaluation import loss_by_context_length, loss_by_position, token_losses
-from caracal_min.model import Caracal
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention, SwiGLU
+from caracal_min.model import Caracal
 
 from .surgery import (
     gate_as,

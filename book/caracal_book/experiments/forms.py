@@ -24,10 +24,9 @@ from torch import Tensor, nn
 
 from caracal_min.config import CaracalConfig, find_preset
 from caracal_min.convolution import causal_conv_fft
-from caracal_min.data.batches import sequential_windows
-from caracal_min.data.batches import Corpus, load_corpus
-from caracal_min.model import Caracal
+from caracal_min.data.batches import Corpus, load_corpus, sequential_windows
 from caracal_min.layers import MultiHeadFourier
+from caracal_min.model import Caracal
 from caracal_min.training.config import TrainConfig
 
 from ..measured import data_of

@@ -17,8 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from caracal_min.convolution import causal_conv_fft
-from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
-from caracal_min.layers import ShortConv
+from caracal_min.layers import MultiHeadFourier, ShortConv, SlidingWindowAttention
 
 from .full_attention import Attention
 from .grid import require_known

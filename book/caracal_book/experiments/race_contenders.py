@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 from caracal_min.config import CaracalConfig
-from caracal_min.model import Caracal
 from caracal_min.layers import SwiGLU
+from caracal_min.model import Caracal
 
 from ..rivals import VARIANTS, Baseline, baseline_of
 from .mixers import make_mixer

@@ -23,8 +23,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor, nn
 
-from caracal_min.model import Caracal
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.model import Caracal
 
 from ..web_export import dequantize_rows, quantize_rows
 from .learner import Learner

@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from caracal_min.data.batches import sequential_windows
-from caracal_min.data.batches import tokens_of
+from caracal_min.data.batches import sequential_windows, tokens_of
+from caracal_min.evaluation import bits_per_byte, bytes_of_targets
 from caracal_min.tokenizer import make_tokenizer
 from caracal_min.training.config import TrainConfig
 
-from ..measured import bits_per_byte, bytes_of_targets
 from ..records import read_record
 
 __all__ = ["trial_rows"]

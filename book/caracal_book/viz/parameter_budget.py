@@ -4,8 +4,8 @@ import torch
 from torch import nn
 
 from caracal_min.config import PRESETS, CaracalConfig, find_preset
-from caracal_min.model import Caracal
 from caracal_min.layers import SlidingWindowAttention
+from caracal_min.model import Caracal
 
 from ..numbers.table2 import paper_rows
 from . import svg

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from caracal_min import Caracal
 from caracal_min.convolution import circular_conv
-from caracal_min.tokenizer import END_OF_TEXT
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.tokenizer import END_OF_TEXT
 
 from ..web_export import dequantize_rows, quantize_rows
 

@@ -26,7 +26,6 @@ from caracal_book.numbers.cost import (
 from caracal_book.rivals import baseline_of, make_model
 from caracal_min import Caracal, CaracalConfig, loss, spectral
 from caracal_min.config import PRESETS
-from caracal_min.language_model import LanguageModel
 from caracal_min.spectral import fast_length
 from caracal_min.training import flops_per_token
 
@@ -224,7 +223,7 @@ def test_bytes_of_a_training_step_under_autocast_are_those_of_operators_that_run
     """Of tensors without memory, 4,096 tokens in windows: residuals, casts, softmax and what is computed again."""
     monkeypatch.setattr(loss, "_require_targets", lambda *given: None)
     monkeypatch.setattr(loss, "_CACHED", 1 << 40)
-    monkeypatch.setattr(LanguageModel, "_require_pair", lambda *given: None)
+    monkeypatch.setattr(Caracal, "_warn_of_copies", lambda *given: None)
     size = replace(VARIANTS.get(name, SMALL), vocab_size=5000, d_model=128, window_size=64)
     if name == "llama":
         pytest.importorskip("transformers")

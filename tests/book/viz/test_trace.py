@@ -7,9 +7,8 @@ import torch
 
 from caracal_book.experiments.surgery import gate_as, gate_up_to, mean_gates, without
 from caracal_book.viz.trace import compare, in_the_page, trace
-from caracal_min.model import shipped_models
-from caracal_min.model import Caracal
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
+from caracal_min.model import Caracal, shipped_models
 
 IDS = [5, 80, 7, 1, 200, 33, 80]
 

@@ -12,11 +12,14 @@ import numpy as np
 import pytest
 import tokenizers
 import torch
+from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
 from tokenizers import decoders, models, normalizers, pre_tokenizers
 
+from caracal_book.measured import bits_per_byte, bytes_of_targets, gives_texts_back
+from caracal_book.ngrams import ngram_losses
+from caracal_book.records import read_record
 from caracal_min import Caracal
 from caracal_min.__main__ import main
-from caracal_min.commands.evaluate import EvaluateConfig, run_evaluate
 from caracal_min.data import (
     RULE,
     ByteTokenizer,
@@ -27,13 +30,10 @@ from caracal_min.data import (
     tokenize,
     tokens_of,
 )
-from caracal_min.tokenizer import FileTokenizer
-from caracal_book.ngrams import ngram_losses
 from caracal_min.evaluation import held_out_loss, loss_by_context_length, loss_by_position, losses
-from caracal_book.measured import bits_per_byte, bytes_of_targets, gives_texts_back
 from caracal_min.files import file_sha256
 from caracal_min.precision import resolve_precision
-from caracal_book.records import read_record
+from caracal_min.tokenizer import FileTokenizer
 from caracal_min.training import TrainConfig, Trainer
 
 

@@ -9,16 +9,16 @@ import pytest
 import torch
 from torch import nn
 
+from caracal_book.rivals import BASELINES, make_model
 from caracal_min import Caracal
 from caracal_min.data import ByteTokenizer, make_tokenizer
-from caracal_book.rivals import BASELINES, make_model
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("accelerate")
+from caracal_min.evaluation.tasks import load_tasks
 from lm_eval.models.huggingface import HFLM
 
 from caracal_min.evaluation import harness as module
-from caracal_min.evaluation.tasks import load_tasks
 from caracal_min.precision import resolve_precision
 
 PAIRS = [("The cat", " sat on the mat"), ("", "No context"), ("A", " b"), ("x" * 90, " long"), ("A", " c"),

@@ -11,11 +11,12 @@ from caracal_min import Caracal
 
 pytest.importorskip("lm_eval")
 pytest.importorskip("accelerate")
-from caracal_book.numbers.table2 import COLUMNS, table_row
-from caracal_min.data import ByteTokenizer
 from caracal_min.evaluation.tasks import TASKS, evaluate_tasks, format_table, load_tasks
-from caracal_min.files import file_sha256
+
+from caracal_book.numbers.table2 import COLUMNS, table_row
 from caracal_book.rivals import Baseline
+from caracal_min.data import ByteTokenizer
+from caracal_min.files import file_sha256
 
 
 @pytest.fixture

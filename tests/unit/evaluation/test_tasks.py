@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 pytest.importorskip("lm_eval")
 pytest.importorskip("accelerate")
 import lm_eval.tasks
+from caracal_min.evaluation.tasks import TASKS, load_tasks, read_rows
 
 from caracal_book.numbers import table2
-from caracal_min.data import ByteTokenizer
-from caracal_min.evaluation.tasks import TASKS, load_tasks, read_rows
 from caracal_book.rivals import make_model
+from caracal_min.data import ByteTokenizer
 
 ITEMS = {table2.COLUMNS[column][0]: items for column, items in table2.ITEMS.items()}
 HELLASWAG_HUB = [  # real documents as the hub has them

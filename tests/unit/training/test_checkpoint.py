@@ -17,7 +17,6 @@ from caracal_min import Caracal
 from caracal_min.data import load_corpus
 from caracal_min.training import StoppedError, Trainer, load_run
 from caracal_min.training.checkpoint import load_checkpoint
-from caracal_min.training.checkpoint import load_trained
 
 
 def start(out, changes=""):
@@ -213,12 +212,10 @@ def test_the_model_of_a_run_is_that_of_its_checkpoint_then_the_finished_one(tmp_
     assert step == 5 and torch.equal(model(tokens)[0], expected) and not model.training
     assert model.tokenizer.name == "byte"
     assert load_run(tmp_path, gate_length=3)[0].config.gate_length == 3
-    trained = load_trained(tmp_path)
-    assert "this is the one of its checkpoint at step 5" in trained.note and trained.step == 5
     trainer.run()
     model, step = load_run(tmp_path)
     assert step is None and torch.equal(model(tokens)[0], trainer.model.eval()(tokens)[0])
-    assert load_run(tmp_path / "model")[1] is None and load_trained(tmp_path).run == tmp_path
+    assert load_run(tmp_path / "model")[1] is None
 
 
 def test_a_run_starts_from_the_weights_of_another(tmp_path):
