@@ -357,7 +357,7 @@ class Trainer:
                "device": torch.cuda.get_device_name(self.device) if gpu else self.device.type,
                "versions": versions, "data": data, "history": self.history, "curve": curve}
         with writing(path) as partial:
-            partial.write_text(json.dumps(run, indent=1, default=str) + "\n")
+            partial.write_text(json.dumps(run, default=str) + "\n")
 
 
 @contextmanager
