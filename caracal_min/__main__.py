@@ -27,7 +27,7 @@ def train(config: TrainConfig) -> None:
     """Train a model, or resume the run in --out; Ctrl-C stops it with a checkpoint."""
     with Trainer(config) as trainer:
         trainer.run()
-        if not trainer.is_main:
+        if not trainer.group.is_main:
             return
         state = "done" if trainer.finished else "stopped; the same command resumes the run"
         print(f"step {trainer.step} of {config.steps}: {state}")

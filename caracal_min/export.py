@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from .convolution import circular_conv
 from .model import Caracal
-from .spectral import written_out
 
 __all__ = ["export_onnx", "export_program"]
 
@@ -76,4 +76,4 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
 def _at_a_power_of_two(v: Tensor, g: Tensor) -> Tensor:
     """The convolution in plain transforms, of the one kind of length that is fast everywhere."""
     last = v.shape[-1] + g.shape[-1] - 2  # degree of the product of the two polynomials
-    return written_out(v, g, 1 << last.bit_length())
+    return circular_conv(v, g, 1 << last.bit_length())[..., :v.shape[-1]]

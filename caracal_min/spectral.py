@@ -259,27 +259,3 @@ class _CausalConvBackward(_Differentiable):
         dr, v, g = ctx.saved_tensors
         d_dr = _CausalConv.apply(ddv, g) + _CausalConv.apply(v, ddg)
         return d_dr, *_CausalConvBackward.apply(dr, ddv, ddg)
-
-
-# --- Below: names whose last users are still to be rewritten; they go with them. ---------------
-
-
-def written_out(v: Tensor, g: Tensor, points: int) -> Tensor:
-    """Return `causal_conv` by `points` FFT points; use `convolution.circular_conv(v, g, points)`."""
-    wide = torch.promote_types(v.dtype, torch.float32)
-    spectrum = torch.fft.rfft(v.to(wide), n=points) * torch.fft.rfft(g.to(wide), n=points)
-    return torch.fft.irfft(spectrum, n=points)[..., :v.shape[-1]].to(v.dtype)
-
-
-def transformed() -> bool:
-    """Whether a transform of torch.func, or forward-mode differentiation, is active."""
-    from torch.autograd import forward_ad
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-
-
-def kernel_fault(device_type: str) -> str | None:
-    """Return why `kernel` cannot run on a device type, or None where it can."""
-    from importlib.util import find_spec
-    if device_type != "cuda":
-        return f"it needs a CUDA device, and this is {device_type}"
-    return None if find_spec("triton") else "it needs triton"

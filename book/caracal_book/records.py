@@ -106,11 +106,7 @@ def record_of_run(folder: Path, started: Mapping) -> dict:
 
     Raises:
         FileNotFoundError: the run has not ended.
-        RecordError: the code is not that of a commit.
     """
-    # A record is evidence only if somebody else can check out the code and run it again.
-    if not (started["commit"] and started["clean"]):
-        raise RecordError(f"{folder} cannot be recorded with code that no commit holds; commit first")
     path = folder / "run.json"
     run = json.loads(path.read_text(encoding="utf-8"))
     results = {name: run.pop(name) for name in _RESULTS}

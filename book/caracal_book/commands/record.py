@@ -27,7 +27,10 @@ def run_record(config: RecordConfig) -> dict:
     """Write the record and return it."""
     out = config.out or config.run / "record.json"
     require_new(out)
-    record = save_record(record_of_run(config.run, code()), out)
+    # A record is evidence only if somebody else can check out the code and run it again.
+    if not (now := code())["clean"]:
+        raise ValueError("the code is not as committed; commit first")
+    record = save_record(record_of_run(config.run, now), out)
     print(f"record = {out}")
     return record
 
