@@ -2,10 +2,6 @@
 
 import ast
 import dataclasses
-import json
-import os
-import shutil
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +12,6 @@ import torch
 from caracal_book.rivals import VARIANTS
 from caracal_min import Caracal, CaracalConfig, minimal
 from caracal_min.config import PRESETS
-from caracal_min.convolution import causal_conv_direct
 from caracal_min.minimal import Config, Minimal
 
 FILE = Path(minimal.__file__)
@@ -62,7 +57,7 @@ def test_every_preset(name):
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-@pytest.mark.parametrize("length", [1, 2, 31])
+@pytest.mark.parametrize("length", [1, 31])
 def test_every_variant(name, length):
     assert_equal_logits_and_loss(CONFIGS[name], length)
 
@@ -108,7 +103,7 @@ def test_the_same_initialisation(name):
         assert abs(given.mean().item()) < 5 * by_hand / given.numel() ** 0.5, weight
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", ["default", "a gate of 12 tokens"])
 def test_greedy_generation(name):
     caracal, copy = twins(CONFIGS[name], seed=1)
     prompt = torch.randint(50, (3, 5))
@@ -116,26 +111,6 @@ def test_greedy_generation(name):
     assert torch.equal(given, caracal.generate(prompt, 25, temperature=0.0))
     assert given[:, 5:].unique().numel() > 5  # no token that repeats itself for ever
     assert torch.equal(copy.generate(prompt, 0), prompt)
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("length", [1, 2, 13, 64])
-def test_convolution(dtype, length):
-    v, g = torch.randn(2, 3, 5, length, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).to(dtype)
-    r, expected = minimal.causal_conv(v, g), causal_conv_direct(v.double(), g.double())
-    assert r.dtype == dtype
-    rounding = torch.finfo(dtype).eps * expected.abs() + 64 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
-    assert ((r.double() - expected).abs() <= rounding).all()
-
-
-def test_autocast():
-    caracal, copy = (model.float() for model in twins(replace(SMALL, init_std=0.2)))
-    tokens, targets = torch.randint(50, (2, 2, 31))
-    with torch.autocast("cpu", torch.bfloat16):
-        (logits, loss), (expected, expected_loss) = copy(tokens, targets), caracal(tokens, targets)
-    assert loss.dtype == torch.float32
-    assert (logits - expected).norm() < 0.03 * expected.norm()
-    assert loss.item() == pytest.approx(expected_loss.item(), rel=0.03)
 
 
 def test_its_own_configuration_is_that_of_the_package():
@@ -160,37 +135,3 @@ def test_it_imports_torch_and_the_standard_library_alone():
             roots.add(node.module.split(".")[0])
     assert "torch" in roots
     assert roots - {"torch"} <= sys.stdlib_module_names
-
-
-ALONE = """
-import json, sys
-sys.modules["caracal_min"] = None                 # as where it is not installed
-import torch
-from safetensors.torch import load_file
-from copied import Config, Minimal
-
-try:
-    import caracal_min
-except ImportError:
-    shape = json.load(open("model/config.json"))
-    model = Minimal(Config(**{k: shape[k] for k in shape if k != "model_type"})).double()
-    model.load_state_dict(load_file("model/model.safetensors"))
-    tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
-    logits, loss = model(tokens[:, :-1], tokens[:, 1:])
-    print(json.dumps([loss.item(), logits.sum().item(), model.generate(tokens, 9).tolist()]))
-"""
-
-
-def test_a_copy_works_where_the_package_is_not(tmp_path):
-    caracal, _ = twins(SMALL)
-    caracal.save_pretrained(tmp_path / "model")
-    shutil.copy(FILE, tmp_path / "copied.py")
-    (tmp_path / "use.py").write_text(ALONE)
-    env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    done = subprocess.run([sys.executable, "use.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    tokens = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6]])
-    logits, loss = caracal(tokens[:, :-1], tokens[:, 1:])
-    assert json.loads(done.stdout) == [pytest.approx(loss.item(), rel=1e-12),
-                                       pytest.approx(logits.sum().item(), rel=1e-9),
-                                       caracal.generate(tokens, 9, temperature=0.0).tolist()]
