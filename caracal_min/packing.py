@@ -12,9 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from .spectral import transformed
-
-__all__ = ["PackedDocuments", "document_ids", "documents_of_positions", "micro_batches", "new_tokens", "padded_right"]
+__all__ = ["PackedDocuments", "document_ids", "micro_batches"]
 
 
 def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
@@ -26,64 +24,6 @@ def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
     """
     ends = (tokens == end_of_text).long()
     return ends.cumsum(-1) - ends
-
-
-def documents_of_positions(positions: Tensor, mask: Tensor, held: int | None = None) -> Tensor | None:
-    """Number the documents whose tokens some positions count, each from 0: int64 `[B, L]`.
-
-    Args:
-        positions: integers `[B, L]` or `[1, L]`; at padding they mean nothing.
-        mask: True at tokens, False at padding, `[B, L]`.
-        held: tokens in the cache that these are added to, which takes one document for each row; None: there is none.
-
-    Returns:
-        the numbers, largest at padding; None where each row is one document.
-
-    Raises:
-        ValueError: positions of another shape, or that count something else, or several documents and a cache.
-    """
-    if positions.shape not in (mask.shape, (1, mask.shape[1])):
-        raise ValueError(f"position_ids has shape {tuple(positions.shape)}; give {list(mask.shape)}")
-    positions, place = positions.expand_as(mask), mask.cumsum(1) - 1
-    first = mask & (positions == 0)
-    start = (place * first).cummax(1).values
-    before = positions.gather(1, mask.int().argmax(1, keepdim=True)) if held else 0
-    if (mask & (positions != before + place - start)).any() or (held and first.any()):
-        raise ValueError("position_ids do not count the tokens of each row; let them begin at 0 with each document and "
-                         "go on after a cache, or give no position_ids")
-    if not start.any():
-        return None
-    if held is not None:
-        raise ValueError("position_ids begin at 0 several times, and a cache holds one document for each row; give "
-                         "use_cache=False, or each document a row of its own")
-    return first.cumsum(1).masked_fill(~mask, mask.shape[1] + 1)
-
-
-def new_tokens(attention_mask: Tensor | None, ids: Tensor, held: int = 0) -> Tensor:
-    """Return where new ids, `[B, L]`, are tokens and no padding: bool `[B, L]`.
-
-    Args:
-        attention_mask: 0 at padding and 1 elsewhere, `[B, L]`, or `[B, held + L]` with tokens before them; None: all 1.
-
-    Raises:
-        ValueError: a mask of another shape, or, on a CPU, other values in it.
-    """
-    if attention_mask is None:
-        return torch.ones_like(ids, dtype=torch.bool)
-    (batch, length), mask = ids.shape, attention_mask
-    accepted = f"give [{batch}, {held + length}], 0 at padding and 1 elsewhere"
-    if tuple(mask.shape) not in ((batch, length), (batch, held + length)):
-        raise ValueError(f"attention_mask has shape {tuple(mask.shape)}; {accepted}")
-    if mask.device.type == "cpu" and not torch.compiler.is_compiling() and not transformed():
-        other = mask[(mask != 0) & (mask != 1)]
-        if other.numel():
-            raise ValueError(f"attention_mask holds {other[0].item()}; {accepted}")
-    return mask[:, -length:].bool()
-
-
-def padded_right(ids: Tensor, mask: Tensor) -> Tensor:
-    """Return integers `[B, L]`: in each row those of `ids` where `mask`, `[B, L]` of bool, is True, then the others."""
-    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
 class PackedDocuments:

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.packing import PackedDocuments, document_ids, documents_of_positions, micro_batches
+from caracal_min.packing import PackedDocuments, document_ids, micro_batches
 
 SIZE = dict(vocab_size=64, d_model=32, n_layers=3, n_heads=2, window_size=5, init_std=0.2, embedding_std=0.5)
 VARIANTS = [{}, {"fourier_per_attention": None}, {"gate_length": 4}, {"fourier_per_attention": 1, "gate_length": 1},
@@ -111,25 +111,6 @@ def test_each_row_begins_a_document_and_an_end_of_text_is_the_last_of_its_own():
     ids = document_ids(tokens, end_of_text=0)
     assert ids.tolist() == [[0, 0, 1, 2, 2], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]]
     assert PackedDocuments(ids, tokens).lengths == [2, 1, 2, 1, 4, 5]
-
-
-def test_positions_count_the_tokens_of_documents():
-    mask = torch.ones(2, 5, dtype=torch.bool)
-    assert documents_of_positions(torch.tensor([[0, 1, 0, 0, 1]]), mask).tolist() == [[1, 1, 2, 3, 3]] * 2
-    assert documents_of_positions(torch.arange(5)[None], mask) is None
-    assert documents_of_positions(torch.arange(7, 12)[None], mask, held=7) is None
-    mask[0, [0, 3]] = False
-    found = documents_of_positions(torch.tensor([[9, 0, 0, 0, 1], [0, 1, 2, 0, 1]]), mask)
-    assert found.tolist() == [[6, 1, 2, 6, 2], [1, 1, 1, 2, 2]]
-    for wrong in ([[0, 1, 2, 4, 5]], [[1, 2, 3, 4, 5]], [[0, 1, 2, 1, 2]], [[0, 0.5, 1, 2, 3]]):
-        with pytest.raises(ValueError, match="^position_ids do not count the tokens of each row; let them begin"):
-            documents_of_positions(torch.tensor(wrong), torch.ones(2, 5, dtype=torch.bool))
-    with pytest.raises(ValueError, match="^position_ids do not count"):
-        documents_of_positions(torch.tensor([[5, 6, 0, 1, 2]]), mask, held=5)
-    with pytest.raises(ValueError, match="^position_ids begin at 0 several times, and a cache holds one document"):
-        documents_of_positions(torch.tensor([[0, 1, 0, 0, 1]]), torch.ones(2, 5, dtype=torch.bool), held=0)
-    with pytest.raises(ValueError, match=r"^position_ids has shape \(2, 4\); give \[2, 5\]"):
-        documents_of_positions(torch.zeros(2, 4), mask)
 
 
 @pytest.mark.parametrize("few_shapes", [False, True])
