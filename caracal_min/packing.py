@@ -12,14 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-__all__ = [
-    "PackedDocuments",
-    "document_ids",
-    "documents_of_positions",
-    "micro_batches",
-    "new_tokens",
-    "padded_right",
-]
+__all__ = ["PackedDocuments", "document_ids", "micro_batches"]
 
 
 def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
@@ -33,50 +26,6 @@ def document_ids(tokens: Tensor, end_of_text: int) -> Tensor:
     """
     ends = (tokens == end_of_text).long()
     return ends.cumsum(-1) - ends
-
-
-def documents_of_positions(
-    positions: Tensor, mask: Tensor, held: int | None = None
-) -> Tensor | None:
-    """Number the documents of rows whose positions begin at 0 with each: int64 `[B, L]`.
-
-    Args:
-        positions: integers `[B, L]` or `[1, L]`; at padding they mean nothing.
-        mask: True at tokens, False at padding, `[B, L]`.
-        held: tokens in the cache that these are added to; None: there is no cache.
-
-    Returns:
-        the numbers, largest at padding; None where each row is one document.
-
-    Raises:
-        ValueError: several documents and a cache, which takes one document a row.
-    """
-    first = mask & (positions == 0)
-    # A row whose first token alone has position 0 is one document.
-    if not (first & (mask.cumsum(1) > 1)).any():
-        return None
-    if held is not None:
-        raise ValueError("position_ids begin several documents in a row; give use_cache=False")
-    return first.cumsum(1).masked_fill(~mask, mask.shape[1] + 1)
-
-
-def new_tokens(attention_mask: Tensor | None, ids: Tensor, held: int = 0) -> Tensor:
-    """Return where new ids, `[B, L]`, are tokens and no padding: bool `[B, L]`.
-
-    Args:
-        attention_mask: 0 at padding and 1 elsewhere, `[B, L]`, or `[B, held + L]` with the tokens
-            before them; None: all 1.
-        ids: the new ids, `[B, L]`.
-        held: tokens before them.
-    """
-    if attention_mask is None:
-        return torch.ones_like(ids, dtype=torch.bool)
-    return attention_mask[:, -ids.shape[1]:].bool()
-
-
-def padded_right(ids: Tensor, mask: Tensor) -> Tensor:
-    """Move padding to the right: `[B, L]`, in each row the ids where `mask` is True come first."""
-    return ids.gather(1, (~mask).int().argsort(dim=1, stable=True))
 
 
 class PackedDocuments:

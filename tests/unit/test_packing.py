@@ -5,14 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from caracal_min import Caracal, CaracalConfig
-from caracal_min.packing import (
-    PackedDocuments,
-    document_ids,
-    documents_of_positions,
-    micro_batches,
-    new_tokens,
-    padded_right,
-)
+from caracal_min.packing import PackedDocuments, document_ids, micro_batches
 
 SIZE = dict(vocab_size=64, d_model=32, n_layers=3, n_heads=2, window_size=5, init_std=0.2, embedding_std=0.5)
 VARIANTS = [{}, {"gate_length": 4}, {"positional_encoding": "learned", "max_positions": 21},
@@ -100,27 +93,6 @@ def test_each_row_begins_a_document_and_an_end_of_text_is_the_last_of_its_own():
     ids = document_ids(tokens, end_of_text=0)
     assert ids.tolist() == [[0, 0, 1, 2, 2], [0, 1, 1, 1, 1], [0, 0, 0, 0, 0]]
     assert PackedDocuments(ids, tokens).lengths == [2, 1, 2, 1, 4, 5]
-
-
-def test_positions_that_begin_at_0_begin_a_document():
-    mask = torch.ones(2, 5, dtype=torch.bool)
-    several = torch.tensor([[0, 1, 0, 0, 1]])
-    assert documents_of_positions(several, mask).tolist() == [[1, 1, 2, 3, 3]] * 2
-    assert documents_of_positions(torch.arange(5)[None], mask) is None
-    assert documents_of_positions(torch.arange(7, 12)[None], mask, held=7) is None
-    with pytest.raises(ValueError, match="^position_ids begin several documents in a row; give"):
-        documents_of_positions(several, mask, held=0)
-    mask[0, [0, 3]] = False
-    positions = torch.tensor([[9, 0, 0, 0, 1], [0, 1, 2, 0, 1]])
-    found = documents_of_positions(positions, mask)
-    assert found.tolist() == [[6, 1, 2, 6, 2], [1, 1, 1, 2, 2]]
-    assert padded_right(found, mask).tolist() == [[1, 2, 2, 6, 6], [1, 1, 1, 2, 2]]
-
-
-def test_the_mask_of_new_tokens_is_the_end_of_the_whole_one():
-    ids, mask = torch.zeros(2, 2), torch.tensor([[0, 1, 1], [1, 1, 0]])
-    assert new_tokens(mask, ids, held=1).tolist() == [[True, True], [True, False]]
-    assert new_tokens(None, ids).all()
 
 
 @pytest.mark.parametrize("few_shapes", [False, True])
