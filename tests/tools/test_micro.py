@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from caracal_book.records import read_record
 from caracal_min import Caracal, locate
-from caracal_min.data import RULE, documents, load_corpus, tokenize
+from caracal_min.data import documents, load_corpus, tokenize
 from caracal_min.files import file_sha256
 from caracal_min.training import TrainConfig, Trainer
 
