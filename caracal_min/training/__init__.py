@@ -23,22 +23,10 @@ curve, on one process or on several.
     trainer       the loop, and operations per token
 """
 
-from typing import TYPE_CHECKING, Any
-
+from .checkpoint import load_run
 from .config import TrainConfig, learning_rate
-
-if TYPE_CHECKING:
-    from .checkpoint import load_run
-    from .trainer import DivergedError, StoppedError, Trainer, flops_per_token, peak_flops
+from .flops import flops_per_token, peak_flops
+from .trainer import DivergedError, StoppedError, Trainer
 
 __all__ = ["DivergedError", "StoppedError", "TrainConfig", "Trainer", "flops_per_token",
            "learning_rate", "load_run", "peak_flops"]
-
-
-def __getattr__(name: str) -> Any:
-    """Import PyTorch with the first name that needs it, so that `train --help` answers at once."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import trainer
-
-    return getattr(trainer, name)
