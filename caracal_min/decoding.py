@@ -111,7 +111,7 @@ class DotProductConvolution(_State):
     """
 
     endless = False
-    streams = 2
+    n_streams = 2
     base = 1
 
     def __init__(self, batch: int, channels: int, capacity: int,
@@ -123,7 +123,8 @@ class DotProductConvolution(_State):
         # slots: token t is in slot t % K, its place in the present period.
         size = capacity + -capacity % self.base
         dtype = torch.promote_types(dtype, torch.float32)
-        self.past = torch.zeros(batch, self.streams, channels, size, dtype=dtype, device=device)
+        shape = batch, self.n_streams, channels, size
+        self.streams = torch.zeros(shape, dtype=dtype, device=device)
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         """Append several tokens at once, by one parallel convolution.
@@ -178,21 +179,21 @@ class DotProductConvolution(_State):
     def _read(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
         """Return v and g, oldest token first; at most the last K of v and the first K of g."""
         # Slot 0 of a ring that has been filled is not the oldest token.
-        v, g = self.past[rows, :2, :, :min(held, self.slots)].unbind(1)
+        v, g = self.streams[rows, :2, :, :min(held, self.slots)].unbind(1)
         if held > self.slots:
             v = v.roll(-held, dims=-1)
         return v, g
 
     def _load(self, rows: slice, v: Tensor, g: Tensor) -> None:
         """Store the first tokens of a period, `[rows, D, *]`, and the gate."""
-        self.past[rows, 0, :, :v.shape[-1]] = v
-        self.past[rows, 1, :, :g.shape[-1]] = g
+        self.streams[rows, 0, :, :v.shape[-1]] = v
+        self.streams[rows, 1, :, :g.shape[-1]] = g
 
     def _step(self, rows: slice, held: int, v: Tensor, g: Tensor | None) -> Tensor:
         """Append a token, `[rows, D]`, and return its r; g is None if the gate is complete."""
-        self.past[rows, 0, :, held % self.slots] = v
+        self.streams[rows, 0, :, held % self.slots] = v
         if g is not None:
-            self.past[rows, 1, :, held] = g
+            self.streams[rows, 1, :, held] = g
         v, g = self._read(rows, held + 1)
         return (v * g.flip(-1)).sum(-1)
 
@@ -234,7 +235,7 @@ class RelaxedConvolution(DotProductConvolution):
     """
 
     # v, g, and what is due: the sums so far of the results of this period.
-    streams = 3
+    n_streams = 3
 
     def __init__(self, batch: int, channels: int, capacity: int,
                  dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu",
@@ -242,15 +243,20 @@ class RelaxedConvolution(DotProductConvolution):
         self.base = base
         super().__init__(batch, channels, capacity, dtype, device)
         # A step reads and writes these alone.  Channels are contiguous in them, whereas one token
-        # of `past` is scattered over as many pages of memory as there are channels.
-        # The present block of `past`:
-        self.block = self.past.new_zeros(batch, base, 3, channels)
+        # of `streams` is scattered over as many pages of memory as there are channels.
+        # The present block of `streams`:
+        self.block = self.streams.new_zeros(batch, base, 3, channels)
         # g and v of the first block, backwards, to be multiplied with v and g of the present one:
-        self.first = self.past.new_zeros(batch, base, 2, channels)
+        self.first = self.streams.new_zeros(batch, base, 2, channels)
+
+    @property
+    def due(self) -> Tensor:
+        """What earlier blocks have added to the results of the present one, `[B, base, D]`."""
+        return self.block[:, :, 2]
 
     def _read(self, rows, held):
         # The newest tokens are still in `block` alone.
-        self._block_of_past(rows, held % self.slots).copy_(self.block[rows])
+        self._stored_block(rows, held % self.slots).copy_(self.block[rows])
         return super()._read(rows, held)
 
     def _load(self, rows, v, g):
@@ -258,7 +264,7 @@ class RelaxedConvolution(DotProductConvolution):
         n = v.shape[-1]
         growing = g.shape[-1] < self.slots
         if growing:
-            self.past[rows, 2] = 0
+            self.streams[rows, 2] = 0
         if n == self.slots:
             self._add_block(rows, n, growing)
         else:
@@ -267,8 +273,8 @@ class RelaxedConvolution(DotProductConvolution):
             while end:
                 self._add_block(rows, end, growing)
                 end &= end - 1
-        self.first[rows] = self._block_of_past(rows, 0)[:, :, :2].flip(1, 2)
-        self.block[rows] = self._block_of_past(rows, n % self.slots)
+        self.first[rows] = self._stored_block(rows, 0)[:, :, :2].flip(1, 2)
+        self.block[rows] = self._stored_block(rows, n % self.slots)
 
     def _step(self, rows, held, v, g):
         place = held % self.slots
@@ -282,19 +288,19 @@ class RelaxedConvolution(DotProductConvolution):
         # v with first g; from the second block on, also g with first v, while the gate is growing.
         kinds = 2 if growing and held >= self.base else 1
         pairs = self.block[rows, :i + 1, :kinds] * self.first[rows, -1 - i:, :kinds]
-        r = pairs.sum((1, 2)) + self.block[rows, i, 2]
+        r = pairs.sum((1, 2)) + self.due[rows, i]
         n = place + 1
         if n % self.base == 0 or n == self.slots:
             # The block is full: write it back, compute what it adds, and load the next one.
-            self._block_of_past(rows, place).copy_(self.block[rows])
+            self._stored_block(rows, place).copy_(self.block[rows])
             self._add_block(rows, n, growing)
-            self.block[rows] = self._block_of_past(rows, n % self.slots)
+            self.block[rows] = self._stored_block(rows, n % self.slots)
         return r
 
-    def _block_of_past(self, rows: slice, place: int) -> Tensor:
-        """Return the block of `past` around a place as a view, in the layout of `block`."""
+    def _stored_block(self, rows: slice, place: int) -> Tensor:
+        """Return the block of `streams` around a place as a view, in the layout of `block`."""
         start = place - place % self.base
-        return self.past[rows, :, :, start:start + self.base].permute(0, 3, 1, 2)
+        return self.streams[rows, :, :, start:start + self.base].permute(0, 3, 1, 2)
 
     def _add_block(self, rows: slice, n: int, growing: bool) -> None:
         """Add to later results what the last m of the first n tokens of a period contribute."""
@@ -304,14 +310,14 @@ class RelaxedConvolution(DotProductConvolution):
                 return
             # The period is complete: results are counted from the beginning of the next one.
             m, start = n, 0
-            self.past[rows, 2] = 0
+            self.streams[rows, 2] = 0
         # The first tokens of a growing gate meet the first contents in one product; see the head.
         points = 2 * m
         lags = m if growing and n == m else points
-        channels = self.past.shape[2]
-        if self.past.device.type == "cpu":
+        channels = self.streams.shape[2]
+        if self.streams.device.type == "cpu":
             channels = max(1, CPU_BLOCK // (2 * points))
-        for some in self.past[rows].split(channels, dim=2):
+        for some in self.streams[rows].split(channels, dim=2):
             v, g, due = some.unbind(1)
             due = due[..., start:start + m]
             product = rfft(v[..., n - m:n], points) * rfft(g[..., :lags], points)

@@ -235,7 +235,7 @@ def test_numbers_per_token_and_channel(convolution, per_token, gate_length):
         layer = MultiHeadFourier(8, 2, gate_length=gate_length and size)
         cache = layer.new_cache(1, 4 * size if gate_length else size, convolution)
         for tokens in (size - 40, 1, 39):
-            layer(torch.randn(1, tokens, 8), cache)
+            layer(torch.randn(1, tokens, 8, requires_grad=True), cache)
         tensors = [x for state in (cache, cache.convolution) for x in vars(state).values() if torch.is_tensor(x)]
         assert not any(x.requires_grad for x in tensors), "a graph would grow with the text"
         held.append(sum({x.data_ptr(): x.untyped_storage().nbytes() for x in tensors}.values()))
