@@ -105,18 +105,24 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
         # Autocast would cast the weight anew in each chunk.
         device = hidden.device.type
-        if torch.is_autocast_enabled(device):
+        if not hidden.is_meta and torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
             hidden, weight = hidden.to(dtype), weight.to(dtype)
         vocabulary = len(weight)
         weight = F.pad(weight, (0, 0, 0, -vocabulary % _MULTIPLE))
+
+        # Rows that are left out: hidden 0 adds nothing to the gradient of the weight.
+        ignored = (targets == -100)[:, None]
+        hidden = hidden.masked_fill(ignored, 0)
+        ids = targets[:, None].masked_fill(ignored, 0)
 
         total = torch.zeros((), dtype=wide, device=hidden.device)
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
             logits = F.linear(hidden[part], weight)
             logits[:, vocabulary:] = -torch.inf
-            total += _losses_(logits, targets[part], wide).sum()
+            losses = _losses_(logits, ids[part], wide)
+            total += losses.masked_fill(ignored[part], 0).sum()
             # The logits are now their own gradient.
             if need_hidden:
                 d_hidden[part] = logits @ weight
@@ -124,7 +130,8 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 product = (logits.t() @ hidden[part])[:vocabulary].to(wide)
                 d_weight = product if d_weight is None else d_weight.add_(product)
 
-        count = (targets != -100).sum()
+        d_hidden.masked_fill_(ignored, 0)
+        count = (~ignored).sum()
         ctx.save_for_backward(d_hidden, d_weight, count)
         return total / count
 
@@ -143,31 +150,26 @@ class _LinearCrossEntropy(torch.autograd.Function):
         return d_hidden * scale, d_weight, None, None
 
 
-def _losses_(logits, targets, wide):
+def _losses_(logits, ids, wide):
     """Return losses `[N, 1]` of logits `[N, vocabulary]`, which become their own gradient."""
-    # Compiled, the softmax is one loop.  Else tiles keep its wide copies small, on a CPU in cache.
     compiling = torch.compiler.is_compiling()
     tile = len(logits)
-    if not compiling:
-        numbers = _CACHED if logits.device.type == "cpu" else _CHUNK
-        tile = max(1, numbers // logits.shape[1])
+    if logits.device.type == "cpu" and not compiling:
+        tile = max(1, _CACHED // logits.shape[1])
 
     losses = []
-    for x, target in zip(logits.split(tile), targets[:, None].split(tile), strict=True):
-        ignored = target == -100
-        index = target.masked_fill(ignored, 0)
-        p = x.to(wide)
-        peak = p.amax(1, keepdim=True)
-        loss = peak - p.gather(1, index)
-        p.sub_(peak).exp_()
-        total = p.sum(1, keepdim=True)
-        losses.append((loss + total.log()).masked_fill(ignored, 0))
-
-        # Gradient: softmax minus one-hot, and 0 in the rows that are left out.
-        p.mul_((1 / total).masked_fill(ignored, 0))
-        if compiling:  # a scatter would be a kernel of its own
-            p = p - (torch.arange(p.shape[1], device=p.device) == target).to(wide)
-        else:
-            p.scatter_add_(1, index, ignored.to(wide) - 1)
-        x.copy_(p)
+    for x, target in zip(logits.split(tile), ids.split(tile), strict=True):
+        peak = x.amax(1, keepdim=True).to(wide)
+        loss = peak - x.gather(1, target)
+        # Gradient: softmax minus one-hot.  The largest probability is exp(peak - logsumexp).
+        if compiling:  # one expression becomes one loop; a scatter would be another
+            p = (x.to(wide) - peak).exp()
+            largest = 1 / p.sum(1, keepdim=True)
+            one_hot = torch.arange(x.shape[1], device=x.device) == target
+            x.copy_(p * largest - one_hot.to(wide))
+        else:  # the library's kernel makes no wide copy
+            torch.softmax(x, 1, out=x)
+            largest = x.amax(1, keepdim=True).to(wide)
+            x.scatter_add_(1, target, x.new_full(target.shape, -1))
+        losses.append(loss - largest.log())
     return torch.cat(losses)
