@@ -85,7 +85,7 @@ class CaracalConfig:
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}; give a whole number >= 1")
         if self.d_model % self.n_heads:
-            raise ValueError(f"d_model={self.d_model} is not a multiple of n_heads={self.n_heads}")
+            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}")
 
     @property
     def mlp_width(self) -> int:

@@ -46,19 +46,18 @@ class Sampling:
     """Of new caches: "relaxed", O(log^2 L) a token and channel, or "dot_product", O(L)."""
 
     def __post_init__(self):
-        if not self.temperature >= 0:
-            raise ValueError(f"temperature={self.temperature}; give one > 0, or 0.0 for greedy")
-        if self.top_k is not None and self.top_k < 1:
-            raise ValueError(f"top_k={self.top_k}; give a number >= 1, or None for all tokens")
-        if self.top_p is not None and not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p={self.top_p}; give a number in (0, 1], or None for all tokens")
+        # None filters nothing, as these do.
+        top_k = 1 if self.top_k is None else self.top_k
+        top_p = 1 if self.top_p is None else self.top_p
+        if not (self.temperature >= 0 and top_k >= 1 and 0 < top_p <= 1):
+            raise ValueError(f"{self}; give a temperature >= 0, top_k >= 1 and 0 < top_p <= 1")
 
     @property
-    def stops(self) -> list[int]:
+    def stops(self) -> Sequence[int]:
         """The ids that end a sequence."""
         if self.stop is None:
             return []
-        return list(self.stop) if isinstance(self.stop, Sequence) else [self.stop]
+        return self.stop if isinstance(self.stop, Sequence) else [self.stop]
 
 
 def stream(
@@ -90,8 +89,7 @@ def stream(
     mode = torch.no_grad
     if caches is None:
         mode = torch.inference_mode
-        capacity = max(lengths) + max(max_new_tokens - 1, 0)  # the last token drawn is not read
-        caches = model.new_caches(len(ids), capacity, sampling.convolution)
+        caches = model.new_caches(len(ids), max(lengths) + max_new_tokens, sampling.convolution)
     else:
         ids, lengths = _unread(ids, lengths, caches[0].lengths)
     return _draws(model, ids, lengths, max_new_tokens, caches, mode, sampling)
@@ -195,8 +193,8 @@ def draw(
         ValueError: the largest logit of a row is NaN or infinite; minus infinity elsewhere excludes
             a token.
     """
-    logits = logits.float()
-    if temperature != 0:
+    logits = logits.float()  # in half precision too many tokens would tie
+    if temperature:
         logits = logits / temperature
     largest, likeliest = logits.max(-1)  # NaN wherever a logit is
     if not largest.isfinite().all():
@@ -244,6 +242,7 @@ def _draws(
     generator = None
     if sampling.seed is not None:
         generator = torch.Generator(ids.device).manual_seed(sampling.seed)
+    # Prompts of unequal lengths are padded once; from the first draw on all rows grow alike.
     stops = torch.tensor(sampling.stops, device=ids.device)
     ended = torch.zeros_like(ids[:, 0], dtype=torch.bool)
     ragged = None if min(lengths) == max(lengths) else lengths
@@ -257,6 +256,7 @@ def _draws(
                 drawn = torch.where(ended, ids[:, -1], drawn)
                 ended = ended | torch.isin(drawn, stops)
             ids, ragged = drawn[:, None], None
+        # A clone is an ordinary tensor, which the consumer may give to autograd.
         yield drawn.clone()
         if len(stops) and ended.all():
             return
@@ -279,8 +279,8 @@ def _unread(ids: Tensor, lengths: list[int], held: list[int]) -> tuple[Tensor, l
     """Return the part of each text that caches do not hold, padded on the right, and lengths."""
     rows = [row[n:total] for row, n, total in zip(ids, held, lengths, strict=True)]
     if not all(map(len, rows)):
-        raise ValueError(f"the caches hold {held} tokens and the prompt has {lengths}; give the "
-                         "whole text, with a token or more that they do not hold")
+        raise ValueError(f"the caches hold {held} tokens of the rows; give the whole text, with "
+                         "one or more beyond these")
     return _padded(rows)
 
 

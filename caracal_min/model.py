@@ -58,6 +58,7 @@ class Caracal(nn.Module):
         super().__init__()
         self.config = config
         width = config.d_model
+        # One matrix looks tokens up and, transposed, scores them at the end (`unembed`).
         self.embedding = _embedding(config.vocab_size, width)
         self.positions = None
         if config.positional_encoding == "learned":
@@ -71,6 +72,7 @@ class Caracal(nn.Module):
                                          config.gate_length)
             self.blocks.append(Block(mixer, config.mlp_width))
         self.norm = nn.LayerNorm(width)
+        # There is nothing to draw where weights are still to come.
         if not self.embedding.weight.is_meta:
             self._initialise()
 
@@ -213,9 +215,11 @@ class Caracal(nn.Module):
         elif end > self.config.max_positions and self.config.gate_length is None:
             _warn_of_length(self, end)
         if caches is None:
+            # The parallel pass: all tokens at once, nothing kept.
             for block in self.blocks:
                 x = block(x)
             return self.norm(x)
+        # Each mixer reads what its cache holds of the earlier tokens and adds these.
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, cache, lengths)
         return self.norm(x)
@@ -245,6 +249,7 @@ class Caracal(nn.Module):
             # The mode alone: a compiled function kept here would tie its weights to copies.
             self._compiled = what
         if what == "blocks":
+            # Blocks of one kind share a graph, so a deep model is built as soon as a shallow one.
             for block in self.blocks:
                 block.compile(dynamic=False)
         return self
@@ -511,6 +516,7 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
 
 def _whole_loss(model: Caracal, tokens: Tensor, targets: Tensor) -> Tensor:
     """What "model" compiles as one graph."""
+    # With compiled blocks the output layer is compiled, too, as a graph of its own.
     cross_entropy = linear_cross_entropy
     if model._compiled == "blocks":
         cross_entropy = _compiled(linear_cross_entropy)
@@ -524,6 +530,7 @@ def _compiled(function: Callable) -> Callable:
 
 def _warn_of_length(model: nn.Module, tokens: int) -> None:
     """Warn once that the sums of Fourier layers grow beyond the lengths seen in training."""
+    # `hf` calls `hidden` with a model of its own, which lacks the attribute until it is set.
     if torch.compiler.is_compiling() or getattr(model, "_length_warned", False):
         return
     model._length_warned = True

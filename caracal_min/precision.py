@@ -45,11 +45,14 @@ def has_bfloat16(device: torch.device | str) -> bool:
     """
     kind = torch.device(device).type
     if kind == "cuda":
+        # A T4 emulates bfloat16, slower than it multiplies in float16.
         return torch.cuda.is_bf16_supported(including_emulation=False)
-    if kind != "cpu" or not hasattr(torch.cpu, "get_capabilities"):
+    if kind != "cpu":
         return False
-    has_units = torch.cpu.get_capabilities().get("amx_bf16", False)
-    return has_units and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    # Older versions of PyTorch cannot say what the processor has: take no units for granted.
+    capabilities = getattr(torch.cpu, "get_capabilities", dict)()
+    wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return wide and capabilities.get("amx_bf16", False)
 
 
 def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype:

@@ -126,7 +126,7 @@ def test_filters():
 
 
 @pytest.mark.parametrize("options, words", [
-    (dict(temperature=-1.0), ["temperature=-1.0", "0.0 for greedy"]),
+    (dict(temperature=-1.0), ["temperature=-1.0", "temperature >= 0"]),
     (dict(top_k=0), ["top_k=0"]),
     (dict(top_p=1.5), ["top_p=1.5"]),
     (dict(temprature=0.5), ["unknown option 'temprature'", "temperature, top_k"]),
