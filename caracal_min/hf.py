@@ -97,7 +97,9 @@ class CaracalCache:
         tokens, mask: the input_ids so far, `[B, N]`, and where they are not padding, `[B, N]`.
     """
 
+    # What `generate` asks of a cache; is_linear, of each layer, from transformers 5.24 on.
     is_compileable = is_croppable = False
+    is_linear = (False,)
 
     def __init__(self) -> None:
         self.layers: list[Cache] = []

@@ -327,7 +327,8 @@ def test_generation_goes_on_from_a_cache(model):
     whole = generate(model, batch, 20, attention_mask=mask)
     first = generate(model, batch, 8, attention_mask=mask, return_dict_in_generate=True)
     # The name of the cache is another one from transformers 5.24 on.
-    past = {name: first[name] for name in ("past_key_values", "cache") if name in first}
+    name = "cache" if "cache" in first else "past_key_values"
+    past = {name: first[name]}
     mask = torch.cat([mask, torch.ones(2, 8, dtype=torch.int64)], 1)
     assert torch.equal(generate(model, first.sequences, 12, attention_mask=mask, **past), whole)
 
