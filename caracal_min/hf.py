@@ -97,7 +97,9 @@ class CaracalCache:
         tokens, mask: the input_ids so far, `[B, N]`, and where they are not padding, `[B, N]`.
     """
 
+    # What `generate` asks of a cache; is_linear, of each layer, from transformers 5.24 on.
     is_compileable = is_croppable = False
+    is_linear = (False,)
 
     def __init__(self) -> None:
         self.layers: list[Cache] = []
@@ -112,6 +114,7 @@ class CaracalCache:
         """Let row i continue what row rows[i] was, for beam search; rows: `[B]`."""
         for layer in self.layers:
             layer.reorder(rows)
+        # A longer cache would read these again.
         self.tokens = self.tokens[rows]
         self.mask = self.mask[rows]
 
@@ -159,6 +162,7 @@ class CaracalPreTrainedModel(PreTrainedModel):
 
     def initialize_weights(self) -> None:
         """Draw weights as `Caracal` does; those that were loaded are left as they are."""
+        # The library's scheme covers norms and a head that is not tied; ours depends on names.
         super().initialize_weights()
         with torch.no_grad(), guard_torch_init_functions():
             Caracal._initialise(self.base_model)
@@ -184,6 +188,7 @@ class CaracalModel(CaracalPreTrainedModel):
 
     def __init__(self, config: PretrainedCaracalConfig):
         super().__init__(config)
+        # Built by `Caracal`, so that what the layers are is said in one place.
         whole = Caracal(config.shape)
         self.embedding = whole.embedding
         self.positions = whole.positions
@@ -221,6 +226,7 @@ class CaracalModel(CaracalPreTrainedModel):
                 states = self._read(rows.tokens, past.layers, rows.lengths, **options)
             past.append(ids, rows.mask)
         last = rows.restore(states.last_hidden_state)
+        # What a tool reads of a block has the order of the ids too.
         between = tuple(rows.restore(h) for h in states.hidden_states or ())
         # By position, since transformers 5.24 renames past_key_values to cache.
         return BaseModelOutputWithPast(last, past, between or None)
@@ -267,6 +273,7 @@ class CaracalForCausalLM(CaracalPreTrainedModel, GenerationMixin):
         special = {}
         if model.tokenizer is not None:
             special["eos_token_id"] = model.tokenizer.end_of_text
+        # Without memory or random numbers; `assign` then makes the tensors its weights.
         with torch.device("meta"):
             made = cls(PretrainedCaracalConfig(**asdict(model.config), **special))
         tensors = model.state_dict() | {"lm_head.weight": model.embedding.weight}
@@ -310,6 +317,7 @@ class CaracalForCausalLM(CaracalPreTrainedModel, GenerationMixin):
         Raises:
             ValueError: ids of a wrong shape, type or device, or out of range (on a CPU only).
         """
+        # Made here rather than below, because the library renames the field that returns it.
         past = _cache(past_key_values, cache, use_cache)
         states = self.model(input_ids, attention_mask, position_ids, past, **options)
         logits = self.lm_head(slice_logits_to_keep(states.last_hidden_state, logits_to_keep))
@@ -348,6 +356,7 @@ class _Rows:
         self.mask = mask
         self.lengths = order = self.packed = None
         if not mask.all():
+            # A stable sort moves padding behind the tokens, which keep their order.
             order = (~mask).int().argsort(dim=1, stable=True)
             self.tokens = ids.gather(1, order)
             self.lengths = mask.sum(1).tolist()
