@@ -1,7 +1,9 @@
 """`python -m caracal_min`: each command once, errors in one line, and one process as a user starts it."""
 
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 
@@ -18,8 +20,7 @@ SMALL = ["--tokens", "512", "--context", "32", "--eval-windows", "2", "--device"
 
 
 @pytest.fixture
-def run(monkeypatch, capsys):
-    """Run one command in this process, and return what it printed."""
+def run(monkeypatch, capsys):  # one command in this process; returns what it printed
     def command(*arguments):
         monkeypatch.setattr(sys, "argv", ["caracal_min", *map(str, arguments)])
         main()
@@ -28,16 +29,14 @@ def run(monkeypatch, capsys):
 
 
 @pytest.fixture(scope="module")
-def text(tmp_path_factory):
-    """A file of 400 documents, 20 of which are held out."""
+def text(tmp_path_factory):  # 400 documents, 20 of which are held out
     path = tmp_path_factory.mktemp("text") / "texts.jsonl"
     path.write_text("".join(json.dumps({"text": f"text {i} " * 20}) + "\n" for i in range(400)), encoding="utf-8")
     return path
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    """The folder of an untrained nano that reads bytes."""
+def model(tmp_path_factory):  # an untrained nano that reads bytes
     folder = tmp_path_factory.mktemp("nano")
     torch.manual_seed(0)
     nano = Caracal.from_preset("nano")
@@ -72,15 +71,12 @@ def test_evaluate_prints_the_loss_of_the_library(run, model, text):
 
 def test_tokenize_writes_what_train_reads(run, text, tmp_path):
     run("tokenize", "--source", text, "--out", tmp_path / "shards", "--tokenizer", "byte")
-    index = json.loads((tmp_path / "shards" / "shards.json").read_text(encoding="utf-8"))
-    assert index["documents"] == 400
-    said = run("train", "--preset", "nano", "--data", tmp_path / "shards", "--out", tmp_path / "run", *SMALL)
-    assert "done" in said
+    assert "done" in run("train", "--data", tmp_path / "shards", "--out", tmp_path / "run", *SMALL)
 
 
 def test_export_and_info(run, model, tmp_path):
     run("export", model, "--out", tmp_path / "nano.pt2", "--length", 9)
-    tokens = torch.tensor([list(range(9))])
+    tokens = torch.arange(9)[None]
     exported = torch.export.load(tmp_path / "nano.pt2").module()(tokens)
     assert torch.allclose(exported, Caracal.from_pretrained(model, device="cpu").logits(tokens), atol=1e-4)
     said = run("info", model)
@@ -88,10 +84,9 @@ def test_export_and_info(run, model, tmp_path):
 
 
 def test_the_help_of_train_has_the_recipe_of_its_preset(run, capsys):
-    for preset, rate in (("nano", "0.003"), ("tiny", "0.0009")):
-        with pytest.raises(SystemExit, match="0"):
-            run("train", "--preset", preset, "--help")
-        assert f"{rate})" in capsys.readouterr().out
+    with pytest.raises(SystemExit, match="0"):
+        run("train", "--preset", "tiny", "--help")
+    assert "0.0009)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments, said", [
@@ -106,10 +101,20 @@ def test_an_error_is_one_line(run, arguments, said):
     assert exit.value.code.startswith("error: ") and said in exit.value.code and "\n" not in exit.value.code
 
 
+def test_ctrl_c_is_one_line_and_the_run_goes_on(run, text, tmp_path, monkeypatch):
+    command, step = ["train", "--preset", "nano", "--data", text, "--out", tmp_path, *SMALL], Trainer._train_step
+    with monkeypatch.context() as patch, pytest.raises(SystemExit, match="^a signal came; stopped after step 1; "):
+        patch.setattr(Trainer, "_train_step", lambda self: (signal.raise_signal(signal.SIGINT), step(self)))
+        run(*command)
+    assert "step 4 of 4: done" in run(*command)
+
+
 @pytest.mark.process
 def test_a_process_of_its_own():
     command = [sys.executable, "-m", "caracal_min", "sample"]
-    done = subprocess.run([*command, "micro", "--max-new-tokens", "4", "--seed", "1"], capture_output=True, text=True)
-    assert done.returncode == 0 and done.stdout.startswith("The "), done.stderr
+    drawn = [*command, "micro", "--prompt", "βeta", "--max-new-tokens", "4", "--seed", "1"]
+    latin = os.environ | {"PYTHONIOENCODING": "latin-1"}  # as into a pipe on Windows: it has no β
+    done = subprocess.run(drawn, capture_output=True, text=True, env=latin)
+    assert done.returncode == 0 and done.stdout.startswith("?eta"), done.stderr
     wrong = subprocess.run([*command, "nowhere"], capture_output=True, text=True)
     assert wrong.returncode == 1 and re.fullmatch("error: there is no model 'nowhere'.*\n", wrong.stderr)
