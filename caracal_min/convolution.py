@@ -27,6 +27,7 @@ import math
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.fft import fft, ifft, irfft, rfft
 
 from .spectral import causal_conv, fast_length
 
@@ -57,6 +58,7 @@ def toeplitz(g: Tensor) -> Tensor:
 
     Source: Caracal, Appendix B.2, the matrix A_mhf.
     """
+    # Row t of the history ends in g_t; reversed, it begins with g_t, and g_0 is on the diagonal.
     return _history(g).flip(-1)
 
 
@@ -81,8 +83,12 @@ def causal_conv_direct(v: Tensor, g: Tensor) -> Tensor:
     Source: Caracal, Section 4.2, the sum that the spectral route computes.
     """
     v, g, dtype = _prepare(v, g)
-    g = F.pad(g, (0, v.shape[-1] - g.shape[-1]))
-    terms = _history(g) * v.flip(-1).unsqueeze(-2)
+    # A short gate counts as zero beyond its end, so that both sequences have L entries.
+    missing = v.shape[-1] - g.shape[-1]
+    g = F.pad(g, (0, missing))
+    # With v reversed, the indices of the two factors of a term add up to t in row t.
+    reverse = v.flip(-1)
+    terms = _history(g) * reverse.unsqueeze(-2)
     return terms.sum(-1).to(dtype)
 
 
@@ -109,8 +115,10 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
     Source: Caracal, Section 3.2 (Steps 3 and 4) and Appendix C, which take N = 2L.
     """
     dtype = _check(v, g)
+    # The operator takes one leading shape and one dtype; expanding copies nothing.
     lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
-    v, g = v.expand(*lead, -1), g.expand(*lead, -1)
+    v = v.expand(*lead, -1)
+    g = g.expand(*lead, -1)
     return causal_conv(v.to(dtype), g.to(dtype))
 
 
@@ -131,10 +139,15 @@ def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
     """
     v, g, dtype = _prepare(v, g, equal=True)
     length = v.shape[-1]
-    angle = torch.arange(length, device=v.device, dtype=v.dtype) * (math.pi / (2 * length))
+    # A quarter turn over the whole length: a product term of degree L is multiplied by i.
+    step = math.pi / (2 * length)
+    angle = torch.arange(length, device=v.device, dtype=v.dtype) * step
     twist = torch.polar(torch.ones_like(angle), angle)
-    product = torch.fft.fft(v * twist) * torch.fft.fft(g * twist)
-    r = torch.fft.ifft(product) * twist.conj()
+    # Both streams need the same twist, since degrees add up in a product.
+    V = fft(v * twist)
+    G = fft(g * twist)
+    # Turning back leaves the causal part real, and what wrapped around imaginary.
+    r = ifft(V * G) * twist.conj()
     return r.real.to(dtype)
 
 
@@ -159,9 +172,13 @@ def linear_conv(v: Tensor, g: Tensor) -> Tensor:
 
     Source: Caracal, Appendix C (a).
     """
-    length = v.shape[-1] + g.shape[-1] - 1
-    v = F.pad(v, (0, length - v.shape[-1]))
-    return circular_conv(v, g, fast_length(length))[..., :length]
+    # With room for all M + K - 1 coefficients nothing wraps around.
+    v = F.pad(v, (0, g.shape[-1] - 1))
+    length = v.shape[-1]
+    # More points than that only add zeros, at lengths that transform faster.
+    points = fast_length(length)
+    product = circular_conv(v, g, points)
+    return product[..., :length]
 
 
 def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
@@ -187,22 +204,29 @@ def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
     """
     v, g, dtype = _prepare(v, g)
     length = v.shape[-1]
-    n = length if n is None else n
+    if n is None:
+        n = length
+    # PyTorch would drop the coefficients beyond n instead of wrapping them around.
     if n < length:
         raise ValueError(f"n={n} points cannot hold {length} coefficients; give n >= {length}")
-    product = torch.fft.rfft(v, n=n) * torch.fft.rfft(g, n=n)
-    return torch.fft.irfft(product, n=n).to(dtype)
+    V = rfft(v, n=n)
+    G = rfft(g, n=n)
+    r = irfft(V * G, n=n)
+    return r.to(dtype)
 
 
 def _history(g):
-    """Return a view `[..., L, L]` whose row t ends in g_t, ..., g_1, g_0, after zeros."""
+    """Return a view `[..., L, L]` whose row t is g_0, g_1, ..., g_t after L - 1 - t zeros."""
     length = g.shape[-1]
-    return F.pad(g, (length - 1, 0)).unfold(-1, length, 1)
+    # Rows are windows of one padded copy: L x L numbers are never written.
+    padded = F.pad(g, (length - 1, 0))
+    return padded.unfold(-1, length, 1)
 
 
 def _check(v, g, equal=False):
-    """Return the dtype of the result."""
-    length, taps = v.shape[-1], g.shape[-1]
+    """Return the dtype of the result; refuse lengths and dtypes that have no convolution."""
+    length = v.shape[-1]
+    taps = g.shape[-1]
     if taps > length or equal and taps < length:
         wanted = "equal lengths" if equal else "a gate no longer than the content"
         raise ValueError(f"v has length {length} and g has length {taps}; give {wanted}, "
@@ -219,4 +243,6 @@ def _prepare(v, g, equal=False):
     dtype = _check(v, g, equal)
     # Sums in half precision would lose the digits that a transform cancels.
     wide = torch.promote_types(dtype, torch.float32)
-    return v.to(wide), g.to(wide), dtype
+    v = v.to(wide)
+    g = g.to(wide)
+    return v, g, dtype

@@ -28,8 +28,16 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "DIRECT", "MOST_DIRECT", "blocks", "causal_conv", "fast_length", "fft_points",
-           "overlapping"]
+__all__ = [
+    "BLOCK",
+    "DIRECT",
+    "MOST_DIRECT",
+    "blocks",
+    "causal_conv",
+    "fast_length",
+    "fft_points",
+    "overlapping",
+]
 
 # Numbers in one padded block of rows, by device type; None: all rows at once.  On two CPU cores
 # 2^19 to 2^20 was fastest from L = 512 to 8192: smaller blocks wait for threads, larger ones
@@ -73,8 +81,10 @@ def fast_length(minimum: int) -> int:
     while five < best:
         odd = five
         while odd < best:
+            # The smallest power of two that lifts this 3^b 5^c to the minimum.
             quotient = -(-minimum // odd)
-            best = min(best, odd << (quotient - 1).bit_length())
+            exponent = (quotient - 1).bit_length()
+            best = min(best, odd << exponent)
             odd *= 3
         five *= 5
     return best
@@ -82,8 +92,10 @@ def fast_length(minimum: int) -> int:
 
 def fft_points(length: int, taps: int) -> int:
     """Return the FFT points N for a content of `length` and a gate of `taps` <= `length`."""
+    # Of 4 K points three quarters are results that no other frame computes.
     frame = max(4 * taps, LEAST_FRAME)
-    return fast_length(min(length + taps - 1, frame))
+    whole = length + taps - 1
+    return fast_length(min(whole, frame))
 
 
 def overlapping(length: int, taps: int) -> tuple[int, list]:
@@ -97,7 +109,8 @@ def overlapping(length: int, taps: int) -> tuple[int, list]:
     frames = []
     for first in range(0, length, stride):
         start = max(0, first - taps + 1)
-        frames.append((start, first, min(first + stride, length)))
+        end = min(first + stride, length)
+        frames.append((start, first, end))
     return points, frames
 
 
@@ -107,8 +120,10 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
     Args:
         points: FFT points of a row; `BLOCK` divided by it is about the number of rows in a block.
     """
-    lead = tensors[0].shape[:-1]
-    budget = BLOCK.get(tensors[0].device.type)
+    leader = tensors[0]
+    lead = leader.shape[:-1]
+    budget = BLOCK.get(leader.device.type)
+    # An empty batch has no rows, and no longest dimension to cut.
     if not lead.numel():
         return
     if not lead or budget is None:
@@ -132,13 +147,14 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
 
 def forward_steps(v: Tensor, g: Tensor) -> Tensor:
     """Return r, block by block and frame by frame."""
-    r, length = torch.empty_like(v), v.shape[-1]
+    r = torch.empty_like(v)
+    length = v.shape[-1]
     points, frames = overlapping(length, g.shape[-1])
     for v_rows, g_rows, r_rows in blocks(v, g, r, points=points):
         gate = _spectrum(g_rows, points)
         for start, first, end in frames:
             product = _spectrum(v_rows[..., start:end], points).mul_(gate)
-            if end == length:
+            if end == length:  # the last frame
                 del gate
             _invert_into(r_rows[..., first:end], product, points, first - start)
             del product
@@ -147,7 +163,8 @@ def forward_steps(v: Tensor, g: Tensor) -> Tensor:
 
 def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Return dv `[..., L]` and dg `[..., K]`."""
-    dv, dg = torch.empty_like(v), torch.empty_like(g)
+    dv = torch.empty_like(v)
+    dg = torch.empty_like(g)
     points, frames = overlapping(v.shape[-1], g.shape[-1])
     for block in blocks(dr, v, g, dv, dg, points=points):
         _backward_block(*block, points, frames)
@@ -155,19 +172,27 @@ def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _backward_block(dr, v, g, dv, dg, points, frames):
-    length, taps = v.shape[-1], g.shape[-1]
+    length = v.shape[-1]
+    taps = g.shape[-1]
     total = None
     # Frames count from the end of the text, because time runs backwards.
     for start, first, end in frames:
-        own = slice(length - end, length - first)
-        spectrum = _spectrum(dr[..., length - end:length - start].flip(-1), points)
+        begin = length - end
+        results = slice(begin, length - first)
+        inputs = dr[..., begin:length - start]
+        spectrum = _spectrum(inputs.flip(-1), points)
+        # The spectrum of g is computed anew for each frame, because the product overwrites it.
         product = _spectrum(g, points).mul_(spectrum)
-        _invert_into(dv[..., own], product, points, first - start, flip=True)
+        _invert_into(dv[..., results], product, points, first - start, flip=True)
         del product
         # Shift v so that every frame has the gradient of g_0 at its last point: then the
         # products add up, and one inverse serves all frames.
-        spectrum.mul_(_spectrum(v[..., own], points, points - end + start))
-        total = spectrum if total is None else total.add_(spectrum)
+        shift = points - end + start
+        spectrum.mul_(_spectrum(v[..., results], points, shift))
+        if total is None:
+            total = spectrum
+        else:
+            total.add_(spectrum)
         del spectrum
     _invert_into(dg, total, points, points - taps, flip=True)
 
@@ -176,7 +201,8 @@ def _spectrum(x, points, at=0):
     """Return the half spectrum of x `[..., L]`, placed among zeros from index `at` on."""
     end = at + x.shape[-1]
     dtype = torch.promote_types(x.dtype, torch.float32)
-    padded = x.new_empty(*x.shape[:-1], points, dtype=dtype)
+    lead = x.shape[:-1]
+    padded = x.new_empty(*lead, points, dtype=dtype)
     padded[..., :at] = 0
     padded[..., at:end] = x
     padded[..., end:] = 0
@@ -187,14 +213,23 @@ def _invert_into(out, spectrum, points, at, flip=False):
     """Write the coefficients of the inverse transform, from index `at` on, into `out`."""
     # Divide by N only what is kept: in PyTorch's CUDA transforms that is a pass of its own.
     values = torch.fft.irfft(spectrum, n=points, norm="forward")
-    values = values[..., at:at + out.shape[-1]]
-    torch.mul(values.flip(-1) if flip else values, 1 / points, out=out)
+    end = at + out.shape[-1]
+    values = values[..., at:end]
+    if flip:
+        values = values.flip(-1)
+    torch.mul(values, 1 / points, out=out)
 
 
 _causal_conv = torch.library.custom_op(
-    "caracal::causal_conv", forward_steps, mutates_args=())
+    "caracal::causal_conv",
+    forward_steps,
+    mutates_args=(),
+)
 _causal_conv_backward = torch.library.custom_op(
-    "caracal::causal_conv_backward", backward_steps, mutates_args=())
+    "caracal::causal_conv_backward",
+    backward_steps,
+    mutates_args=(),
+)
 
 
 @_causal_conv.register_fake
@@ -212,6 +247,7 @@ def _operators(v, g):
     # The kernel takes neither a cut gate nor float64.
     longest = DIRECT.get(v.device.type, 0)
     if g.shape[-1] == v.shape[-1] <= longest and v.dtype != torch.float64:
+        # Imported where it is used, because Triton is not on every machine.
         from . import kernel
         return kernel.convolve, kernel.convolve_backward
     return _causal_conv, _causal_conv_backward
@@ -228,8 +264,9 @@ class _Differentiable(torch.autograd.Function):
     def vmap(cls, info, in_dims, *inputs):
         batched = []
         for x, dim in zip(inputs, in_dims, strict=True):
-            if dim is None:
-                x, dim = x.expand(info.batch_size, *x.shape), 0
+            if dim is None:  # not mapped: every element of the batch sees the same tensor
+                x = x.expand(info.batch_size, *x.shape)
+                dim = 0
             batched.append(x.movedim(dim, 0))
         return cls.apply(*batched), 0
 
@@ -239,7 +276,8 @@ class _CausalConv(_Differentiable):
 
     @staticmethod
     def forward(v, g):
-        return _operators(v, g)[0](v, g)
+        convolve, _ = _operators(v, g)
+        return convolve(v, g)
 
     @staticmethod
     def backward(ctx, dr):
@@ -251,11 +289,13 @@ class _CausalConvBackward(_Differentiable):
 
     @staticmethod
     def forward(dr, v, g):
-        return _operators(v, g)[1](dr, v, g)
+        _, backward = _operators(v, g)
+        return backward(dr, v, g)
 
     # dv and dg are bilinear too: their derivatives are made of the same two functions.
     @staticmethod
     def backward(ctx, ddv, ddg):
         dr, v, g = ctx.saved_tensors
         d_dr = _CausalConv.apply(ddv, g) + _CausalConv.apply(v, ddg)
-        return d_dr, *_CausalConvBackward.apply(dr, ddv, ddg)
+        dv, dg = _CausalConvBackward.apply(dr, ddv, ddg)
+        return d_dr, dv, dg
