@@ -17,7 +17,7 @@ from .export import export_onnx, export_program
 from .generation import stream_text
 from .model import Caracal
 from .precision import autocast, find_device, resolve_precision
-from .training import DivergedError, TrainConfig, Trainer, load_run
+from .training import DivergedError, StoppedError, TrainConfig, Trainer, load_run
 
 Model = Annotated[str, tyro.conf.Positional]
 MULTIPLES = (1, 2, 4, 8, 16)
@@ -29,9 +29,8 @@ def train(config: TrainConfig) -> None:
         trainer.run()
         if not trainer.group.is_main:
             return
-        state = "done" if trainer.finished else "stopped; the same command resumes the run"
-        print(f"step {trainer.step} of {config.steps}: {state}")
-        if trainer.finished and config.out is not None:
+        print(f"step {trainer.step} of {config.steps}: done")
+        if config.out is not None:
             print(f"model: {config.out / 'model'}")
 
 
@@ -195,12 +194,17 @@ def _load(name: str, gate_length: int | None = None, tokenizer: str | None = Non
 def main() -> None:
     """Parse the command line of this process, and run its command."""
     arguments = sys.argv[1:]
+    # Output into a pipe has the system's encoding, which on Windows lacks most characters.
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="replace")
     if arguments[:1] == ["lm_eval"]:
-        # Its parser reads sys.argv; importing hf lets transformers find our class.
-        from lm_eval.__main__ import cli_evaluate
+        try:
+            # Its parser reads sys.argv; importing hf lets transformers find our class.
+            from lm_eval.__main__ import cli_evaluate
 
-        from . import hf  # noqa: F401
-
+            from . import hf  # noqa: F401
+        except ModuleNotFoundError as error:
+            sys.exit(f"error: {error}; lm_eval needs pip install accelerate lm-eval transformers")
         sys.argv = arguments
         return cli_evaluate()
     # The other defaults of train depend on the preset, so that --help shows the truth.
@@ -226,6 +230,8 @@ def main() -> None:
         commands["train"] = train_preset
         tyro.extras.subcommand_cli_from_dict(
             commands, prog="python -m caracal_min", config=(tyro.conf.OmitArgPrefixes,))
+    except StoppedError as stopped:
+        sys.exit(f"{stopped}; the same command resumes the run")
     except (ValueError, ImportError, OSError, DivergedError) as error:
         sys.exit(f"error: {error}")
 

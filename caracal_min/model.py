@@ -396,7 +396,7 @@ class Caracal(nn.Module):
             name_or_folder: name of a model that comes with the package (`shipped_models`), a folder
                 that `save_pretrained` or transformers wrote, or "owner/name" on the hub.
             revision: branch, tag or commit of the repository on the hub.
-            device: where the model goes: auto takes CUDA, then MPS, then the CPU (`find_device`).
+            device: where the model goes: auto takes CUDA, else the CPU (`find_device`).
             dtype: of the weights, a floating-point type.  None: as stored, but at least float32,
                 since half precision is slower on a CPU and rounds more.
             torch_dtype: another name of dtype.

@@ -1,7 +1,9 @@
-"""A corpus too large for memory: tokenized once into a folder, and memory-mapped from there::
+"""A corpus too large for memory, tokenized once into a folder and memory-mapped from there::
 
     train.bin, held_out.bin    the ids of both splits, without a header
     shards.json                what they were made from, how many they are, and their hash
+
+The index is written after the ids that it counts, so a kill loses the last documents alone.
 """
 
 import hashlib
@@ -152,7 +154,7 @@ def sha256_of(train: np.ndarray, held_out: np.ndarray) -> str:
 
 def _read(folder: Path, made_from: dict[str, str]) -> dict[str, Any]:
     """Return the index of a folder; ValueError if it says that the ids were made otherwise."""
-    index = json.loads((folder / INDEX).read_text())
+    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     for name, value in made_from.items():
         if index[name] != value:
             raise ValueError(f"{folder} was made with {name}={index[name]!r}, and now it is "
@@ -162,7 +164,7 @@ def _read(folder: Path, made_from: dict[str, str]) -> dict[str, Any]:
 
 def _write(folder: Path, index: dict[str, Any]) -> None:
     with writing(folder / INDEX) as partial:
-        partial.write_text(json.dumps(index, indent=1) + "\n")
+        partial.write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
 
 
 def _mapped(folder: Path, tokenizer: Tokenizer) -> list[np.ndarray]:

@@ -327,7 +327,8 @@ class Trainer:
             return
         if self.out:
             # A process begins with a new file: steps after its checkpoint are taken again.
-            with open(self.out / "log.jsonl", "a" if self._written else "w") as file:
+            mode = "a" if self._written else "w"
+            with open(self.out / "log.jsonl", mode, encoding="utf-8") as file:
                 file.writelines(json.dumps(entry) + "\n" for entry in new)
         self._written = len(self.log)
         if "validation_loss" in new[-1]:
@@ -357,7 +358,7 @@ class Trainer:
                "device": torch.cuda.get_device_name(self.device) if gpu else self.device.type,
                "versions": versions, "data": data, "history": self.history, "curve": curve}
         with writing(path) as partial:
-            partial.write_text(json.dumps(run, default=str) + "\n")
+            partial.write_text(json.dumps(run, default=str) + "\n", encoding="utf-8")
 
 
 @contextmanager

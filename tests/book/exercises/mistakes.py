@@ -162,7 +162,7 @@ MISTAKES = {
         ("inputs_and_targets", "not shifted", "ids[:, 1:].clone()", "ids[:, :-1].clone()", "inputs_and_targets"),
         ("count_parameters", "builds the model", "c, D, H = config, config.d_model, config.n_heads",
          "from caracal_min import Caracal\n    return Caracal(config).num_parameters()",
-         "from the configuration alone, given one that builds TiedEmbedding"),
+         "from the configuration alone, given one that builds Embedding"),
         ("count_parameters", "attention at 0, 3, 6", "c.n_layers // (k + 1)", "-(-c.n_layers // (k + 1))",
          "d_model=96, n_layers=7: expected"),
         ("count_parameters", "the embedding twice", "c.vocab_size * D", "2 * c.vocab_size * D", "expected"),

@@ -66,7 +66,6 @@ def test_llama_has_the_weights_of_the_baseline():
         with torch.device("meta"):
             llama = make_model("llama", preset)
         assert weights(PRESETS[preset], "llama") == llama.num_parameters()
-        assert flops_per_token(llama, 77) == 3 * total(forward(PRESETS[preset], 77, "llama")).operations
 
 
 @pytest.mark.parametrize("size", VARIANTS.values(), ids=VARIANTS)
@@ -223,6 +222,7 @@ def test_bytes_of_a_training_step_under_autocast_are_those_of_operators_that_run
     """Of tensors without memory, 4,096 tokens in windows: residuals, casts, softmax and what is computed again."""
     monkeypatch.setattr(loss, "_require_targets", lambda *given: None)
     monkeypatch.setattr(loss, "_CACHED", 1 << 40)
+    monkeypatch.setattr(Caracal, "require_tokens", lambda self, ids, *name: ids)
     monkeypatch.setattr(Caracal, "_warn_of_copies", lambda *given: None)
     size = replace(VARIANTS.get(name, SMALL), vocab_size=5000, d_model=128, window_size=64)
     if name == "llama":
