@@ -114,7 +114,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         # Rows that are left out: hidden 0 adds nothing to the gradient of the weight.
         ignored = (targets == -100)[:, None]
         hidden = hidden.masked_fill(ignored, 0)
-        ids = targets[:, None].masked_fill(ignored, 0)
+        ids = targets.masked_fill(ignored[:, 0], 0)
 
         total = torch.zeros((), dtype=wide, device=hidden.device)
         for start in range(0, len(hidden), rows):
@@ -122,7 +122,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = F.linear(hidden[part], weight)
             logits[:, vocabulary:] = -torch.inf
             losses = _losses_(logits, ids[part], wide)
-            total += losses.masked_fill(ignored[part], 0).sum()
+            total += losses.masked_fill(ignored[part, 0], 0).sum()
             # The logits are now their own gradient.
             if need_hidden:
                 d_hidden[part] = logits @ weight
@@ -151,7 +151,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 
 def _losses_(logits, ids, wide):
-    """Return losses `[N, 1]` of logits `[N, vocabulary]`, which become their own gradient."""
+    """Return losses `[N]` of logits `[N, vocabulary]`, which become their own gradient."""
     compiling = torch.compiler.is_compiling()
     tile = len(logits)
     if logits.device.type == "cpu" and not compiling:
@@ -159,17 +159,18 @@ def _losses_(logits, ids, wide):
 
     losses = []
     for x, target in zip(logits.split(tile), ids.split(tile), strict=True):
-        peak = x.amax(1, keepdim=True).to(wide)
-        loss = peak - x.gather(1, target)
+        here = torch.arange(len(x), device=x.device), target
+        peak = x.amax(1).to(wide)
+        loss = peak - x[here]
         # Gradient: softmax minus one-hot.  The largest probability is exp(peak - logsumexp).
         if compiling:  # one expression becomes one loop; a scatter would be another
-            p = (x.to(wide) - peak).exp()
-            largest = 1 / p.sum(1, keepdim=True)
-            one_hot = torch.arange(x.shape[1], device=x.device) == target
-            x.copy_(p * largest - one_hot.to(wide))
+            p = (x.to(wide) - peak[:, None]).exp()
+            largest = 1 / p.sum(1)
+            one_hot = torch.arange(x.shape[1], device=x.device) == target[:, None]
+            x.copy_(p * largest[:, None] - one_hot.to(wide))
         else:  # the library's kernel makes no wide copy
             torch.softmax(x, 1, out=x)
-            largest = x.amax(1, keepdim=True).to(wide)
-            x.scatter_add_(1, target, x.new_full(target.shape, -1))
+            largest = x.amax(1).to(wide)
+            x[here] -= 1
         losses.append(loss - largest.log())
     return torch.cat(losses)
