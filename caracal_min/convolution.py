@@ -211,8 +211,7 @@ def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
         raise ValueError(f"n={n} points cannot hold {length} coefficients; give n >= {length}")
     V = rfft(v, n=n)
     G = rfft(g, n=n)
-    r = irfft(V * G, n=n)
-    return r.to(dtype)
+    return irfft(V * G, n=n).to(dtype)
 
 
 def _history(g):
