@@ -84,8 +84,7 @@ def token_losses(
             if end_of_text is None:
                 hidden = model.hidden(tokens)
             else:
-                documents = document_ids(tokens, end_of_text)
-                hidden = model.hidden(tokens, documents=documents)
+                hidden = model.hidden(tokens, documents=document_ids(tokens, end_of_text))
             # Rows of all windows in one list, which pieces of any size then share.
             hidden = hidden.flatten(0, 1)
             for h, t in zip(hidden.split(rows), targets.split(rows), strict=True):

@@ -74,7 +74,8 @@ def _launch(xs, y, reverse):
     width = margin + side * pieces + STEP
     y = y.transpose(0, swap)
     padded = y.new_zeros(*y.shape[:-1], width)
-    padded[..., margin:margin + length] = y
+    end = margin + length
+    padded[..., margin:end] = y
     # One program for each group of pieces of each row.
     grid = y.numel() // length, triton.cdiv(pieces, rows)
     # With one x, the second of everything is the first, and is not used.

@@ -127,10 +127,9 @@ def tokenize(
     folder.mkdir(parents=True, exist_ok=True)
     files = {split: folder / f"{split}.bin" for split in (TRAIN, HELD_OUT)}
     # A kill may have left ids that the index does not count: those documents are read again.
-    itemsize = id_type(encoder).itemsize
     for split, path in files.items():
         with open(path, "ab") as file:
-            file.truncate(index[split] * itemsize)
+            file.truncate(index[split] * id_type(encoder).itemsize)
     left = None
     if limit_tokens is not None:
         left = limit_tokens - index[TRAIN]
