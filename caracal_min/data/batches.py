@@ -16,7 +16,13 @@ from .sources import ALL, HELD_OUT, RULE, documents, is_held_out
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Batches", "Corpus", "load_corpus", "sequential_windows", "tokens_of"]
+__all__ = [
+    "Batches",
+    "Corpus",
+    "load_corpus",
+    "sequential_windows",
+    "tokens_of",
+]
 
 
 @dataclass
