@@ -20,6 +20,7 @@ from .precision import autocast, find_device, resolve_precision
 from .training import DivergedError, StoppedError, TrainConfig, Trainer, load_run
 
 Model = Annotated[str, tyro.conf.Positional]
+# Contexts longer than those of training show whether a model extrapolates.
 MULTIPLES = (1, 2, 4, 8, 16)
 
 
@@ -27,6 +28,7 @@ def train(config: TrainConfig) -> None:
     """Train a model, or resume the run in --out; Ctrl-C stops it with a checkpoint."""
     with Trainer(config) as trainer:
         trainer.run()
+        # Every process trains, and one of them reports.
         if not trainer.group.is_main:
             return
         print(f"step {trainer.step} of {config.steps}: done")
@@ -65,11 +67,14 @@ def sample(
     """
     loaded = _load(model, gate_length, tokenizer)
     place = find_device(device)
+    # Weights are cast once: decoding reads all of them for every token.
     loaded.to(place, resolve_precision(precision, place))
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     prompt = prompt.rstrip(" ")
+    # Flushed piece by piece, so that the text appears while it is drawn.
     print(prompt, end="", flush=True)
-    for piece in stream_text(loaded, loaded.require_tokenizer(), prompt, max_new_tokens, **options):
+    encoder = loaded.require_tokenizer()
+    for piece in stream_text(loaded, encoder, prompt, max_new_tokens, **options):
         print(piece, end="", flush=True)
     print()
 
@@ -105,20 +110,32 @@ def evaluate(
     loaded = _load(model, gate_length, tokenizer)
     place = find_device(device)
     loaded.to(place)
+    # Bits per byte need the text back, so a model without a tokenizer cannot be evaluated.
     encoder = loaded.require_tokenizer()
     context = context or loaded.config.max_positions
     end_of_text = encoder.end_of_text if reset_documents else None
-    ids = tokens_of(data, encoder, split, tokens + 1)[:tokens + 1]
+    # One more than is measured, because the first token has nothing before it.
+    most = tokens + 1
+    ids = tokens_of(data, encoder, split, most)[:most]
     windows = sequential_windows(ids, context)
+    # A short text has no window of the longest contexts.
     fitting = [m for m in MULTIPLES if m * context < len(ids)]
+    # Weights stay in float32 and products are rounded, as in training.
     with autocast(place, resolve_precision(precision, place)):
         losses = evaluation.token_losses(loaded, windows, batch_size, "loss", end_of_text)
         by_length = evaluation.loss_by_context_length(
-            loaded, ids, context, fitting, batch_tokens=batch_size * context, end_of_text=end_of_text)
+            loaded,
+            ids,
+            context,
+            fitting,
+            batch_tokens=batch_size * context,
+            end_of_text=end_of_text,
+        )
     loss = losses.mean().item()
     text_bytes = evaluation.bytes_of_targets(windows, encoder)
     print(f"loss = {loss:.4f} nats per token, on {losses.numel():,} tokens")
-    print(f"bits per byte = {evaluation.bits_per_byte(loss, losses.numel(), text_bytes):.4f}")
+    bits = evaluation.bits_per_byte(loss, losses.numel(), text_bytes)
+    print(f"bits per byte = {bits:.4f}")
     for length, value in by_length.items():
         print(f"context {length:,}: {value:.4f} nats per token")
 
@@ -144,7 +161,7 @@ def tokenize_source(
         tokenizer: byte, gpt2, gpt2:N or a tokenizer.json.
         max_tokens: Stop after so many tokens to train on; left out: at the end of the text.
     """
-    tokenize(source, out, make_tokenizer(tokenizer), max_tokens)
+    tokenize(source, out, tokenizer, max_tokens)
     print(f"tokens: {out}")
 
 
@@ -158,12 +175,14 @@ def export(model: Model, out: Path, length: int = 256, batch: int = 1) -> None:
         batch: Rows of an input.
     """
     loaded = _load(model)
+    # The ending of the file decides, so that no option can contradict it.
     if out.suffix == ".onnx":
         export_onnx(loaded, out, length, batch)
     else:
         import torch
 
-        torch.export.save(export_program(loaded, length, batch), out)
+        program = export_program(loaded, length, batch)
+        torch.export.save(program, out)
     print(f"program: {out}")
 
 
@@ -178,12 +197,17 @@ def info(model: Model = "micro") -> None:
     print(f"caracal-min {__version__}: {model}, {loaded.num_parameters():,} parameters")
     for name, value in asdict(loaded.config).items():
         print(f"  {name} = {value}")
+    # Models trained on bare ids have no tokenizer.
     print(f"  tokenizer = {tokenizer and tokenizer.name}")
 
 
 def _load(name: str, gate_length: int | None = None, tokenizer: str | None = None) -> Caracal:
-    changes = {} if gate_length is None else {"gate_length": gate_length}
+    # Left out, the option keeps the gate length that the model was trained with.
+    changes = {}
+    if gate_length is not None:
+        changes["gate_length"] = gate_length
     model, step = load_run(name, **changes)
+    # On stderr, so that a redirected sample holds the text alone.
     if step is not None:
         print(f"{name} has not ended: this is its checkpoint of step {step}", file=sys.stderr)
     if tokenizer is not None:
@@ -220,16 +244,23 @@ def main() -> None:
         "export": export,
         "info": info,
     }
+    # A mistake of the user ends in one line instead of a traceback.
     try:
         recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset)
 
+        # Tyro reads the defaults of train from this signature.
         def train_preset(config: TrainConfig = recipe) -> None:
             train(config)
 
         train_preset.__doc__ = train.__doc__
         commands["train"] = train_preset
+        # Without their prefix, options read --steps instead of --config.steps.
         tyro.extras.subcommand_cli_from_dict(
-            commands, prog="python -m caracal_min", config=(tyro.conf.OmitArgPrefixes,))
+            commands,
+            prog="python -m caracal_min",
+            config=(tyro.conf.OmitArgPrefixes,),
+        )
+    # Ctrl-C wrote a checkpoint, so the run is not lost.
     except StoppedError as stopped:
         sys.exit(f"{stopped}; the same command resumes the run")
     except (ValueError, ImportError, OSError, DivergedError) as error:

@@ -211,8 +211,7 @@ def circular_conv(v: Tensor, g: Tensor, n: int | None = None) -> Tensor:
         raise ValueError(f"n={n} points cannot hold {length} coefficients; give n >= {length}")
     V = rfft(v, n=n)
     G = rfft(g, n=n)
-    r = irfft(V * G, n=n)
-    return r.to(dtype)
+    return irfft(V * G, n=n).to(dtype)
 
 
 def _history(g):
@@ -228,7 +227,9 @@ def _check(v, g, equal=False):
     length = v.shape[-1]
     taps = g.shape[-1]
     if taps > length or equal and taps < length:
-        wanted = "equal lengths" if equal else "a gate no longer than the content"
+        wanted = "a gate no longer than the content"
+        if equal:
+            wanted = "equal lengths"
         raise ValueError(f"v has length {length} and g has length {taps}; give {wanted}, "
                          "or use linear_conv for polynomials of different degree")
     dtype = torch.promote_types(v.dtype, g.dtype)

@@ -1,4 +1,4 @@
-"""How well a model predicts text that it has not seen: held-out loss, by position, by context length.
+"""How well a model predicts unseen text: held-out loss, by position, by context length.
 
 All losses are cross-entropies in nats per token; divide by ln 2 for bits.  The tasks of the paper's
 Table 2 are those of lm-evaluation-harness, whose own command `python -m caracal_min lm_eval` runs.
@@ -18,13 +18,20 @@ from .loss import rows_at_once, token_loss
 from .packing import document_ids
 from .tokenizer import Tokenizer
 
-__all__ = ["bits_per_byte", "bytes_of_targets", "held_out_loss", "loss_by_context_length",
-           "loss_by_position", "token_losses"]
+__all__ = [
+    "bits_per_byte",
+    "bytes_of_targets",
+    "held_out_loss",
+    "loss_by_context_length",
+    "loss_by_position",
+    "token_losses",
+]
 
 
 @contextmanager
 def _evaluating(model: torch.nn.Module):
     """Put a model into evaluation mode, and back into that which it had."""
+    # The trainer measures between two steps, and needs its model in training mode again.
     training = model.training
     model.eval()
     try:
@@ -58,6 +65,7 @@ def token_losses(
     Raises:
         ValueError: windows that are not `[W, L + 1]`.
     """
+    # One text without its windows is the likely mistake.
     if windows.ndim != 2 or windows.shape[1] < 2:
         raise ValueError(f"windows have shape {tuple(windows.shape)}; give [count, length + 1]")
     losses = []
@@ -66,16 +74,22 @@ def token_losses(
     rows = rows_at_once(model.config.vocab_size)
     with _evaluating(model):
         batches = windows.split(batch_size)
-        for batch in tqdm(batches, progress, disable=None if progress else True):
+        # For tqdm None means: a bar in a terminal, none in a log file.
+        hidden_bar = None if progress else True
+        for batch in tqdm(batches, progress, disable=hidden_bar):
+            # Windows wait on the CPU, so that a long text fits beside the model.
             batch = batch.to(device)
-            tokens, targets = batch[:, :-1], batch[:, 1:].flatten()
+            tokens = batch[:, :-1]
+            targets = batch[:, 1:].flatten()
             if end_of_text is None:
                 hidden = model.hidden(tokens)
             else:
                 hidden = model.hidden(tokens, documents=document_ids(tokens, end_of_text))
+            # Rows of all windows in one list, which pieces of any size then share.
             hidden = hidden.flatten(0, 1)
             for h, t in zip(hidden.split(rows), targets.split(rows), strict=True):
-                losses.append(token_loss(model.unembed(h), t, "none").float().cpu())
+                loss = token_loss(model.unembed(h), t, "none")
+                losses.append(loss.float().cpu())
     return torch.cat(losses).view(len(windows), -1)
 
 
@@ -104,6 +118,7 @@ def held_out_loss(
     """
     windows = sequential_windows(tokens, context, limit)
     losses = token_losses(model, windows, batch_size, end_of_text=end_of_text)
+    # A float32 sum over millions of tokens would lose the digits that models differ in.
     return losses.mean(dtype=torch.float64).item()
 
 
@@ -119,7 +134,9 @@ def loss_by_position(
     Entry t averages over windows the loss of the token that follows t + 1 seen ones.  Arguments as
     `held_out_loss`.
     """
-    return token_losses(model, sequential_windows(tokens, context, limit), batch_size).mean(0)
+    windows = sequential_windows(tokens, context, limit)
+    losses = token_losses(model, windows, batch_size)
+    return losses.mean(0)
 
 
 def loss_by_context_length(
@@ -153,13 +170,17 @@ def loss_by_context_length(
         ValueError: multiples that do not divide the largest, or text shorter than a window.
     """
     lengths = sorted(m * context for m in set(multiples))
-    if any(lengths[-1] % length for length in lengths):
+    largest = lengths[-1]
+    # Windows that do not fill the longest one would leave out its last tokens.
+    if any(largest % length for length in lengths):
         raise ValueError(f"multiples={tuple(multiples)}; give numbers that all divide the largest")
-    longest = sequential_windows(tokens, lengths[-1], limit)
+    # All lengths come out of the same longest windows, so each predicts the same tokens.
+    longest = sequential_windows(tokens, largest, limit)
     means = {}
     for length in lengths:
         # Neighbouring windows share one token: the last target is the next window's first input.
         windows = longest.unfold(1, length + 1, length).reshape(-1, length + 1)
+        # Memory follows the tokens of a batch, however they are cut into windows.
         title = f"context {length}" if progress else ""
         batch_size = max(1, batch_tokens // length)
         losses = token_losses(model, windows, batch_size, title, end_of_text)
@@ -174,8 +195,10 @@ def bytes_of_targets(windows: Tensor, tokenizer: Tokenizer) -> int:
     that means nothing.
     """
     targets = windows[:, 1:].flatten()
-    ids = targets[targets != tokenizer.end_of_text].tolist()
-    return len(tokenizer.decode(ids).encode())
+    # The end of text is predicted, and costs nats, but no byte of the text stands for it.
+    ids = targets[targets != tokenizer.end_of_text]
+    text = tokenizer.decode(ids.tolist())
+    return len(text.encode())
 
 
 def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
@@ -187,4 +210,5 @@ def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
         >>> round(bits_per_byte(math.log(256), 100, 100), 9)
         8.0
     """
+    # Tokens of different tokenizers differ in length, so only the total can be compared.
     return loss * tokens / (math.log(2) * text_bytes)

@@ -42,6 +42,7 @@ def export_program(model: Caracal, length: int, batch: int = 1) -> torch.export.
         >>> program.module()(torch.zeros(1, 8, dtype=torch.int64)).shape
         torch.Size([1, 8, 256])
     """
+    # Tracing needs ids of the right shape, and any values will do.
     tokens = torch.zeros(batch, length, dtype=torch.int64, device=model.device)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of PyTorch, about its own code
@@ -57,12 +58,15 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
     Raises:
         ImportError: the exporter's package is not installed.
     """
+    # PyTorch would miss it only after the whole model has been traced.
     try:
         import onnxscript  # noqa: F401
     except ImportError:
-        raise ImportError("the ONNX exporter needs onnxscript: pip install onnx onnxscript") from None
+        raise ImportError(
+            "the ONNX exporter needs onnxscript: pip install onnx onnxscript") from None
+    program = export_program(model, length, batch)
     torch.onnx.export(
-        export_program(model, length, batch),
+        program,
         f=str(path),
         input_names=["tokens"],
         output_names=["logits"],
@@ -76,4 +80,6 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
 def _at_a_power_of_two(v: Tensor, g: Tensor) -> Tensor:
     """The convolution in plain transforms, of the one kind of length that is fast everywhere."""
     last = v.shape[-1] + g.shape[-1] - 2  # degree of the product of the two polynomials
-    return circular_conv(v, g, 1 << last.bit_length())[..., :v.shape[-1]]
+    points = 1 << last.bit_length()
+    product = circular_conv(v, g, points)
+    return product[..., :v.shape[-1]]

@@ -46,7 +46,8 @@ def convolve(v: Tensor, g: Tensor) -> Tensor:
 @triton_op("caracal::direct_conv_backward", mutates_args=())
 def convolve_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Return dv and dg, `[..., L]` each, for the gradient dr of the result of `convolve`."""
-    return tuple(_launch([g, v], dr, reverse=True))
+    dv, dg = _launch([g, v], dr, reverse=True)
+    return dv, dg
 
 
 def _launch(xs, y, reverse):
@@ -59,15 +60,23 @@ def _launch(xs, y, reverse):
     zs = [torch.empty_like(x) for x in xs]
     # These tiles need the fewest instructions in what Triton compiles for an H100.  A program takes
     # at most 64 pieces, and a warp about 1,024 results, so that the sums stay in registers.
-    side = 16 if length <= 512 else 32 if length <= 2048 else 64
+    side = 64
+    if length <= 512:
+        side = 16
+    elif length <= 2048:
+        side = 32
     pieces = triton.cdiv(length, side)
-    rows = min(64, max(16, triton.next_power_of_2(pieces)))
+    rows = triton.next_power_of_2(pieces)
+    rows = min(64, max(16, rows))
     warps = max(1, rows * side // 1024)
     # Zeros around y cost a copy, and save the inner loop half of its instructions: the masks.
     margin = side + STEP
     width = margin + side * pieces + STEP
-    padded = y.new_zeros(*zs[0].shape[:-1], width)
-    padded[..., margin:margin + length] = y.transpose(0, swap)
+    y = y.transpose(0, swap)
+    padded = y.new_zeros(*y.shape[:-1], width)
+    end = margin + length
+    padded[..., margin:end] = y
+    # One program for each group of pieces of each row.
     grid = y.numel() // length, triton.cdiv(pieces, rows)
     # With one x, the second of everything is the first, and is not used.
     wrap_triton(_kernel)[grid](

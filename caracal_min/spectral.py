@@ -83,8 +83,7 @@ def fast_length(minimum: int) -> int:
         while odd < best:
             # The smallest power of two that lifts this 3^b 5^c to the minimum.
             quotient = -(-minimum // odd)
-            exponent = (quotient - 1).bit_length()
-            best = min(best, odd << exponent)
+            best = min(best, odd << (quotient - 1).bit_length())
             odd *= 3
         five *= 5
     return best
@@ -94,8 +93,7 @@ def fft_points(length: int, taps: int) -> int:
     """Return the FFT points N for a content of `length` and a gate of `taps` <= `length`."""
     # Of 4 K points three quarters are results that no other frame computes.
     frame = max(4 * taps, LEAST_FRAME)
-    whole = length + taps - 1
-    return fast_length(min(whole, frame))
+    return fast_length(min(length + taps - 1, frame))
 
 
 def overlapping(length: int, taps: int) -> tuple[int, list]:
@@ -201,8 +199,7 @@ def _spectrum(x, points, at=0):
     """Return the half spectrum of x `[..., L]`, placed among zeros from index `at` on."""
     end = at + x.shape[-1]
     dtype = torch.promote_types(x.dtype, torch.float32)
-    lead = x.shape[:-1]
-    padded = x.new_empty(*lead, points, dtype=dtype)
+    padded = x.new_empty(*x.shape[:-1], points, dtype=dtype)
     padded[..., :at] = 0
     padded[..., at:end] = x
     padded[..., end:] = 0
@@ -297,5 +294,4 @@ class _CausalConvBackward(_Differentiable):
     def backward(ctx, ddv, ddg):
         dr, v, g = ctx.saved_tensors
         d_dr = _CausalConv.apply(ddv, g) + _CausalConv.apply(v, ddg)
-        dv, dg = _CausalConvBackward.apply(dr, ddv, ddg)
-        return d_dr, dv, dg
+        return d_dr, *_CausalConvBackward.apply(dr, ddv, ddg)

@@ -18,16 +18,29 @@ from typing import Protocol
 import huggingface_hub
 from tokenizers import Tokenizer as Encoder
 
-__all__ = ["END_OF_TEXT", "TOKENIZER", "TOKENIZER_CONFIG", "ByteTokenizer", "JSONTokenizer",
-           "Tokenizer", "load_tokenizer", "make_tokenizer", "save_tokenizer", "tokenizer_sha256"]
+__all__ = [
+    "END_OF_TEXT",
+    "TOKENIZER",
+    "TOKENIZER_CONFIG",
+    "ByteTokenizer",
+    "JSONTokenizer",
+    "Tokenizer",
+    "load_tokenizer",
+    "make_tokenizer",
+    "save_tokenizer",
+    "tokenizer_sha256",
+]
 
-TOKENIZER, TOKENIZER_CONFIG = "tokenizer.json", "tokenizer_config.json"
-"""Files of a saved tokenizer: the encoding, and what `transformers` wants to know beside it."""
+TOKENIZER = "tokenizer.json"
+"""File of a saved tokenizer: vocabulary, merges and how text is split."""
+TOKENIZER_CONFIG = "tokenizer_config.json"
+"""File beside it: the class and the special tokens, for `transformers`."""
 END_OF_TEXT = "<|endoftext|>"
 """The token that ends a document, unless a `tokenizer_config.json` names another."""
 
 # A commit never changes: once its file is in the cache, no network is asked.
-GPT2, GPT2_IDS = "openai-community/gpt2", 50_257
+GPT2 = "openai-community/gpt2"
+GPT2_IDS = 50_257
 GPT2_REVISION = "607a30d783dfa663caf39e06633721c8d4cfcd7e"
 
 BYTES = Path(__file__).parent / "data" / "byte.json"
@@ -68,15 +81,19 @@ class ByteTokenizer(Tokenizer):
         ([97, 98], 'cd')
     """
 
-    name, vocab_size, end_of_text = "byte", 256, 0
+    name = "byte"
+    vocab_size = 256
+    end_of_text = 0
 
     def encode(self, text: str) -> list[int]:
         """Return the bytes of a text, each in 1..255."""
+        # Id 0 is the end of text, so the character NUL needs other bytes.
         return list(text.encode().replace(b"\0", b"\xc0\x80"))
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of some ids; bytes that are no whole character become U+FFFD."""
-        text = bytes(int(i) for i in ids).replace(b"\xc0\x80", b"\0")
+        # Sampled ids may stop in the middle of a character: that must not raise.
+        text = bytes(map(int, ids)).replace(b"\xc0\x80", b"\0")
         return text.decode(errors="replace")
 
     def to_json(self) -> str:
@@ -99,7 +116,9 @@ class JSONTokenizer(Tokenizer):
 
     def __init__(self, name: str, text: str, end_of_text: str = END_OF_TEXT):
         self._encoder = Encoder.from_str(text)
-        self.name, self._text = name, text
+        self.name = name
+        self._text = text
+        # The largest id counts, not the number of tokens: some files leave ids unused.
         self.vocab_size = max(self._encoder.get_vocab().values()) + 1
         self.end_of_text = self._encoder.token_to_id(end_of_text)
         if self.end_of_text is None:
@@ -116,12 +135,15 @@ class JSONTokenizer(Tokenizer):
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Return the ids of each text; the threads of the package share them."""
-        found = self._encoder.encode_batch_fast(texts, add_special_tokens=False)
-        return [encoding.ids for encoding in found]
+        # The fast variant leaves out the offsets, which nothing here reads.
+        encodings = self._encoder.encode_batch_fast(texts, add_special_tokens=False)
+        return [encoding.ids for encoding in encodings]
 
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of some ids; bytes that are no whole character become U+FFFD."""
-        return self._encoder.decode([int(i) for i in ids], skip_special_tokens=False)
+        # Ids may come as a tensor, an array or a generator; the package takes a list.
+        ids = [int(i) for i in ids]
+        return self._encoder.decode(ids, skip_special_tokens=False)
 
     def to_json(self) -> str:
         """Return the content of its file."""
@@ -151,8 +173,10 @@ def make_tokenizer(tokenizer: str | Path | Tokenizer) -> Tokenizer:
     name = str(tokenizer)
     if name == "byte":
         return ByteTokenizer()
-    if size := re.fullmatch(r"gpt2(?::(\d+))?", name):
-        return _gpt2(int(size[1] or GPT2_IDS))
+    gpt2 = re.fullmatch(r"gpt2(?::(\d+))?", name)
+    if gpt2:
+        size = gpt2[1] or GPT2_IDS
+        return _gpt2(int(size))
     if name.endswith(".json") or Path(name).is_dir():
         return load_tokenizer(name)
     raise ValueError(f"unknown tokenizer {name!r}; accepted: byte, gpt2, gpt2:N, or the path of a "
@@ -168,29 +192,38 @@ def load_tokenizer(path: str | Path) -> Tokenizer:
     """
     path = Path(path)
     if path.suffix != ".json":
-        path = path / TOKENIZER
+        path /= TOKENIZER
     text = path.read_text(encoding="utf-8")
     if text == ByteTokenizer().to_json():  # the same ids, many times faster
         return ByteTokenizer()
+    # A tokenizer.json alone does not say which token ends a document: then GPT-2's is assumed.
+    config = {}
     beside = path.with_name(TOKENIZER_CONFIG)
-    config = json.loads(beside.read_text(encoding="utf-8")) if beside.exists() else {}
+    if beside.exists():
+        config = json.loads(beside.read_text(encoding="utf-8"))
     end_of_text = config.get("eos_token") or END_OF_TEXT
     if isinstance(end_of_text, dict):  # as `transformers` wrote it before version 5
         end_of_text = end_of_text["content"]
-    return JSONTokenizer(config.get("name_or_path") or path.name, text, end_of_text)
+    name = config.get("name_or_path") or path.name
+    return JSONTokenizer(name, text, end_of_text)
 
 
 def save_tokenizer(tokenizer: Tokenizer, folder: str | Path) -> None:
     """Write the two files from which `load_tokenizer` and `AutoTokenizer` read a tokenizer."""
     text = tokenizer.to_json()
     # Without an eos_token `transformers` would pad and generate beyond the end of a text.
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "name_or_path": tokenizer.name,
-              "eos_token": Encoder.from_str(text).id_to_token(tokenizer.end_of_text),
-              "clean_up_tokenization_spaces": False}
+    encoder = Encoder.from_str(text)
+    config = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "name_or_path": tokenizer.name,
+        "eos_token": encoder.id_to_token(tokenizer.end_of_text),
+        "clean_up_tokenization_spaces": False,
+    }
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / TOKENIZER).write_text(text, encoding="utf-8")
-    (folder / TOKENIZER_CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    text = json.dumps(config, indent=2) + "\n"
+    (folder / TOKENIZER_CONFIG).write_text(text, encoding="utf-8")
 
 
 def tokenizer_sha256(tokenizer: Tokenizer) -> str:
@@ -199,8 +232,10 @@ def tokenizer_sha256(tokenizer: Tokenizer) -> str:
     It is that of the `tokenizer.json` without what changes no id: its layout, and how
     `transformers` last cut, padded and framed a text.
     """
-    # The package writes the steps that a file leaves out, and pairs however the file spells them.
-    stored = json.loads(Encoder.from_str(tokenizer.to_json()).to_str())
+    # Read and written by the package, two spellings of one tokenizer become the same text.
+    encoder = Encoder.from_str(tokenizer.to_json())
+    stored = json.loads(encoder.to_str())
+    # These three change no id here, and `transformers` rewrites them on use.
     stored |= dict.fromkeys(("truncation", "padding", "post_processor"))
     text = json.dumps(stored, ensure_ascii=False, separators=(",", ":")) + "\n"
     return hashlib.sha256(text.encode()).hexdigest()
@@ -215,8 +250,10 @@ def _gpt2(size: int) -> Tokenizer:
     stored = json.loads(Path(path).read_text(encoding="utf-8"))
     # GPT-2's ids are the bytes and then what its merges make, in their order.  So the first ids,
     # with the merges that make them, are a byte-pair encoding of their own.
-    vocabulary, merges = stored["model"]["vocab"], stored["model"]["merges"][:size - 257]
-    words = [*sorted(vocabulary, key=vocabulary.get)[:size - 1], END_OF_TEXT]
+    vocabulary = stored["model"]["vocab"]
+    merges = stored["model"]["merges"][:size - 257]
+    words = sorted(vocabulary, key=vocabulary.get)[:size - 1]
+    words.append(END_OF_TEXT)
     stored["model"] = {
         "type": "BPE",
         "vocab": {word: i for i, word in enumerate(words)},
@@ -225,5 +262,8 @@ def _gpt2(size: int) -> Tokenizer:
     # The rest as in the file of micro, so that both have one hash.
     stored["added_tokens"][0] |= {"id": size - 1, "normalized": False}
     stored["decoder"] = stored["pre_tokenizer"]
-    name = "gpt2" if size == GPT2_IDS else f"gpt2:{size}"
-    return JSONTokenizer(name, json.dumps(stored, ensure_ascii=False))
+    name = f"gpt2:{size}"
+    if size == GPT2_IDS:
+        name = "gpt2"
+    text = json.dumps(stored, ensure_ascii=False)
+    return JSONTokenizer(name, text)

@@ -7,6 +7,7 @@
 Tokenizers are in `caracal_min.tokenizer`.
 """
 
+# Offered here too, since who reads a corpus needs a tokenizer with it.
 from ..tokenizer import (
     ByteTokenizer,
     Tokenizer,

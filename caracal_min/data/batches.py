@@ -16,7 +16,13 @@ from .sources import ALL, HELD_OUT, RULE, documents, is_held_out
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Batches", "Corpus", "load_corpus", "sequential_windows", "tokens_of"]
+__all__ = [
+    "Batches",
+    "Corpus",
+    "load_corpus",
+    "sequential_windows",
+    "tokens_of",
+]
 
 
 @dataclass
@@ -36,10 +42,12 @@ class Corpus:
 
     def __post_init__(self):
         self.tokenizer = make_tokenizer(self.tokenizer)
-        sizes = len(self.train), len(self.validation)
-        if 0 in sizes:
-            raise ValueError("{} has {} tokens to train on and {} that are held out; give more "
-                             "text, or a validation text".format(self.source, *sizes))
+        train = len(self.train)
+        held_out = len(self.validation)
+        # One document in 20 is held out, so a few documents may leave a split empty.
+        if not train or not held_out:
+            raise ValueError(f"{self.source} has {train} tokens to train on and {held_out} that "
+                             "are held out; give more text, or a validation text")
 
     @classmethod
     def from_texts(
@@ -69,9 +77,12 @@ class Corpus:
         if isinstance(texts, str) or isinstance(validation, str):
             raise TypeError("texts and validation are lists of texts, one for each document")
         encoder = make_tokenizer(tokenizer)
-        train, held_out = _split(encode(texts, encoder), encoder)
+        encoded = encode(texts, encoder)
+        train, held_out = _split(encoded, encoder)
+        # All of a validation text is measured on, whatever the rule says of its documents.
         if validation is not None:
-            held_out = np.concatenate([ids for _, ids in encode(validation, encoder)])
+            encoded = encode(validation, encoder)
+            held_out = np.concatenate([ids for _, ids in encoded])
         return cls(source, encoder, train, held_out, RULE)
 
     @property
@@ -112,21 +123,28 @@ def load_corpus(
         ValueError: as `data.documents`; nothing to train on, or nothing that is held out; shards of
             another tokenizer, or incomplete ones.
     """
-    source, encoder = str(source), make_tokenizer(tokenizer)
+    source = str(source)
+    encoder = make_tokenizer(tokenizer)
     # First, so that a path that is wrong is found before hours of streaming.
-    measured = validation
+    measured = None
     if validation is not None:
         measured = tokens_of(validation, encoder, progress=progress)
+    # A folder of shards was tokenized before, and is read as it is.
     if shards is not None and not is_shards(source):
         tokenize(source, shards, encoder, max_tokens, progress)
-        source, max_tokens = str(shards), None
+        source = str(shards)
+        max_tokens = None  # the budget has been spent while tokenizing
     if is_shards(source):
         train, held_out = open_shards(source, encoder)
-        train = train[:max_tokens]  # a view of what is mapped
+        train = train[:max_tokens]  # a view, so nothing is read yet
     else:
-        texts, title = documents(source), progress and f"reading {source}"
-        train, held_out = _split(encode(texts, encoder, max_tokens, title=title), encoder)
-    return Corpus(source, encoder, train, held_out if measured is None else measured, RULE)
+        texts = documents(source)
+        title = progress and f"reading {source}"
+        encoded = encode(texts, encoder, max_tokens, title=title)
+        train, held_out = _split(encoded, encoder)
+    if measured is not None:
+        held_out = measured
+    return Corpus(source, encoder, train, held_out, RULE)
 
 
 def tokens_of(
@@ -150,24 +168,32 @@ def tokens_of(
     """
     encoder = make_tokenizer(tokenizer)
     if is_shards(source):
-        splits = open_shards(source, encoder)
-        return np.concatenate(splits) if split == ALL else splits[split == HELD_OUT]
-    texts, title = documents(source), progress and f"reading {source}"
+        train, held_out = open_shards(source, encoder)
+        if split == ALL:
+            return np.concatenate([train, held_out])
+        return held_out if split == HELD_OUT else train
+    texts = documents(source)
+    title = progress and f"reading {source}"
     if split != ALL:
         # Twenty times less to encode, where only held-out documents are wanted.
-        texts = (text for text in texts if is_held_out(text) == (split == HELD_OUT))
-    found = [ids for _, ids in encode(texts, encoder, max_tokens, ALL, title)]
-    if not found:
+        wanted = split == HELD_OUT
+        texts = (text for text in texts if is_held_out(text) == wanted)
+    encoded = encode(texts, encoder, max_tokens, ALL, title)
+    parts = [ids for _, ids in encoded]
+    # A small file may have no document that the rule holds out.
+    if not parts:
         raise ValueError(f"{source} has no document of the split {split!r}; give more text")
-    return np.concatenate(found)
+    return np.concatenate(parts)
 
 
 def _split(encoded: Iterable[tuple[bool, np.ndarray]], tokenizer: Tokenizer) -> list[np.ndarray]:
     """Return what is trained on and what is held out, each in the order of the documents."""
-    splits = [[np.empty(0, id_type(tokenizer))] for _ in range(2)]
+    # An empty part gives a split without documents its dtype.
+    empty = np.empty(0, id_type(tokenizer))
+    splits = [empty], [empty]
     for held_out, ids in encoded:
         splits[held_out].append(ids)
-    return [np.concatenate(split) for split in splits]
+    return [np.concatenate(parts) for parts in splits]
 
 
 @dataclass
@@ -207,29 +233,31 @@ class Batches:
 
     def __post_init__(self):
         rows = self.batch_size * self.world_size
-        self.windows = (len(self.tokens) - self.context) // self.context  # whatever the offset
+        # One window fewer than fit, so that every offset below `context` leaves room for all.
+        self.windows = (len(self.tokens) - self.context) // self.context
         self.per_epoch = self.windows // rows
         if self.per_epoch < 1:
             raise ValueError(f"{len(self.tokens)} tokens are fewer than a batch of {rows} windows "
                              f"of {self.context}; give more text, or a smaller batch or context")
-        self._epoch = -1
+        self._epoch = -1  # no permutation has been drawn yet
 
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
-        import torch
-
         # The order of an epoch follows from its number alone, so a run that goes on finds it again.
         epoch, position = divmod(i, self.per_epoch)
         if epoch != self._epoch:
-            draw = np.random.default_rng([self.seed, epoch])
-            self._epoch, self._offset = epoch, int(draw.integers(self.context))
-            self._order = np.arange(self.windows, dtype=np.min_scalar_type(self.windows))
-            draw.shuffle(self._order)
+            generator = np.random.default_rng([self.seed, epoch])
+            self._epoch = epoch
+            self._offset = int(generator.integers(self.context))
+            # The smallest integers that count the windows: there may be millions.
+            dtype = np.min_scalar_type(self.windows)
+            self._order = np.arange(self.windows, dtype=dtype)
+            generator.shuffle(self._order)
         # Each process takes its rows of the one batch that all of them read.
         first = (position * self.world_size + self.rank) * self.batch_size
-        chosen = self._order[first:first + self.batch_size].astype(np.int64)
-        starts = self._offset + self.context * chosen
-        rows = np.stack([self.tokens[start:start + self.context + 1] for start in starts])
-        ids = torch.from_numpy(rows.astype(np.int64))
+        chosen = self._order[first:first + self.batch_size]
+        # Widened before the product, which may exceed what counts the windows.
+        starts = self._offset + self.context * chosen.astype(np.int64)
+        ids = _windows(self.tokens, starts, self.context)
         return ids[:, :-1], ids[:, 1:]
 
     def epochs(self, n: int) -> float:
@@ -251,14 +279,23 @@ def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = Non
     Raises:
         ValueError: fewer than L + 1 tokens.
     """
-    import torch
-
     count = (len(tokens) - 1) // context
     if count < 1:
         raise ValueError(f"{len(tokens)} tokens are fewer than a window of {context} + 1; give "
                          "more text, or a smaller context")
     chosen = np.arange(count)
+    # Spread over the text, because neighbouring windows tell much the same.
     if limit is not None and limit < count:
         chosen = np.linspace(0, count - 1, limit).astype(int)
-    rows = np.stack([tokens[i * context:i * context + context + 1] for i in chosen])
-    return torch.from_numpy(rows.astype(np.int64))
+    return _windows(tokens, context * chosen, context)
+
+
+def _windows(tokens: np.ndarray, starts: np.ndarray, context: int) -> Tensor:
+    """Return the `context` + 1 tokens from each start on, int64 `[W, L + 1]`."""
+    import torch
+
+    # Slices of a memory-mapped array read from the disk only what is used.
+    rows = [tokens[start:start + context + 1] for start in starts]
+    ids = np.stack(rows)
+    # PyTorch's embeddings and losses take int64.
+    return torch.from_numpy(ids.astype(np.int64))

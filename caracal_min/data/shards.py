@@ -21,7 +21,15 @@ from ..files import writing
 from ..tokenizer import Tokenizer, make_tokenizer, tokenizer_sha256
 from .sources import ALL, FINEWEB_REVISION, HELD_OUT, RULE, TRAIN, documents, is_held_out
 
-__all__ = ["INDEX", "encode", "id_type", "is_shards", "open_shards", "sha256_of", "tokenize"]
+__all__ = [
+    "INDEX",
+    "encode",
+    "id_type",
+    "is_shards",
+    "open_shards",
+    "sha256_of",
+    "tokenize",
+]
 
 INDEX = "shards.json"
 """The file that makes a folder one of shards."""
@@ -31,7 +39,10 @@ SAVED_EVERY = 1000  # documents, after which a kill loses nothing that came befo
 
 def id_type(tokenizer: Tokenizer) -> np.dtype:
     """Return the type of its ids, in memory and on disk: 2 bytes, or 4 if these are too few."""
-    return np.dtype("<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4")
+    # Little-endian everywhere, so that a folder can move to another machine.
+    if tokenizer.vocab_size <= 1 << 16:
+        return np.dtype("<u2")
+    return np.dtype("<u4")
 
 
 def encode(
@@ -49,19 +60,23 @@ def encode(
         title: of a progress bar, which a terminal or notebook shows and a log file does not;
             False: no bar.
     """
-    # The package `tokenizers` shares a batch of documents among its threads.
-    texts, dtype = iter(texts), id_type(tokenizer)
+    texts = iter(texts)
+    dtype = id_type(tokenizer)
     left = inf if max_tokens is None else max_tokens
+    # For tqdm None means: a bar in a terminal, none in a log file.
     hidden = None if title else True
     with tqdm(desc=title, total=max_tokens, disable=hidden, unit=" tokens", unit_scale=True) as bar:
+        # The package `tokenizers` shares a batch of documents among its threads.
         while left > 0 and (batch := list(islice(texts, BATCH))):
-            for text, ids in zip(batch, tokenizer.encode_batch(batch), strict=True):
+            encoded = tokenizer.encode_batch(batch)
+            for text, ids in zip(batch, encoded, strict=True):
+                ids = np.array([*ids, tokenizer.end_of_text], dtype)
                 held_out = is_held_out(text)
-                yield held_out, np.array([*ids, tokenizer.end_of_text], dtype)
+                yield held_out, ids
                 # Held-out documents come on top: a budget limits what is trained on.
                 if counted == ALL or not held_out:
-                    left -= len(ids) + 1
-                    bar.update(len(ids) + 1)
+                    left -= len(ids)
+                    bar.update(len(ids))
                 if left <= 0:
                     break
 
@@ -90,7 +105,9 @@ def tokenize(
         ValueError: the folder was made from another source, or with another tokenizer.
         FileNotFoundError, ImportError: as `data.documents`.
     """
-    folder, encoder = Path(out), make_tokenizer(tokenizer)
+    folder = Path(out)
+    encoder = make_tokenizer(tokenizer)
+    # The name of the source without its folder, so that the data can move between machines.
     made_from = {
         "source": Path(source).name,
         "revision": FINEWEB_REVISION if source == "fineweb" else None,
@@ -98,19 +115,29 @@ def tokenize(
         "tokenizer_sha256": tokenizer_sha256(encoder),
         "rule": RULE,
     }
-    index = made_from | {"documents": 0, TRAIN: 0, HELD_OUT: 0, "complete": False}
+    index = {
+        **made_from,
+        "documents": 0,
+        TRAIN: 0,
+        HELD_OUT: 0,
+        "complete": False,
+    }
     if is_shards(folder):  # begun or finished by an earlier call
         index = _read(folder, made_from)
     if index["complete"]:
         return index
     folder.mkdir(parents=True, exist_ok=True)
     files = {split: folder / f"{split}.bin" for split in (TRAIN, HELD_OUT)}
+    # A kill may have left ids that the index does not count: those documents are read again.
     for split, path in files.items():
-        with open(path, "ab") as file:  # behind what the index counts lies what a kill left
+        with open(path, "ab") as file:
             file.truncate(index[split] * id_type(encoder).itemsize)
-    left = None if limit_tokens is None else limit_tokens - index[TRAIN]
+    left = None
+    if limit_tokens is not None:
+        left = limit_tokens - index[TRAIN]
     texts = islice(documents(source), index["documents"], None)
-    encoded = encode(texts, encoder, left, title=progress and f"tokenizing {source}")
+    title = progress and f"tokenizing {source}"
+    encoded = encode(texts, encoder, left, title=title)
     # The index is written after the ids that it counts, so it never counts what a kill has lost.
     while part := list(islice(encoded, SAVED_EVERY)):
         for split, path in files.items():
@@ -120,8 +147,10 @@ def tokenize(
             index[split] += sum(map(len, rows))
         index["documents"] += len(part)
         _write(folder, index)
+    # By this hash two machines can tell whether their folders hold the same ids.
+    train, held_out = _mapped(folder, encoder)
     index["complete"] = True
-    index["digest"] = sha256_of(*_mapped(folder, encoder))
+    index["digest"] = sha256_of(train, held_out)
     _write(folder, index)
     return index
 
@@ -132,7 +161,9 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer) -> list[np.ndarray]:
     Raises ValueError if they are not complete, or were made with another tokenizer.
     """
     folder = Path(folder)
-    index = _read(folder, {"tokenizer_sha256": tokenizer_sha256(tokenizer)})
+    # Ids mean nothing under another tokenizer, even one of the same size.
+    made_from = {"tokenizer_sha256": tokenizer_sha256(tokenizer)}
+    index = _read(folder, made_from)
     if not index["complete"]:
         raise ValueError(f"{folder} is not complete; the same call of tokenize goes on with it")
     return _mapped(folder, tokenizer)
@@ -146,15 +177,17 @@ def is_shards(source: str | Path) -> bool:
 def sha256_of(train: np.ndarray, held_out: np.ndarray) -> str:
     """Return a hash of two splits: the same ids, split alike, have the same one."""
     # The bytes are hashed where they lie, so that those of a mapped file pass through memory once.
-    found = hashlib.sha256(np.ascontiguousarray(train))
-    found.update(b"|")
-    found.update(np.ascontiguousarray(held_out))
-    return found.hexdigest()
+    digest = hashlib.sha256(np.ascontiguousarray(train))
+    # Without a mark between the splits, the same ids split elsewhere would have this hash too.
+    digest.update(b"|")
+    digest.update(np.ascontiguousarray(held_out))
+    return digest.hexdigest()
 
 
 def _read(folder: Path, made_from: dict[str, str]) -> dict[str, Any]:
     """Return the index of a folder; ValueError if it says that the ids were made otherwise."""
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    # Going on with another source or tokenizer would mix two corpora in one folder.
     for name, value in made_from.items():
         if index[name] != value:
             raise ValueError(f"{folder} was made with {name}={index[name]!r}, and now it is "
@@ -163,14 +196,20 @@ def _read(folder: Path, made_from: dict[str, str]) -> dict[str, Any]:
 
 
 def _write(folder: Path, index: dict[str, Any]) -> None:
+    text = json.dumps(index, indent=1) + "\n"
     with writing(folder / INDEX) as partial:
-        partial.write_text(json.dumps(index, indent=1) + "\n", encoding="utf-8")
+        partial.write_text(text, encoding="utf-8")
 
 
 def _mapped(folder: Path, tokenizer: Tokenizer) -> list[np.ndarray]:
-    kind, found = id_type(tokenizer), []
+    dtype = id_type(tokenizer)
+    splits = []
     for split in (TRAIN, HELD_OUT):
         path = folder / f"{split}.bin"
-        empty = not path.stat().st_size  # which cannot be mapped
-        found.append(np.empty(0, kind) if empty else np.memmap(path, kind, "r"))
-    return found
+        # An empty file cannot be mapped, and a small text may have nothing held out.
+        if path.stat().st_size:
+            ids = np.memmap(path, dtype, "r")
+        else:
+            ids = np.empty(0, dtype)
+        splits.append(ids)
+    return splits

@@ -14,8 +14,21 @@ from typing import Any
 
 import huggingface_hub
 
-__all__ = ["ALL", "DOCUMENTED", "EMBEDDED", "FORMATS", "HELD_OUT", "RULE", "SOURCES", "TRAIN",
-           "documents", "file_texts", "fineweb_revision", "is_held_out", "text_digest"]
+__all__ = [
+    "ALL",
+    "DOCUMENTED",
+    "EMBEDDED",
+    "FORMATS",
+    "HELD_OUT",
+    "RULE",
+    "SOURCES",
+    "TRAIN",
+    "documents",
+    "file_texts",
+    "fineweb_revision",
+    "is_held_out",
+    "text_digest",
+]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no paths."""
@@ -24,7 +37,8 @@ DOCUMENTED = "3.11.7"
 EMBEDDED = Path(__file__).with_name(f"python_{DOCUMENTED}.jsonl.xz")
 """The topics of its language reference, and the docstrings of each module of its library."""
 
-FINEWEB, SAMPLE = "HuggingFaceFW/fineweb", "sample-10BT"
+FINEWEB = "HuggingFaceFW/fineweb"
+SAMPLE = "sample-10BT"
 # Version 1.4.0 of the data set: the same documents in the same order on any day.
 FINEWEB_REVISION = "9bb295ddab0e05d785b879661af7260fed5140fc"
 
@@ -32,7 +46,9 @@ FORMATS = (".parquet", ".jsonl", ".jsonl.xz", ".jsonl.gz", ".txt")
 """Endings of files: a row is a document, or plain text is cut into documents."""
 PIECE = 1 << 12  # characters, after which the next end of a line ends a document
 
-TRAIN, HELD_OUT, ALL = "train", "held_out", "all"
+TRAIN = "train"
+HELD_OUT = "held_out"
+ALL = "all"
 """The splits of a source: what is trained on, what is not, and both."""
 RULE = "sha256 of the text, one document in 20"
 """What is held out, in words, for records."""
@@ -43,6 +59,7 @@ def is_held_out(text: str) -> bool:
 
     So it is on the same side wherever and however it is stored, and so are its copies.
     """
+    # A hash needs no list of documents, and no seed that must travel with the data.
     return int.from_bytes(text_digest(text)) % 20 == 0
 
 
@@ -88,14 +105,18 @@ def file_texts(path: Path) -> Iterator[str]:
             while lines := file.readlines(PIECE):
                 yield "".join(lines)
     elif path.suffix == ".parquet":
+        # Imported where it is needed: it is not installed with the package.
         from pyarrow.parquet import ParquetFile
 
         with ParquetFile(path) as file:
             for rows in file.iter_batches(1024):  # the file may be larger than memory
-                yield from (_text(row, path) for row in rows.to_pylist())
+                for row in rows.to_pylist():
+                    yield _text(row, path)
     else:
-        opened = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-        with opened(path, "rt", encoding="utf-8") as file:
+        # Compressed files are read as they are: unpacked, they may not fit on the disk.
+        openers = {".xz": lzma.open, ".gz": gzip.open}
+        open_text = openers.get(path.suffix, open)
+        with open_text(path, "rt", encoding="utf-8") as file:
             for line in file:
                 yield _text(json.loads(line), path)
 
@@ -116,8 +137,11 @@ def fineweb_revision() -> str:
 
 def _files(path: Path) -> list[Path]:
     """Return the files that a path names: itself, or those of a folder that hold text."""
-    found = sorted(path.iterdir()) if path.is_dir() else [path]
-    files = [file for file in found if file.name.endswith(FORMATS)]
+    paths = [path]
+    # Sorted, because each file system lists a folder in an order of its own.
+    if path.is_dir():
+        paths = sorted(path.iterdir())
+    files = [file for file in paths if file.name.endswith(FORMATS)]
     if not files:
         raise ValueError(f"unknown source '{path}'; accepted: {', '.join(SOURCES)}, or the path of "
                          f"a file or folder of {', '.join(FORMATS)}")
@@ -125,6 +149,7 @@ def _files(path: Path) -> list[Path]:
 
 
 def _text(row: dict[str, Any], name: str | Path) -> str:
+    # Data sets call their column by many names, so this is a likely mistake.
     if "text" not in row:
         raise ValueError(f"{name} has columns {', '.join(row)}; a column `text` is needed")
     return row["text"]

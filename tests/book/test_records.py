@@ -161,7 +161,7 @@ def test_a_run_is_recorded_by_command_with_committed_code_alone(run, monkeypatch
 
     monkeypatch.setattr(record, "code", lambda: CODE | {"clean": False})
     assert main(["record", str(run)]) == 2
-    assert "cannot be recorded with code that no commit holds; commit first" in capsys.readouterr().err
+    assert "the code is not as committed; commit first" in capsys.readouterr().err
     monkeypatch.setattr(record, "code", lambda: CODE)
     assert main(["record", str(run), "--out", str(run / "mine.json")]) == 0
     assert read_record(run / "mine.json", require_commit=False)["results"]["steps"] == 1

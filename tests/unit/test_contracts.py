@@ -36,11 +36,9 @@ LAYERS = {
     "linear": (TimeLastLinear(6, 4), [(6,), (3, 6), (6, 6), (1, 6), (2, 5, 6), (2, 3, 5, 6), (2, 1, 6), (0, 5, 6)]),
     "linear, no bias": (TimeLastLinear(6, 4, bias=False), [(6,), (2, 5, 6)]),
     "taps": (ShortConv(6, 6, 3, groups=6, bias=False), [(2, 6, 9), (6, 9), (2, 6, 3), (6, 3), (1, 6, 6)]),
-    "taps, in other ways": (ShortConv(6, 4, 3, stride=2, padding=1, groups=2), [(2, 6, 9), (6, 9), (2, 6, 3), (6, 3)]),
+    "taps, in groups": (ShortConv(6, 4, 3, stride=2, padding=1, groups=2), [(2, 6, 9), (6, 9), (2, 6, 3), (6, 3)]),
     "taps, with a bias": (ShortConv(6, 6, 3, groups=6), [(2, 6, 9), (2, 6, 3)]),
-    "taps, far apart": (ShortConv(6, 6, 3, groups=6, bias=False, dilation=2), [(2, 6, 9)]),
     "heads": (HeadMix(6, 6, 1, groups=3), [(2, 6, 9), (6, 9), (1, 6, 1), (6, 1), (2, 6, 1), (1, 6, 6)]),
-    "heads, in other ways": (HeadMix(6, 4, 1, groups=2, padding=1), [(2, 6, 9), (6, 9), (1, 6, 1)]),
     "heads, no bias": (HeadMix(6, 6, 1, groups=3, bias=False), [(2, 6, 9), (1, 6, 1)]),
     "heads, three taps": (HeadMix(6, 6, 3, groups=3), [(2, 6, 9)]),
 }
@@ -61,8 +59,8 @@ def test_a_subclass_returns_what_its_base_class_returns(name, order):
 
 
 @pytest.mark.parametrize("name, shape", [("linear", (6, 5)), ("linear", (2, 6, 5)), ("taps", (2, 1, 9)), ("taps", (9,)),
-                                         ("taps", (2, 1, 3)), ("taps", (2, 6, 2)), ("taps", (1, 2, 6, 3)),
-                                         ("heads", (1, 1, 6)), ("heads", (6,)), ("heads", (2, 3, 1)), ("heads", (1, 6)),
+                                         ("taps", (2, 1, 3)), ("taps", (2, 6, 2)),
+                                         ("heads", (1, 1, 6)), ("heads", (2, 3, 1)), ("heads", (1, 6)),
                                          ("heads", (2, 6, 3, 1))])
 def test_a_subclass_refuses_what_its_base_class_refuses(name, shape):
     layer, _ = LAYERS[name]

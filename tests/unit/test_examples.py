@@ -13,12 +13,10 @@ import caracal_min
 FIRST = ["Caracal.from_preset", "Caracal.generate", "Caracal.stream", "Caracal.save_pretrained",
          "Caracal.from_pretrained", "config.CaracalConfig", "convolution.causal_conv_direct",
          "convolution.causal_conv_fft", "convolution.linear_conv", "convolution.toeplitz",
-         "data.tokenizers.make_tokenizer", "evaluation.losses.held_out_loss", "export.export_program",
-         "modules.MultiHeadFourier", "training", "training.recipe.TrainConfig.for_preset",
-         "zoo.registry.load_model", "zoo.registry.make_model"]
+         "tokenizer.make_tokenizer", "evaluation.held_out_loss", "export.export_program",
+         "layers.MultiHeadFourier", "training", "training.config.TrainConfig.for_preset"]
 # Imported only with packages of an extra.
-WITHOUT = ("caracal_min.evaluation.harness", "caracal_min.evaluation.tasks", "caracal_min.hf",
-           "caracal_min.__main__")
+WITHOUT = ("caracal_min.hf", "caracal_min.kernel", "caracal_min.__main__")
 
 
 def modules():

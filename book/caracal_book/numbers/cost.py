@@ -24,8 +24,8 @@ read once for all tokens of a batch.  Small operators, such as norms and sums, a
 
 The first is the default, and a test holds it against operators that run.  By default all numbers outside a convolution
 have one length, and a training step is three forward passes.  `Pass.autocast` counts a training step as it is run:
-residuals, norms between blocks and weights in float32, casts of them and of their gradients, the softmax of the loss,
-and what is computed again; a test holds that against the operators of a step on a CPU.
+residuals, norms between blocks and weights in float32, casts of them and of their gradients, and the softmax of the loss;
+a test holds that against the operators of a step on a CPU.
 
 A library's FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and
 twice beyond.  On an NVIDIA GPU PyTorch's inverse transform also copies its input and scales its result (`Pass.cuda`):
@@ -161,8 +161,8 @@ def training(size: CaracalConfig, length: int, architecture: str = "caracal", ho
     ahead, weights, each = forward(size, length, architecture, how), _weights(size, architecture), how.bytes_each
     cast = 2 * (each + _FLOAT32) * (how.autocast and each < _FLOAT32)  # of a weight, and of its gradient
     more = {part: (7 * _FLOAT32 + cast) / how.tokens * count for part, count in weights.items()}
-    if how.autocast:  # the loss: a softmax, and before it the largest logit where a number's range needs it
-        more["output"] += (2 if each < _FLOAT32 else 4) * each * size.vocab_size
+    if how.autocast:  # the loss: a softmax, and before it the largest logit
+        more["output"] += 4 * each * size.vocab_size
         more["output"] += (2 * each + 7 * _FLOAT32) / how.tokens * weights["output"]  # padded; its two gradients summed
     if how.autocast and not how.compiled and architecture != "llama":
         of_small = small_operators.backward_one_by_one(size, mixers(size, architecture), each, how.wide)

@@ -35,11 +35,11 @@ def forward_one_by_one(size: CaracalConfig, layers: dict[str, int], each: int, w
 
 
 def backward_one_by_one(size: CaracalConfig, layers: dict[str, int], each: int, wide: int) -> float:
-    """Return the bytes of the backward pass of a Caracal, what it computes again included."""
+    """Return the bytes of the backward pass of a Caracal."""
     d, norms, cast = size.d_model, 2 * size.n_layers + 1, _cast(each, wide)
     block = (4 * cast + 9 * wide) * d + 9 * each * size.mlp_width  # gradients are cast, too; sums; product and SiLU
-    taps = 4 * wide + 2 * cast + 12 * each if size.pre_conv else 5 * wide + 2 * cast
-    own = taps + 6 * each + 6 * each * (size.gate == "two_stage")
+    taps = 2 * wide + cast + 8 * each if size.pre_conv else 3 * wide + 2 * cast
+    own = taps + 6 * each + 4 * each * (size.gate == "two_stage")
     ends = (3 * wide + cast + 2 * each) * d
     return float(size.n_layers * block + (layers["fourier"] * own + layers["window"] * (cast + 6 * each)) * d + ends
                  + norms * 3 * wide * d)

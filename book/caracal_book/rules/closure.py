@@ -62,7 +62,7 @@ def _closure(start: _Code, root: Path) -> set[Path]:
         found |= {path for path in (*folder.iterdir(), *folder.glob("*/*")) if path.suffix in _DATA
                   and (named.fullmatch(name := path.relative_to(folder).as_posix())
                        or named.fullmatch(name.partition(".")[0]) or path.with_suffix(".py") in found)}
-    if root / "caracal_min" / "locate.py" in found:  # the names of shipped models are those of presets, too
+    if root / "caracal_min" / "model.py" in found:  # the names of shipped models are those of presets, too
         found |= {path for path in (root / "caracal_min" / "pretrained").glob("*/*") if path.suffix in _DATA}
     return found
 
