@@ -29,20 +29,17 @@ def orthogonalize(matrix: Tensor) -> Tensor:
         dtype = torch.bfloat16
     x = matrix.to(dtype)
     # A wide matrix has the smaller Gram matrix, which makes the products below cheaper.
-    m, n = x.shape
-    if m > n:
+    tall = len(x) > x.shape[1]
+    if tall:
         x = x.T
     # The iteration needs singular values of at most 1; the clamp keeps a zero gradient finite.
-    norm = x.norm()
-    x = x / norm.clamp(min=1e-7)
+    x = x / x.norm().clamp(min=1e-7)
     # Newton-Schulz: a quintic polynomial drives every singular value towards 1, without an SVD.
     for _ in range(5):
         gram = x @ x.T
         polynomial = torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
         x = torch.addmm(x, polynomial, x, beta=3.4445)
-    if m > n:
-        x = x.T
-    return x
+    return x.T if tall else x
 
 
 class Muon(Optimizer):
@@ -72,7 +69,7 @@ class Muon(Optimizer):
         for group in self.param_groups:
             lr = group["lr"]
             momentum = group["momentum"]
-            decay = lr * group["weight_decay"]
+            weight_decay = group["weight_decay"]
             for p in group["params"]:
                 grad = p.grad
                 # A parameter that the loss did not use has no gradient.
@@ -86,10 +83,10 @@ class Muon(Optimizer):
                 # Nesterov: the current gradient counts once more than in the running mean.
                 ahead = grad.lerp(mean, momentum)
                 step = orthogonalize(ahead)
-                p.mul_(1 - decay)
+                p.mul_(1 - lr * weight_decay)
                 # An orthogonal step has RMS 1 / sqrt(longer side), AdamW's has about 0.2.
-                scale = 0.2 * max(p.shape) ** 0.5
-                p.add_(step, alpha=-lr * scale)
+                longer = max(p.shape)
+                p.add_(step, alpha=-lr * 0.2 * longer**0.5)
 
 
 class MuonAdamW(Optimizer):
@@ -150,30 +147,29 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     al. 2024 for Muon.
     """
     # Rows of an embedding belong to single tokens: orthogonalizing them together has no meaning.
-    embeddings = set()
-    for module in model.modules():
-        if isinstance(module, nn.Embedding):
-            embeddings.add(module.weight)
-    muon = config.optimizer == "muon"
+    embeddings = {
+        module.weight
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+    }
     hidden = []
     matrices = []
     vectors = []
     for name, p in model.named_parameters():
         if not decays(name, p):
             vectors.append(p)
-        elif muon and p.ndim == 2 and p not in embeddings:
+        elif config.optimizer == "muon" and p.ndim == 2 and p not in embeddings:
             hidden.append(p)
         else:
             matrices.append(p)
     decay = config.weight_decay
     rate = config.learning_rate
-    betas = (config.beta1, config.beta2)
     groups = [
         {"params": matrices, "weight_decay": decay},
         {"params": vectors, "weight_decay": 0.0},
     ]
     # Fused: one kernel for all parameters instead of several for each.
-    adamw = AdamW(groups, lr=rate, betas=betas, fused=True)
+    adamw = AdamW(groups, lr=rate, betas=(config.beta1, config.beta2), fused=True)
     # PyTorch refuses an optimizer without parameters.
     if not hidden:
         return adamw

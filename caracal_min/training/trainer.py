@@ -83,72 +83,106 @@ class Trainer:
         out = config.out and Path(config.out)
         group = Group(config.device, config.timeout)
         device = group.device
-        self.config, self.out, self.group, self.device = config, out, group, device
+        self.config = config
+        self.out = out
+        self.group = group
+        self.device = device
         self.precision = resolve_precision(config.precision, device)
         rows = config.rows_per_process(group.world_size)
+        # Ids mean nothing without their tokenizer, so a corpus or a trained model brings its own.
         own = getattr(model, "tokenizer", None)
-        tokenizer = corpus.tokenizer if corpus else own or make_tokenizer(config.tokenizer)
+        if corpus:
+            tokenizer = corpus.tokenizer
+        else:
+            tokenizer = own or make_tokenizer(config.tokenizer)
         _require_same(own, tokenizer, "the model")
         self.tokenizer = tokenizer
-        # The id between documents, where each of them is read alone.
+        # Packing cuts the sequences after this id; None keeps each sequence whole.
         self.end_of_text = tokenizer.end_of_text if config.reset_documents else None
 
-        # Weights are drawn on the CPU, right after the seed is set: they are the same everywhere.
+        # Drawn on the CPU right after seeding, so that every device starts from the same weights.
         torch.manual_seed(config.seed)
         model = model or Caracal(config.model_config(tokenizer.vocab_size))
         self.model = model.to(device)
         self.optimizer = make_optimizer(model, config)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == torch.float16)
+        # Small gradients underflow in float16, but not in bfloat16.
+        half = self.precision == torch.float16
+        self.scaler = torch.amp.GradScaler(device.type, enabled=half)
 
-        # On a CPU nothing is queued, and the gradient scaler of float16 waits in each step anyway.
-        self.queued = device.type != "cpu" and self.precision != torch.float16
+        # A CPU runs each operation at once, and the gradient scaler waits for the GPU in each step.
+        self.queued = device.type != "cpu" and not half
 
-        # What would stop the run is found before the text is read, which may take long.
+        # The settings are compared before the text is read, which may take hours.
         shape = vars(model.config) if isinstance(model.config, CaracalConfig) else None
-        settings = {"precision": str(self.precision).removeprefix("torch."),
-                    "tokenizer": tokenizer.name, "model_config": shape}
-        # As JSON has them, so that a path equals its text and a tuple a list.
-        settings = json.dumps(config.resume_settings | settings, default=str)
+        settings = config.resume_settings | {
+            "precision": str(self.precision).removeprefix("torch."),
+            "tokenizer": tokenizer.name,
+            "model_config": shape,
+        }
+        # Through JSON, because a checkpoint holds plain values: a path as text, a tuple as a list.
+        settings = json.dumps(settings, default=str)
         self.settings = json.loads(settings)
         state = load_checkpoint(out) if out else None
         limit = config.corpus_limit
         if state:
             check_resume(state, self.settings, out)
-            # The text is part of what decides the curve:
-            # a run that is extended reads no more text than its first budget asked for.
-            limit = replace(config, tokens=state["history"][0]["tokens"]).corpus_limit
+            # More text would change the order of the data, and with it the curve: an extended
+            # run reads as much as its first budget asked for.
+            first = state["history"][0]
+            limit = replace(config, tokens=first["tokens"]).corpus_limit
         elif config.start:
             start, _ = load_run(config.start)
             _require_same(start.tokenizer, tokenizer, config.start)
             model.load_state_dict(start.state_dict())
+        # A saved model has to encode prompts, so it takes its tokenizer along.
         model.tokenizer = tokenizer
         if corpus is None:
-            shards = out / "shards" if out and config.data != "embedded" else None
+            shards = None
+            # Python's documentation is encoded in seconds, so only other text is kept as ids.
+            if out and config.data != "embedded":
+                shards = out / "shards"
             progress = config.progress and group.is_main
+            # One process encodes the text, and the others read the shards that it wrote.
             corpus = group.main_first(lambda: load_corpus(
                 config.data, tokenizer, limit, progress, config.validation, shards))
         self.corpus = corpus
-        sequential_windows(corpus.validation, config.context, 1)  # is too little held out?
+        # Validation text shorter than a window raises here, not after the first hundred steps.
+        sequential_windows(corpus.validation, config.context, 1)
         self.batches = Batches(corpus.train, config.context, rows, config.seed, group.rank,
                                group.world_size)
 
         self.settings["data_sha256"] = corpus.digest
-        self.step, self.seconds, self.first_step_seconds, self._saved_at = 0, 0.0, 0.0, None
-        self.log, self.history, self._written = [], [], 0
+        self.step = 0
+        self.seconds = 0.0
+        self.first_step_seconds = 0.0
+        self._saved_at = None
+        self.log = []
+        self.history = []
+        self._written = 0
         if state:
+            # Again, since the digest of the text is known only now.
             check_resume(state, self.settings, out)
             restore(state, self)
             self._saved_at = self.seconds
         elif out and group.is_main:
             save_tokenizer(tokenizer, out / "tokenizer")
-        self.history.append({"from_step": self.step, "processes": group.world_size,
-                             "tokens": config.tokens, "minutes": config.minutes,
-                             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.history.append({
+            "from_step": self.step,
+            "processes": group.world_size,
+            "tokens": config.tokens,
+            "minutes": config.minutes,
+            "started": started,
+        })
+        # DDP has to wrap the compiled blocks, so compiling comes first.
         model.compile_for(config.compile)
         self._loss = group.loss_of(model)
         flops = flops_per_token(model, config.context)
         peak = config.peak_flops or peak_flops(device)
-        self._utilisation = flops / (peak * group.world_size) if flops and peak else None
+        self._utilisation = None
+        # Neither is known for every model and device; a run without MFU is fine.
+        if flops and peak:
+            self._utilisation = flops / (peak * group.world_size)
 
     @property
     def finished(self) -> bool:
@@ -176,16 +210,20 @@ class Trainer:
             DivergedError: a loss or gradient that is not finite.
             StoppedError: SIGINT or SIGTERM came; a second one does not wait for the step.
         """
-        config, is_main = self.config, self.group.is_main
+        config = self.config
+        is_main = self.group.is_main
         end = config.steps if until is None else until
-        self._launched, self._stopped = [], False
+        self._launched = []
+        self._stopped = False
+        # As if the clock had run since the first step: a resumed run continues its time.
         self._tick = time.perf_counter()
         self._began = self._tick - self.seconds
         last = self.step >= end or self.finished
         ended = self.out / "run.json" if self.out and is_main else None
-        if ended and not last:  # the model in the folder will not be the last one
+        # run.json promises a finished model, which an extended run has only at its new end.
+        if ended and not last:
             ended.unlink(missing_ok=True)
-        # disable=None: no bar where the output is no terminal
+        # With disable=None tqdm shows no bar unless the output is a terminal.
         bar = tqdm(total=1, initial=self.used, desc=config.preset,
                    disable=None if config.progress and is_main else True,
                    bar_format="{l_bar}{bar}| {elapsed}<{remaining}, {postfix}")
@@ -193,12 +231,14 @@ class Trainer:
             try:
                 while not last:
                     self._train_step()
+                    # With one step in the queue, the GPU computes while Python prepares the next.
                     self._read(all_but=self.queued)
                     over = self.finished
                     last = over or self._stopped or self.step >= end
                     measure = over or self.step % config.eval_every == 0
                     sample = config.prompt and (over or self.step.bit_count() == 1)
                     save = last or self._is_due()
+                    # These need the weights of this step, so the queue has to be empty.
                     pause = measure or sample or save
                     if pause:
                         self._read()
@@ -206,9 +246,11 @@ class Trainer:
                     self._write_log(bar)
                     if save:
                         self.checkpoint()
-                    if pause:  # whose time is no part of the next step's
+                    # The time of a pause does not belong to the speed of the next step.
+                    if pause:
                         self._tick = time.perf_counter()
-            finally:  # an exception in a step leaves the entry of the one before it
+            finally:
+                # An exception in one step must not lose the entry of the step before.
                 self._read()
                 self._write_log(bar)
         if ended and self.finished and not ended.exists():
