@@ -24,13 +24,18 @@ def find_device(name: str) -> torch.device:
         ValueError: this machine has no such device, in one line.
     """
     if name == "auto":
-        name = "mps" if torch.backends.mps.is_available() else "cpu"
-        name = "cuda" if torch.cuda.is_available() else name
+        name = "cpu"
+        # A machine has one of the two at most, so the order decides nothing.
+        if torch.backends.mps.is_available():
+            name = "mps"
+        if torch.cuda.is_available():
+            name = "cuda"
     try:
         # Only an allocation tells whether the device is there; the error depends on the build.
         torch.zeros(1, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
+        # The rest is a stack trace of CUDA, or a list of all kernels of PyTorch.
         why = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used here ({why}); "
                          "give auto, cpu, cuda or mps") from None
@@ -44,12 +49,14 @@ def has_bfloat16(device: torch.device | str) -> bool:
     (ATEN_CPU_CAPABILITY=avx2) may rule out.
     """
     kind = torch.device(device).type
+    # A T4 emulates bfloat16, correctly but slowly, and PyTorch would count that as support.
     if kind == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if kind != "cpu" or not hasattr(torch.cpu, "get_capabilities"):
         return False
     has_units = torch.cpu.get_capabilities().get("amx_bf16", False)
-    return has_units and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    kernels = torch.backends.cpu.get_cpu_capability()
+    return has_units and kernels == "AVX512"
 
 
 def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype:
@@ -68,12 +75,16 @@ def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype
         return getattr(torch, precision)
     if has_bfloat16(device):
         return torch.bfloat16
-    return torch.float16 if torch.device(device).type == "cuda" else torch.float32
+    # Only GPUs have units for float16; elsewhere it is slower than float32.
+    if torch.device(device).type == "cuda":
+        return torch.float16
+    return torch.float32
 
 
 def autocast(device: torch.device | str, dtype: torch.dtype) -> torch.autocast:
     """Return the context in which a device multiplies in `dtype`; float32 changes nothing."""
     kind = torch.device(device).type
-    if dtype == torch.float32:  # a type that autocast itself refuses
+    # autocast warns about float32, for which there is nothing to cast.
+    if dtype == torch.float32:
         return torch.autocast(kind, enabled=False)
     return torch.autocast(kind, dtype)

@@ -174,7 +174,6 @@ class Trainer:
             "minutes": config.minutes,
             "started": started,
         })
-        # DDP has to wrap the compiled blocks, so compiling comes first.
         model.compile_for(config.compile)
         self._loss = group.loss_of(model)
         flops = flops_per_token(model, config.context)
@@ -215,7 +214,7 @@ class Trainer:
         end = config.steps if until is None else until
         self._launched = []
         self._stopped = False
-        # As if the clock had run since the first step: a resumed run continues its time.
+        # A resumed run continues its clock, as if it had never been stopped.
         self._tick = time.perf_counter()
         self._began = self._tick - self.seconds
         last = self.step >= end or self.finished
@@ -277,39 +276,45 @@ class Trainer:
 
     def _train_step(self):
         """Launch a step; nothing here waits for a GPU, but the gradient scaler of float16."""
-        config, scaler = self.config, self.scaler
+        config = self.config
+        scaler = self.scaler
         rate = learning_rate(self.step, config, self.seconds, self.first_step_seconds)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
         self.optimizer.zero_grad()
-        # Documents that are read alone have rows of their own, sorted by length into parts.
-        parts = micro_batches(torch.stack(self.batches[self.step]), config.micro_batch_size,
-                              self.end_of_text, few_shapes=config.compile != "no")
+        # A compiled model is compiled again for each new shape, so it gets few of them.
+        few = config.compile != "no"
+        batch = torch.stack(self.batches[self.step])
+        parts = micro_batches(batch, config.micro_batch_size, self.end_of_text, few_shapes=few)
         total = torch.zeros((), device=self.device)
         on_gpu = self.device.type == "cuda"
         for i, (pair, times) in enumerate(parts, 1):
-            if on_gpu:  # from pinned memory the copy is not awaited
+            # Only from pinned memory does a copy to the GPU overlap with computing.
+            if on_gpu:
                 pair = pair.pin_memory()
             x, y = pair.to(self.device, non_blocking=on_gpu)
-            # The gradients of several processes are averaged once a step, after the last part.
+            # DDP averages gradients after each backward pass; once a step is enough.
             self._loss.require_backward_grad_sync = i == len(parts)
             with autocast(self.device, self.precision):
                 loss = self._loss(x, y) / times
             scaler.scale(loss).backward()
             total += loss.detach()
+        # Clipping compares the norm with `clip`, so the scale has to be divided out before.
         scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.model.parameters(), config.clip)
         scale = scaler.get_scale()
         scaler.step(self.optimizer)
         scaler.update()
         self.step += 1
-        # All processes must decide alike when to stop, so they share one clock and one flag.  Both
-        # are written by the device, since a copy to it would wait for the queue.
-        clock = torch.full_like(total, time.perf_counter() - self._began)
+        # Processes that stopped at different steps would wait for each other for ever, so they
+        # share one clock and one flag.  full_like fills on the device: a copy would wait.
+        seconds = time.perf_counter() - self._began
+        clock = torch.full_like(total, seconds)
         stop = torch.full_like(total, len(self._signals))
         numbers = self.group.mean(torch.stack([total, norm, clock, stop]))
-        self._launched.append((self.step, rate, scale, numbers))
+        launched = (self.step, rate, scale, numbers)
+        self._launched.append(launched)
 
     def _read(self, all_but=0):
         """Wait for the numbers of all launched steps but the last so many, and log them."""
@@ -317,22 +322,32 @@ class Trainer:
             step, rate, scale, numbers = self._launched.pop(0)
             loss, norm, clock, stop = numbers.tolist()
             now = time.perf_counter()
-            seconds, self._tick = now - self._tick, now
+            seconds = now - self._tick
+            self._tick = now
+            # A compiler works during the first step, which the schedule leaves out.
             if step == self.history[-1]["from_step"] + 1:
                 self.first_step_seconds += clock - self.seconds
-            self.seconds, self._stopped = clock, stop > 0
-            # A scaled gradient may overflow: the scaler has skipped the step and halves its scale.
+            self.seconds = clock
+            self._stopped = stop > 0
+            # A scaled gradient may overflow; then the scaler skips the step and halves its scale.
             finite = math.isfinite(norm)
             if not (math.isfinite(loss) and (finite or scale > 1)):
                 self._launched.clear()
                 raise DivergedError(f"loss {loss} and gradient norm {norm} at step {step} with "
                                     f"learning rate {rate:.2e}; start again with a lower "
                                     "learning_rate or a longer warmup")
-            tokens = self.config.batch_size * self.config.context  # of all processes
+            # batch_size counts the sequences of all processes together.
+            tokens = self.config.batch_size * self.config.context
             speed = tokens / seconds
-            entry = {"step": step, "tokens": step * tokens, "loss": loss, "learning_rate": rate,
-                     "grad_norm": norm if finite else None, "seconds": seconds,
-                     "tokens_per_second": speed}
+            entry = {
+                "step": step,
+                "tokens": step * tokens,
+                "loss": loss,
+                "learning_rate": rate,
+                "grad_norm": norm if finite else None,
+                "seconds": seconds,
+                "tokens_per_second": speed,
+            }
             if self.scaler.is_enabled():
                 entry["loss_scale"] = scale
             if self._utilisation:
@@ -342,25 +357,36 @@ class Trainer:
     def _is_due(self):
         """Whether the last checkpoint is so old that the next one is due."""
         wait = 60 * self.config.checkpoint_minutes
-        if self._saved_at is None:  # the first comes early, so that a short run can be resumed too
+        # The first comes early, so that a short run can be resumed too.
+        if self._saved_at is None:
             return self.seconds >= min(wait, 30)
         return self.seconds - self._saved_at >= wait
 
     def _evaluate(self, entry, measure, sample):
         """Add the held-out loss, a sample, or both to the entry of a step."""
-        config, model = self.config, self.model
-        # Compiled kernels fit the shapes of training alone.
-        compiled = config.compile != "no"
-        with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        config = self.config
+        model = self.model
+        stance = nullcontext()
+        # Validation and sampling have other shapes, for which compiling would take minutes.
+        if config.compile != "no":
+            stance = torch.compiler.set_stance("force_eager")
+        with stance:
             if measure:
                 with autocast(self.device, self.precision):
                     entry["validation_loss"] = held_out_loss(
-                        model, self.corpus.validation, config.context, config.eval_windows,
-                        end_of_text=self.end_of_text)
+                        model,
+                        self.corpus.validation,
+                        config.context,
+                        config.eval_windows,
+                        end_of_text=self.end_of_text,
+                    )
             if sample and self.group.is_main:
-                prompt = torch.tensor([self.tokenizer.encode(config.prompt)], device=self.device)
+                ids = self.tokenizer.encode(config.prompt)
+                prompt = torch.tensor([ids], device=self.device)
+                # One seed for all steps, so that samples differ by the weights alone.
                 drawn = model.generate(prompt, 64, temperature=0.8, seed=config.seed)
-                entry["sample"] = self.tokenizer.decode(drawn[0].tolist())
+                ids = drawn[0].tolist()
+                entry["sample"] = self.tokenizer.decode(ids)
 
     def _write_log(self, bar):
         """Bring new entries to log.jsonl, and show where the run is."""
@@ -368,57 +394,90 @@ class Trainer:
         if not new or not self.group.is_main:
             return
         if self.out:
-            # A process begins with a new file: steps after its checkpoint are taken again.
-            with open(self.out / "log.jsonl", "a" if self._written else "w") as file:
-                file.writelines(json.dumps(entry) + "\n" for entry in new)
+            # A resumed run takes the steps after its checkpoint again, so the old log is replaced.
+            mode = "a" if self._written else "w"
+            with open(self.out / "log.jsonl", mode) as file:
+                for entry in new:
+                    file.write(json.dumps(entry) + "\n")
         self._written = len(self.log)
-        if "validation_loss" in new[-1]:
-            said = f"step {self.step}, validation loss {new[-1]['validation_loss']:.3f}"
+        loss = new[-1].get("validation_loss")
+        if loss is not None:
+            said = f"step {self.step}, validation loss {loss:.3f}"
             bar.set_postfix_str(said)
-            if bar.disable and self.config.progress:  # no terminal: a line in its place
+            # A log file shows no bar, so it gets a line.
+            if bar.disable and self.config.progress:
                 print(said, flush=True)
         bar.update(min(1, self.used) - bar.n)
 
     def _finish(self, path):
         """Write the model, then run.json, which says that it is there."""
         self.model.save_pretrained(self.out / "model")
-        corpus, log = self.corpus, self.log
-        data = {"source": str(corpus.source), "tokenizer": self.tokenizer.name,
-                "digest": corpus.digest, "train_tokens": len(corpus.train),
-                "validation_tokens": len(corpus.validation)}
-        versions = {"caracal_min": __version__, "torch": torch.__version__,
-                    "python": platform.python_version()}
-        gpu = self.device.type == "cuda"
-        # About a thousand entries, and with them all that were measured or sampled.
+        corpus = self.corpus
+        log = self.log
+        # Enough to tell whether another run read the same text.
+        data = {
+            "source": str(corpus.source),
+            "tokenizer": self.tokenizer.name,
+            "digest": corpus.digest,
+            "train_tokens": len(corpus.train),
+            "validation_tokens": len(corpus.validation),
+        }
+        versions = {
+            "caracal_min": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }
+        device = self.device.type
+        if device == "cuda":
+            device = torch.cuda.get_device_name(self.device)
+        # A plot needs about a thousand points, but every validation loss and sample.
         every = math.ceil(len(log) / 1000)
-        curve = [entry for entry in log if entry["step"] % every == 0 or entry is log[-1]
-                 or "validation_loss" in entry or "sample" in entry]
-        run = {"config": vars(self.config), "tokens": log[-1]["tokens"], "steps": self.step,
-               "epochs": self.batches.epochs(self.step), "seconds": self.seconds,
-               "parameters": self.model.num_parameters(), "precision": self.settings["precision"],
-               "device": torch.cuda.get_device_name(self.device) if gpu else self.device.type,
-               "versions": versions, "data": data, "history": self.history, "curve": curve}
+        curve = [
+            entry for entry in log
+            if entry["step"] % every == 0
+            or entry is log[-1]
+            or "validation_loss" in entry
+            or "sample" in entry
+        ]
+        run = {
+            "config": vars(self.config),
+            "tokens": log[-1]["tokens"],
+            "steps": self.step,
+            "epochs": self.batches.epochs(self.step),
+            "seconds": self.seconds,
+            "parameters": self.model.num_parameters(),
+            "precision": self.settings["precision"],
+            "device": device,
+            "versions": versions,
+            "data": data,
+            "history": self.history,
+            "curve": curve,
+        }
+        # Written last and renamed at the end, so that its presence means a finished run.
         with writing(path) as partial:
             partial.write_text(json.dumps(run, default=str) + "\n")
 
 
 @contextmanager
 def _stopping_signals():
-    """Give a list that gets the signal that asks the process to end, while the body runs."""
+    """Collect SIGINT and SIGTERM in a list while the body runs, instead of ending the process."""
     received = []
 
     def note(number, _):
-        if received:  # a second one does not wait for the step
+        # Whoever presses Ctrl-C twice does not want to wait for the step.
+        if received:
             raise KeyboardInterrupt
         received.append(number)
 
-    # Python lets its main thread alone handle signals.
-    in_main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
-    before = {number: signal.signal(number, note) for number in numbers}
+    before = {}
+    # Python sets signal handlers from its main thread only; a run in another is not stopped.
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, note)
     try:
         yield received
     finally:
+        # Outside a run, Ctrl-C has to work as usual again.
         for number, handler in before.items():
             signal.signal(number, handler)
 
