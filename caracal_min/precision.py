@@ -24,12 +24,9 @@ def find_device(name: str) -> torch.device:
         ValueError: this machine has no such device, in one line.
     """
     if name == "auto":
-        name = "cpu"
-        # A machine has one of the two at most, so the order decides nothing.
-        if torch.backends.mps.is_available():
-            name = "mps"
-        if torch.cuda.is_available():
-            name = "cuda"
+        # No machine has both kinds of GPU, so the order of the two questions does not matter.
+        name = "mps" if torch.backends.mps.is_available() else "cpu"
+        name = "cuda" if torch.cuda.is_available() else name
     try:
         # Only an allocation tells whether the device is there; the error depends on the build.
         torch.zeros(1, device=name)

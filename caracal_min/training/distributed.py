@@ -5,10 +5,10 @@ One process is a group of one.
 """
 
 import ctypes
-import os
-import platform
 from collections.abc import Callable
 from datetime import timedelta
+from os import environ
+from platform import libc_ver
 from typing import Any
 
 import torch
@@ -35,11 +35,11 @@ class Group:
 
     def __init__(self, device: str = "auto", timeout: float = 10.0):
         # Without torchrun these variables are unset, and the process is alone.
-        self.rank = int(os.environ.get("RANK", 0))
-        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
+        self.rank = int(environ.get("RANK", 0))
+        self.world_size = int(environ.get("WORLD_SIZE", 1))
         # LOCAL_RANK counts the processes of one machine, so each of them gets a GPU to itself.
         if self.world_size > 1 and device in ("auto", "cuda") and torch.cuda.is_available():
-            device = f"cuda:{os.environ['LOCAL_RANK']}"
+            device = f"cuda:{environ['LOCAL_RANK']}"
         self.device = find_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -104,7 +104,7 @@ def keep_freed_memory() -> bool:
 
     Source: mallopt(3).
     """
-    if platform.libc_ver()[0] != "glibc":
+    if libc_ver()[0] != "glibc":
         return False
     # ctypes does not read malloc.h, so its constants M_TRIM_THRESHOLD and M_MMAP_MAX stand here.
     trim_threshold = -1

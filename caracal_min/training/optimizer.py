@@ -69,7 +69,6 @@ class Muon(Optimizer):
         for group in self.param_groups:
             lr = group["lr"]
             momentum = group["momentum"]
-            weight_decay = group["weight_decay"]
             for p in group["params"]:
                 grad = p.grad
                 # A parameter that the loss did not use has no gradient.
@@ -83,7 +82,7 @@ class Muon(Optimizer):
                 # Nesterov: the current gradient counts once more than in the running mean.
                 ahead = grad.lerp(mean, momentum)
                 step = orthogonalize(ahead)
-                p.mul_(1 - lr * weight_decay)
+                p.mul_(1 - lr * group["weight_decay"])
                 # An orthogonal step has RMS 1 / sqrt(longer side), AdamW's has about 0.2.
                 longer = max(p.shape)
                 p.add_(step, alpha=-lr * 0.2 * longer**0.5)
@@ -170,7 +169,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     ]
     # Fused: one kernel for all parameters instead of several for each.
     adamw = AdamW(groups, lr=rate, betas=(config.beta1, config.beta2), fused=True)
-    # PyTorch refuses an optimizer without parameters.
-    if not hidden:
-        return adamw
-    return MuonAdamW(Muon(hidden, rate, decay), adamw)
+    # PyTorch refuses an optimizer without parameters, so Muon is made only if it has some.
+    if hidden:
+        return MuonAdamW(Muon(hidden, rate, decay), adamw)
+    return adamw

@@ -13,14 +13,14 @@ One process at a time may work there, or the processes of one `torchrun`.
 """
 
 import json
-import math
 import platform
 import signal
-import threading
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from math import ceil, isfinite
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import torch
@@ -284,9 +284,12 @@ class Trainer:
         self.model.train()
         self.optimizer.zero_grad()
         # A compiled model is compiled again for each new shape, so it gets few of them.
-        few = config.compile != "no"
-        batch = torch.stack(self.batches[self.step])
-        parts = micro_batches(batch, config.micro_batch_size, self.end_of_text, few_shapes=few)
+        parts = micro_batches(
+            torch.stack(self.batches[self.step]),
+            config.micro_batch_size,
+            self.end_of_text,
+            few_shapes=config.compile != "no",
+        )
         total = torch.zeros((), device=self.device)
         on_gpu = self.device.type == "cuda"
         for i, (pair, times) in enumerate(parts, 1):
@@ -313,8 +316,7 @@ class Trainer:
         clock = torch.full_like(total, seconds)
         stop = torch.full_like(total, len(self._signals))
         numbers = self.group.mean(torch.stack([total, norm, clock, stop]))
-        launched = (self.step, rate, scale, numbers)
-        self._launched.append(launched)
+        self._launched.append((self.step, rate, scale, numbers))
 
     def _read(self, all_but=0):
         """Wait for the numbers of all launched steps but the last so many, and log them."""
@@ -330,8 +332,8 @@ class Trainer:
             self.seconds = clock
             self._stopped = stop > 0
             # A scaled gradient may overflow; then the scaler skips the step and halves its scale.
-            finite = math.isfinite(norm)
-            if not (math.isfinite(loss) and (finite or scale > 1)):
+            finite = isfinite(norm)
+            if not (isfinite(loss) and (finite or scale > 1)):
                 self._launched.clear()
                 raise DivergedError(f"loss {loss} and gradient norm {norm} at step {step} with "
                                     f"learning rate {rate:.2e}; start again with a lower "
@@ -395,8 +397,7 @@ class Trainer:
             return
         if self.out:
             # A resumed run takes the steps after its checkpoint again, so the old log is replaced.
-            mode = "a" if self._written else "w"
-            with open(self.out / "log.jsonl", mode) as file:
+            with open(self.out / "log.jsonl", "a" if self._written else "w") as file:
                 for entry in new:
                     file.write(json.dumps(entry) + "\n")
         self._written = len(self.log)
@@ -431,7 +432,7 @@ class Trainer:
         if device == "cuda":
             device = torch.cuda.get_device_name(self.device)
         # A plot needs about a thousand points, but every validation loss and sample.
-        every = math.ceil(len(log) / 1000)
+        every = ceil(len(log) / 1000)
         curve = [
             entry for entry in log
             if entry["step"] % every == 0
@@ -471,7 +472,7 @@ def _stopping_signals():
 
     before = {}
     # Python sets signal handlers from its main thread only; a run in another is not stopped.
-    if threading.current_thread() is threading.main_thread():
+    if current_thread() is main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
             before[number] = signal.signal(number, note)
     try:
