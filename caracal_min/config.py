@@ -83,7 +83,7 @@ class CaracalConfig:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "window_size",
                      "fourier_per_attention", "gate_length", "max_positions"):
             size = getattr(self, name)
-            # Only the optional sizes have None as a value that means something.
+            # None switches an optional size off, so there is no number to check.
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}; give a whole number >= 1")
         if self.d_model % self.n_heads:
@@ -101,7 +101,7 @@ class CaracalConfig:
         k = self.fourier_per_attention
         if k is None:
             return ()
-        # k Fourier layers come first: local attention then works on text mixed globally.
+        # The pattern repeats after k Fourier layers and one of attention.
         return tuple(range(k, self.n_layers, k + 1))
 
 

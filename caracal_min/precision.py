@@ -32,7 +32,7 @@ def find_device(name: str) -> torch.device:
         torch.zeros(1, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
-        # The rest is a stack trace of CUDA, or a list of all kernels of PyTorch.
+        # The further lines, of debugging hints for CUDA, would hide the mistake.
         why = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used here ({why}); "
                          "give auto, cpu, cuda or mps") from None
@@ -81,7 +81,7 @@ def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype
 def autocast(device: torch.device | str, dtype: torch.dtype) -> torch.autocast:
     """Return the context in which a device multiplies in `dtype`; float32 changes nothing."""
     kind = torch.device(device).type
-    # autocast warns about float32, for which there is nothing to cast.
+    # On a CPU autocast warns about float32, although there is nothing to cast.
     if dtype == torch.float32:
         return torch.autocast(kind, enabled=False)
     return torch.autocast(kind, dtype)

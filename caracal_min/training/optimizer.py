@@ -34,7 +34,7 @@ def orthogonalize(matrix: Tensor) -> Tensor:
         x = x.T
     # The iteration needs singular values of at most 1; the clamp keeps a zero gradient finite.
     x = x / x.norm().clamp(min=1e-7)
-    # Newton-Schulz: a quintic polynomial drives every singular value towards 1, without an SVD.
+    # Newton-Schulz: a quintic polynomial brings the singular values near 1, without an SVD.
     for _ in range(5):
         gram = x @ x.T
         polynomial = torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
