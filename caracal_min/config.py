@@ -1,7 +1,7 @@
 """The shape of a model: `CaracalConfig`, and the presets and variants of the paper."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from reprlib import repr as short_repr
 from typing import Any, Literal, get_args
 
@@ -25,6 +25,7 @@ def require_known(what: str, given: Any, accepted: Iterable) -> None:
         Traceback (most recent call last):
         ValueError: unknown preset 'huge'; accepted: nano, tiny
     """
+    # An iterator could be read only once, for the comparison but not for the message.
     accepted = [*accepted]
     if given not in accepted:
         names = ", ".join(map(str, accepted))
@@ -76,12 +77,13 @@ class CaracalConfig:
     """Standard deviation of the initial embedding."""
 
     def __post_init__(self):
-        # What a typing mistake or an impossible table row would give, told before a model is built.
+        # Checked here, because inside a model the same mistakes surface as errors about shapes.
         require_known("gate", self.gate, get_args(Gate))
         require_known("positional_encoding", self.positional_encoding, (None, "learned"))
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "window_size",
                      "fourier_per_attention", "gate_length", "max_positions"):
             size = getattr(self, name)
+            # None switches an optional size off, so there is no number to check.
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}; give a whole number >= 1")
         if self.d_model % self.n_heads:
@@ -97,7 +99,10 @@ class CaracalConfig:
     def attention_layers(self) -> tuple[int, ...]:
         """Indices of attention layers: one after every `fourier_per_attention` Fourier layers."""
         k = self.fourier_per_attention
-        return () if k is None else tuple(range(k, self.n_layers, k + 1))
+        if k is None:
+            return ()
+        # The pattern repeats after k Fourier layers and one of attention.
+        return tuple(range(k, self.n_layers, k + 1))
 
 
 _GPT2_VOCABULARY = 50_257
@@ -115,6 +120,7 @@ PRESETS: dict[str, CaracalConfig] = {
 }
 
 VARIANTS: dict[str, dict] = {
+    # The presets have the paper's ratio of 2:1 already, so two of these rows change nothing.
     "default": {},
     "no-swa": {"fourier_per_attention": None},
     "no-swa-no-pc": {"fourier_per_attention": None, "pre_conv": False},
@@ -136,8 +142,8 @@ def find_preset(name: str) -> CaracalConfig:
 
 def change_config(config: CaracalConfig, changes: dict[str, Any]) -> CaracalConfig:
     """Return a configuration with some fields changed; ValueError, with the list, if unknown."""
-    # dataclasses.replace would refuse an unknown field, too, but without the list of known ones.
-    accepted = [field.name for field in fields(CaracalConfig)]
+    # dataclasses.replace refuses an unknown field too, but without the list of known ones.
+    accepted = CaracalConfig.__annotations__
     for name in changes:
         require_known("field", name, accepted)
     return replace(config, **changes)
@@ -157,6 +163,6 @@ def parse_config(stored: dict[str, Any]) -> CaracalConfig:
         8
     """
     require_known("model_type", stored.get("model_type"), ("caracal",))
-    # transformers and the hub write fields of their own beside ours.
-    ours = [field.name for field in fields(CaracalConfig) if field.name in stored]
+    # transformers and the hub add fields of their own, which say nothing about the shape.
+    ours = CaracalConfig.__annotations__.keys() & stored.keys()
     return CaracalConfig(**{name: stored[name] for name in ours})

@@ -26,12 +26,14 @@ def find_device(name: str) -> torch.device:
         ValueError: this machine has no such device, in one line.
     """
     if name == "auto":
+        # Nothing was measured on MPS, so it is taken only if asked for by name.
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         # Only an allocation tells whether the device is there; the error depends on the build.
         torch.zeros(1, device=name)
         return torch.device(name)
     except (RuntimeError, AssertionError) as error:
+        # The further lines, of debugging hints for CUDA, would hide the mistake.
         why = str(error).splitlines()[0]
         raise ValueError(f"device={name!r} cannot be used here ({why}); "
                          "give auto, cpu, cuda or mps") from None
@@ -45,8 +47,8 @@ def has_bfloat16(device: torch.device | str) -> bool:
     (ATEN_CPU_CAPABILITY=avx2) may rule out.
     """
     kind = torch.device(device).type
+    # A T4 emulates bfloat16, correctly but slowly, and PyTorch would count that as support.
     if kind == "cuda":
-        # A T4 emulates bfloat16, slower than it multiplies in float16.
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if kind != "cpu":
         return False
@@ -72,12 +74,16 @@ def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype
         return getattr(torch, precision)
     if has_bfloat16(device):
         return torch.bfloat16
-    return torch.float16 if torch.device(device).type == "cuda" else torch.float32
+    # Only GPUs have units for float16; elsewhere it is slower than float32.
+    if torch.device(device).type == "cuda":
+        return torch.float16
+    return torch.float32
 
 
 def autocast(device: torch.device | str, dtype: torch.dtype) -> torch.autocast:
     """Return the context in which a device multiplies in `dtype`; float32 changes nothing."""
     kind = torch.device(device).type
-    if dtype == torch.float32:  # a type that autocast itself refuses
+    # On a CPU autocast warns about float32, although there is nothing to cast.
+    if dtype == torch.float32:
         return torch.autocast(kind, enabled=False)
     return torch.autocast(kind, dtype)

@@ -93,7 +93,7 @@ def vocabulary(options: argparse.Namespace) -> Iterator[tuple[str, list[Way]]]:
     size, ways = PRESETS[options.preset], []
     for ids in dict.fromkeys((size.vocab_size, -(-size.vocab_size // 128) * 128)):
         dtype = resolve_precision("auto", options.device)
-        rows = min(options.tokens, rows_at_once(ids, device))
+        rows = min(options.tokens, rows_at_once(ids, options.device))
         hidden, weight = (torch.randn(n, size.d_model, device=options.device, dtype=dtype) for n in (rows, ids))
         ways.append((f"{ids} ids", partial(_products, hidden, weight)))
     yield "products of the output layer", ways

@@ -10,8 +10,8 @@ reader is all that unpickles it::
     settings                    what must be equal when the run is resumed
 """
 
-import math
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,17 @@ _OF_THE_WEIGHTS = ("preset", "variant", "model", "tokenizer", "model_config")
 
 def save_checkpoint(folder: Path, run: Any) -> None:
     """Write the state of a run, a `trainer.Trainer`, into its folder, atomically."""
-    state = {name: getattr(run, name).state_dict() for name in _PARTS}
-    state |= {name: getattr(run, name) for name in (*_FACTS, "settings")}
-    state["rng"] = [torch.get_rng_state()]
+    state = {}
+    for name in _PARTS:
+        state[name] = getattr(run, name).state_dict()
+    for name in (*_FACTS, "settings"):
+        state[name] = getattr(run, name)
+    # A model with dropout draws random numbers, so the curve depends on the generators too.
+    generators = [torch.get_rng_state()]
     if torch.cuda.is_available():
-        state["rng"].append(torch.cuda.get_rng_state())
+        generators.append(torch.cuda.get_rng_state())
+    state["rng"] = generators
+    # `writing` renames at the end: a kill in between leaves the old checkpoint.
     with writing(folder / CHECKPOINT) as partial:
         torch.save(state, partial)
 
@@ -50,18 +56,20 @@ def load_checkpoint(folder: Path) -> dict[str, Any] | None:
     path = folder / CHECKPOINT
     if not path.exists():
         return None
+    # A resumed run may compute on another device than the one that saved it.
     return torch.load(path, map_location="cpu", weights_only=True)
 
 
 def restore(state: dict[str, Any], run: Any) -> None:
     """Give a checkpoint to a run like the one that was saved, and to torch's generators."""
     for name in _PARTS:
-        getattr(run, name).load_state_dict(state[name])
+        part = getattr(run, name)
+        part.load_state_dict(state[name])
     for name in _FACTS:
         setattr(run, name, state[name])
     cpu, *cuda = state["rng"]
     torch.set_rng_state(cpu)
-    # A run may have begun on another kind of device.
+    # A checkpoint written without a GPU has no CUDA generator, and a CPU cannot use one.
     if cuda and torch.cuda.is_available():
         torch.cuda.set_rng_state(cuda[0])
 
@@ -79,12 +87,18 @@ def check_resume(state: dict[str, Any], settings: dict[str, Any], folder: Path) 
     """
     for name, new in settings.items():
         old = state["settings"][name]
-        # None is a budget without end.
-        grows = name in ("tokens", "minutes") and (new or math.inf) >= (old or math.inf)
-        if new != old and not grows:
-            other = "" if name in _OF_THE_WEIGHTS else f", and give --start {folder} to train on"
-            raise ValueError(f"{folder} holds a run with {name}={old!r}, now {new!r}; resume "
-                             f"with the same, or choose another folder{other}")
+        if new == old:
+            continue
+        # A larger budget extends the same curve; None is an unlimited one.
+        if name in ("tokens", "minutes"):
+            if (new or inf) >= (old or inf):
+                continue
+        other = ""
+        # Another schedule or optimizer can still train the same weights, as a new run.
+        if name not in _OF_THE_WEIGHTS:
+            other = f", and give --start {folder} to train on"
+        raise ValueError(f"{folder} holds a run with {name}={old!r}, now {new!r}; resume "
+                         f"with the same, or choose another folder{other}")
 
 
 def load_run(path: str | Path, **changes: Any) -> tuple[Caracal, int | None]:
@@ -99,24 +113,24 @@ def load_run(path: str | Path, **changes: Any) -> tuple[Caracal, int | None]:
     Returns:
         the model, and the step of the checkpoint; None: the model is finished.
 
-    Raises:
-        ValueError: the checkpoint is of a model that is no Caracal.
-
     Example:
         >>> model, step = load_run("runs/nano")    # doctest: +SKIP
     """
     folder = Path(path)
+    state = None
+    # run.json is written after the model, so its presence means that the model is whole.
     if (folder / "run.json").exists():
-        path, state = folder / "model", None
+        path = folder / "model"
     else:
         state = load_checkpoint(folder)
+    # Without a checkpoint, the path is that of a saved model.
     if state is None:
-        return Caracal.from_pretrained(path, device="cpu", **changes), None
+        model = Caracal.from_pretrained(path, device="cpu", **changes)
+        return model, None
     shape = state["settings"]["model_config"]
-    if shape is None:
-        raise ValueError(f"{folder} holds a model that only the program that built it can load")
-    model = Caracal(replace(CaracalConfig(**shape), **changes))
+    config = CaracalConfig(**shape)
+    model = Caracal(replace(config, **changes))
     model.load_state_dict(state["model"])
-    # What the run was given may be another file by now, so it keeps a copy.
+    # The run keeps a copy of its tokenizer, because the original file may have changed since.
     model.tokenizer = load_tokenizer(folder / "tokenizer")
     return model.eval(), state["step"]

@@ -1,22 +1,23 @@
 """The settings of a training run, `TrainConfig`, and the learning rate that follows from them."""
 
 import ast
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from math import ceil, cos, pi
 from pathlib import Path
 from typing import Any, Literal
 
-from ..config import VARIANTS, CaracalConfig, Precision, find_preset
+from ..config import VARIANTS, CaracalConfig, Precision, find_preset, require_known
 
 __all__ = ["TrainConfig", "learning_rate", "model_changes"]
 
-# These may differ when a run is resumed: where things lie, how fast the run goes, what it shows.
-# The text is compared by its digest.
+# A resumed run may change these: paths, speed and output do not touch the curve.  The data is
+# compared by its digest instead, so that a file can be moved.
 _FREE = {"data", "validation", "out", "micro_batch_size", "eval_every", "checkpoint_minutes",
          "prompt", "device", "compile", "peak_flops", "timeout", "progress"}
 _MAY_BE_ZERO = {"warmup", "final_fraction", "weight_decay", "beta1", "beta2", "seed",
                 "checkpoint_minutes"}
+# The paper has no models of these sizes; its rate and batch are for larger ones.
 _RECIPES = {
     "nano": dict(data="embedded", tokenizer="byte", tokens=786_432, context=256, batch_size=4,
                  micro_batch_size=4, learning_rate=3e-3, precision="float32", eval_every=64),
@@ -124,15 +125,16 @@ class TrainConfig:
     """Show a progress bar, or, where the output is no terminal, a line for each validation."""
 
     def __post_init__(self):
-        for name, accepted in (("variant", VARIANTS), ("optimizer", ("adamw", "muon"))):
-            value = getattr(self, name)
-            if value not in accepted:
-                raise ValueError(f"unknown {name} {value!r}; accepted: {', '.join(accepted)}")
+        # Python does not check a Literal: a misspelt optimizer would silently mean AdamW.
+        require_known("variant", self.variant, VARIANTS)
+        require_known("optimizer", self.optimizer, ("adamw", "muon"))
         for name, value in vars(self).items():
-            # A bool is an int too, and False is no zero.
-            wrong = type(value) in (int, float) and value <= 0
-            if wrong and (value or name not in _MAY_BE_ZERO):
+            # isinstance would take a bool for an int, and False for a zero.
+            if type(value) not in (int, float):
+                continue
+            if value < 0 or value == 0 and name not in _MAY_BE_ZERO:
                 raise ValueError(f"{name}={value}; give a positive number")
+        # Both raise errors of their own, here rather than after the data was read.
         self.rows_per_process(1)
         self.model_config(vocab_size=256)
 
@@ -149,21 +151,25 @@ class TrainConfig:
             >>> config.data, config.steps
             ('embedded', 4)
         """
-        return cls(**({"preset": preset} | _RECIPES.get(preset, {}) | changes))
+        recipe = _RECIPES.get(preset, {})
+        # The right side wins, so a caller can change what a recipe says.
+        return cls(**({"preset": preset} | recipe | changes))
 
     def model_config(self, vocab_size: int) -> CaracalConfig:
         """Return the shape of the model: the preset, changed by `variant` and `model`."""
         changes = VARIANTS[self.variant] | model_changes(self.model)
+        # The tokenizer sets the vocabulary, so nobody else may.
         accepted = CaracalConfig.__annotations__.keys() - {"vocab_size"}
         if unknown := changes.keys() - accepted:
             raise ValueError(f"a model has no setting {min(unknown)!r}; accepted: "
                              f"{', '.join(sorted(accepted))}")
-        size = replace(find_preset(self.preset), vocab_size=vocab_size, **changes)
+        preset = find_preset(self.preset)
+        shape = replace(preset, vocab_size=vocab_size, **changes)
         longest = self.context
-        # A learned encoding keeps the positions that the paper gives it, also beyond the context.
-        if size.positional_encoding == "learned":
-            longest = max(longest, size.max_positions)
-        return replace(size, max_positions=longest)
+        # Learned positions are weights: the paper's number of them, even for a shorter context.
+        if shape.positional_encoding == "learned":
+            longest = max(longest, shape.max_positions)
+        return replace(shape, max_positions=longest)
 
     @property
     def resume_settings(self) -> dict[str, Any]:
@@ -172,10 +178,15 @@ class TrainConfig:
         When it is validated, and whether samples are drawn, changes none of its numbers.  On how
         many windows does, since then the curve would not be of one quantity.
         """
-        return {name: value for name, value in vars(self).items() if name not in _FREE}
+        settings = dict(vars(self))
+        # Listing the free ones means that a new field is compared unless someone decides otherwise.
+        for name in _FREE:
+            del settings[name]
+        return settings
 
     def rows_per_process(self, processes: int) -> int:
         """Return how many sequences of a batch each process takes."""
+        # Every process does the same number of micro-batches, or the others would wait for it.
         together = self.micro_batch_size * processes
         if self.batch_size % together:
             raise ValueError(f"batch_size={self.batch_size} is no multiple of {together} "
@@ -185,12 +196,18 @@ class TrainConfig:
     @property
     def corpus_limit(self) -> int:
         """Tokens to read from the source: `corpus_tokens`, or what None there means."""
-        return self.corpus_tokens or max(self.tokens, 10_000_000 if self.preset == "nano" else 1)
+        if self.corpus_tokens:
+            return self.corpus_tokens
+        # Short runs of nano then read the same text as long ones, so they can be compared.
+        if self.preset == "nano":
+            return max(self.tokens, 10_000_000)
+        return self.tokens
 
     @property
     def steps(self) -> int:
         """Steps that the token budget buys, at least one."""
-        return max(1, self.tokens // (self.batch_size * self.context))
+        per_step = self.batch_size * self.context
+        return max(1, self.tokens // per_step)
 
     def used(self, step: int, seconds: float, first: float = 0.0) -> float:
         """Return the part of the budget that is used up, 0 to 1 or more.
@@ -203,7 +220,8 @@ class TrainConfig:
         part = step / self.steps
         # The budget that is used up first ends the run, so it decides the schedule too.
         if self.minutes is not None:
-            part = max(part, (seconds - first) / (60 * self.minutes - first))
+            budget = 60 * self.minutes - first
+            part = max(part, (seconds - first) / budget)
         return part
 
 
@@ -217,9 +235,10 @@ def model_changes(texts: Iterable[str]) -> dict[str, Any]:
     changes: dict[str, Any] = {}
     for text in texts:
         name, _, value = text.partition("=")
+        # literal_eval reads numbers, True and None, and never runs code.
         try:
             changes[name] = ast.literal_eval(value)
-        except (ValueError, SyntaxError):  # a word, such as single_stage
+        except (ValueError, SyntaxError):  # a bare word such as single_stage is a string
             changes[name] = value
     return changes
 
@@ -238,11 +257,17 @@ def learning_rate(step: int, config: TrainConfig, seconds: float = 0.0,
 
     Source: Caracal, Section 5.1.
     """
-    position = config.used(step, seconds, first) * config.steps
-    # The first step has a rate above zero, or it would be lost.
-    rising = math.ceil(config.warmup * config.steps)
-    if position < rising:
-        return config.learning_rate * min(1.0, (position + 1) / rising)
-    progress = (position - rising) / max(1, config.steps - rising)
-    cosine = 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
-    return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * cosine)
+    steps = config.steps
+    peak = config.learning_rate
+    # Under a budget in minutes the position lies between two steps.
+    position = config.used(step, seconds, first) * steps
+    warmup = ceil(config.warmup * steps)
+    # Position + 1, because a rate of zero would waste the first step.
+    if position < warmup:
+        return peak * min(1.0, (position + 1) / warmup)
+    progress = (position - warmup) / max(1, steps - warmup)
+    # Without the bound, the rate of a run past its budget would rise again.
+    angle = pi * min(1.0, progress)
+    cosine = 0.5 * (1 + cos(angle))
+    final = config.final_fraction
+    return peak * (final + (1 - final) * cosine)

@@ -5,10 +5,10 @@ One process is a group of one.
 """
 
 import ctypes
-import os
-import platform
 from collections.abc import Callable
 from datetime import timedelta
+from os import environ
+from platform import libc_ver
 from typing import Any
 
 import torch
@@ -17,11 +17,7 @@ from torch import Tensor, nn
 
 from ..precision import find_device
 
-__all__ = ["Group", "LostProcessError", "keep_freed_memory"]
-
-
-class LostProcessError(RuntimeError):
-    """Never raised; it goes with the last import of it, in `__main__`."""
+__all__ = ["Group", "keep_freed_memory"]
 
 
 class Group:
@@ -38,19 +34,21 @@ class Group:
     """
 
     def __init__(self, device: str = "auto", timeout: float = 10.0):
-        self.rank = int(os.environ.get("RANK", 0))
-        self.world_size = int(os.environ.get("WORLD_SIZE", 1))
-        # torchrun numbers the processes of a machine, and each takes the GPU of its number.
+        # Without torchrun these variables are unset, and the process is alone.
+        self.rank = int(environ.get("RANK", 0))
+        self.world_size = int(environ.get("WORLD_SIZE", 1))
+        # LOCAL_RANK counts the processes of one machine, so each of them gets a GPU to itself.
         if self.world_size > 1 and device in ("auto", "cuda") and torch.cuda.is_available():
-            device = f"cuda:{os.environ['LOCAL_RANK']}"
+            device = f"cuda:{environ['LOCAL_RANK']}"
         self.device = find_device(device)
         if self.device.type == "cpu":
             keep_freed_memory()
         if self.world_size > 1:
-            on_gpu = self.device.type == "cuda"
-            if on_gpu:
+            backend = "gloo"
+            # NCCL sends from the current GPU, which otherwise is number 0 in every process.
+            if self.device.type == "cuda":
                 torch.cuda.set_device(self.device)
-            backend = "nccl" if on_gpu else "gloo"
+                backend = "nccl"
             dist.init_process_group(backend, timeout=timedelta(minutes=timeout))
 
     @property
@@ -61,10 +59,13 @@ class Group:
     def loss_of(self, model: nn.Module) -> nn.Module:
         """Return `model.loss` as a module whose backward pass averages gradients over the group."""
         loss = _Loss(model)
+        # One process has nothing to average, so it saves itself DDP's buckets and hooks.
         if self.world_size == 1:
             return loss
-        # Gradients live in the buckets that are sent, so that they are not held twice.
-        devices = [self.device] if self.device.type == "cuda" else None
+        devices = None
+        if self.device.type == "cuda":
+            devices = [self.device]
+        # As views of the buckets that are sent, gradients take no memory of their own.
         return nn.parallel.DistributedDataParallel(loss, device_ids=devices,
                                                    gradient_as_bucket_view=True)
 
@@ -79,10 +80,11 @@ class Group:
         """Return what `work` returns; the main process does it first, the others find its files."""
         if self.world_size == 1:
             return work()
-        # Reading FineWeb takes hours, so this barrier must not end after `timeout`.
+        # The main process may read FineWeb for hours, so this barrier outlasts `timeout`.
         patient = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         if not self.is_main:
             dist.barrier(patient)
+        # The others reach this line when the files are complete, and only read them.
         result = work()
         if self.is_main:
             dist.barrier(patient)
@@ -102,10 +104,13 @@ def keep_freed_memory() -> bool:
 
     Source: mallopt(3).
     """
-    if platform.libc_ver()[0] != "glibc":
+    if libc_ver()[0] != "glibc":
         return False
-    trim_threshold, mmap_max = -1, -4  # of malloc.h
+    # ctypes does not read malloc.h, so its constants M_TRIM_THRESHOLD and M_MMAP_MAX stand here.
+    trim_threshold = -1
+    mmap_max = -4
     mallopt = ctypes.CDLL(None).mallopt
+    # Blocks from mmap go back to the system at once, so none may come from there.
     return bool(mallopt(mmap_max, 0) and mallopt(trim_threshold, -1))
 
 

@@ -1,6 +1,6 @@
 """How many operations a model needs, and how many a GPU could do: model FLOPs utilisation (MFU)."""
 
-import math
+from math import log2
 
 import torch
 from torch import nn
@@ -31,26 +31,46 @@ def flops_per_token(model: nn.Module, context: int) -> float | None:
     config = model.config
     if not isinstance(config, CaracalConfig):
         return None
-    width, windows = config.d_model, len(config.attention_layers)
-    fourier = config.n_layers - windows
+    width = config.d_model
+    attention = len(config.attention_layers)
+    fourier = config.n_layers - attention
     weights = model.num_parameters()
+    # Position vectors are looked up, so their table multiplies nothing; the tied embedding does.
     if model.positions is not None:
-        weights -= model.positions.weight.numel()  # looked up, not multiplied
-    # Tokens behind the end of a cut gate do without the layers that make it.
+        weights -= model.positions.weight.numel()
+    # With a cut gate, later tokens skip the layers that compute it.
     gates = min(config.gate_length or context, context)
-    per_gate = width**2 * (1 + (config.gate == "two_stage") / config.n_heads)
+    per_gate = width**2
+    # Of the second map only one block per head is not zero.
+    if config.gate == "two_stage":
+        per_gate *= 1 + 1 / config.n_heads
     weights -= (1 - gates / context) * fourier * per_gate
     points, frames = overlapping(context, gates)
-    transforms = 2.5 * (1 + 2 * len(frames)) * points * math.log2(points)
-    convolutions = fourier * width * (transforms + 3 * len(frames) * points) / context
-    # The first tokens of a text see fewer keys than the window has.
+    blocks = len(frames)
+    # The gate is transformed once, each block of the text there and back.
+    transforms = 2.5 * (1 + 2 * blocks) * points * log2(points)
+    products = 3 * blocks * points
+    convolutions = fourier * width * (transforms + products) / context
+    # The first tokens have fewer predecessors than the window holds, which lowers the mean.
     seen = min(config.window_size, context)
-    keys = windows * (seen - seen * (seen - 1) / (2 * context))
-    return 3 * (2 * weights + convolutions + 4 * width * keys)
+    missing = seen * (seen - 1) / (2 * context)
+    keys = attention * (seen - missing)
+    # The backward pass counts twice, for the gradients of inputs and of weights.
+    forward = 2 * weights + convolutions + 4 * width * keys
+    return 3 * forward
 
 
-PEAK_FLOPS = {"H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12,
-              "L4": 121e12, "RTX 4090": 165e12, "RTX 3090": 71e12, "T4": 65e12}
+PEAK_FLOPS = {
+    "H200": 989e12,
+    "H100 PCIe": 756e12,
+    "H100": 989e12,
+    "A100": 312e12,
+    "L40S": 362e12,
+    "L4": 121e12,
+    "RTX 4090": 165e12,
+    "RTX 3090": 71e12,
+    "T4": 65e12,
+}
 """Operations per second of the matrix units of a GPU, from the vendor's data sheets: dense, in
 bfloat16 (float16 for the T4), added up in float32.  H100 and A100 are the SXM modules."""
 
@@ -60,4 +80,8 @@ def peak_flops(device: torch.device) -> float | None:
     if device.type != "cuda":
         return None
     name = torch.cuda.get_device_name(device)
-    return next((peak for part, peak in PEAK_FLOPS.items() if part in name), None)
+    # The table's order decides: "H100 PCIe" stands before "H100", which its name contains too.
+    for part, peak in PEAK_FLOPS.items():
+        if part in name:
+            return peak
+    return None

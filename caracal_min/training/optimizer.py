@@ -11,8 +11,8 @@ from .config import TrainConfig
 
 __all__ = ["Muon", "MuonAdamW", "decays", "make_optimizer", "orthogonalize"]
 
-# The logarithms of Mamba's rates, and convolution kernels as long as the text: they have two
-# dimensions without being matrices, and decay would pull them to a value that means something.
+# Mamba's log rates and long convolution kernels have two dimensions without being matrices: a
+# value of 0 has a meaning there, towards which decay would pull them.
 _NO_DECAY = {"A_log", "kernel"}
 
 
@@ -24,12 +24,17 @@ def orthogonalize(matrix: Tensor) -> Tensor:
 
     Source: Jordan et al. 2024 (Muon), for the coefficients.
     """
-    x = matrix.to(torch.bfloat16 if has_bfloat16(matrix.device) else torch.float32)
-    # The Gram matrix of the shorter side is the smaller one.
+    dtype = torch.float32
+    if has_bfloat16(matrix.device):
+        dtype = torch.bfloat16
+    x = matrix.to(dtype)
+    # A wide matrix has the smaller Gram matrix, which makes the products below cheaper.
     tall = len(x) > x.shape[1]
-    x = x.T if tall else x
+    if tall:
+        x = x.T
+    # The iteration needs singular values of at most 1; the clamp keeps a zero gradient finite.
     x = x / x.norm().clamp(min=1e-7)
-    # Newton-Schulz: each round applies a polynomial of fifth degree to the singular values.
+    # Newton-Schulz: a quintic polynomial brings the singular values near 1, without an SVD.
     for _ in range(5):
         gram = x @ x.T
         polynomial = torch.addmm(gram, gram, gram, beta=-4.7750, alpha=2.0315)
@@ -55,25 +60,32 @@ class Muon(Optimizer):
 
     def __init__(self, params: Iterable[Tensor], lr: float, weight_decay: float = 0.1,
                  momentum: float = 0.95):
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+        defaults = {"lr": lr, "weight_decay": weight_decay, "momentum": momentum}
+        super().__init__(params, defaults)
 
     @torch.no_grad()
     def step(self) -> None:
         """Change all matrices that have a gradient."""
         for group in self.param_groups:
-            lr, momentum = group["lr"], group["momentum"]
+            lr = group["lr"]
+            momentum = group["momentum"]
             for p in group["params"]:
-                if p.grad is None:
+                grad = p.grad
+                # A parameter that the loss did not use has no gradient.
+                if grad is None:
                     continue
                 state = self.state[p]
                 if not state:
                     state["momentum_buffer"] = torch.zeros_like(p)
                 mean = state["momentum_buffer"]
-                mean.lerp_(p.grad, 1 - momentum)
-                # Nesterov: look ahead along the mean that this gradient has just changed.
-                step = orthogonalize(p.grad.lerp(mean, momentum))
+                mean.lerp_(grad, 1 - momentum)
+                # Nesterov: the current gradient counts once more than in the running mean.
+                ahead = grad.lerp(mean, momentum)
+                step = orthogonalize(ahead)
                 p.mul_(1 - lr * group["weight_decay"])
-                p.add_(step, alpha=-lr * 0.2 * max(p.shape) ** 0.5)
+                # An orthogonal step has RMS 1 / sqrt(longer side), AdamW's has about 0.2.
+                longer = max(p.shape)
+                p.add_(step, alpha=-lr * 0.2 * longer**0.5)
 
 
 class MuonAdamW(Optimizer):
@@ -88,7 +100,9 @@ class MuonAdamW(Optimizer):
 
     def __init__(self, muon: Optimizer, adamw: Optimizer):
         self.parts = muon, adamw
-        super().__init__([*muon.param_groups, *adamw.param_groups], {})
+        groups = muon.param_groups + adamw.param_groups
+        # The groups carry their own defaults, which their optimizers have filled in.
+        super().__init__(groups, {})
         self._share()
 
     @torch.no_grad()
@@ -100,11 +114,13 @@ class MuonAdamW(Optimizer):
     def load_state_dict(self, state_dict: dict) -> None:
         """Restore what `state_dict` returned."""
         super().load_state_dict(state_dict)
+        # Loading has replaced the groups and the state, which the parts still hold.
         self._share()
 
     def _share(self) -> None:
-        """Let both parts work on this optimizer's state and groups, which loading replaces."""
+        """Let both parts work on this optimizer's state and groups."""
         muon, adamw = self.parts
+        # Schedulers and gradient scalers see this optimizer alone, so its groups are the real ones.
         count = len(muon.param_groups)
         muon.param_groups = self.param_groups[:count]
         adamw.param_groups = self.param_groups[count:]
@@ -129,8 +145,15 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     Source: Caracal, Appendix E, for the settings; Loshchilov and Hutter 2019 for AdamW; Jordan et
     al. 2024 for Muon.
     """
-    embeddings = {module.weight for module in model.modules() if isinstance(module, nn.Embedding)}
-    hidden, matrices, vectors = [], [], []
+    # Rows of an embedding belong to single tokens: orthogonalizing them together has no meaning.
+    embeddings = {
+        module.weight
+        for module in model.modules()
+        if isinstance(module, nn.Embedding)
+    }
+    hidden = []
+    matrices = []
+    vectors = []
     for name, p in model.named_parameters():
         if not decays(name, p):
             vectors.append(p)
@@ -139,6 +162,14 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
         else:
             matrices.append(p)
     decay = config.weight_decay
-    groups = [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
-    adamw = AdamW(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), fused=True)
-    return MuonAdamW(Muon(hidden, config.learning_rate, decay), adamw) if hidden else adamw
+    rate = config.learning_rate
+    groups = [
+        {"params": matrices, "weight_decay": decay},
+        {"params": vectors, "weight_decay": 0.0},
+    ]
+    # Fused: one kernel for all parameters instead of several for each.
+    adamw = AdamW(groups, lr=rate, betas=(config.beta1, config.beta2), fused=True)
+    # PyTorch refuses an optimizer without parameters, so Muon is made only if it has some.
+    if hidden:
+        return MuonAdamW(Muon(hidden, rate, decay), adamw)
+    return adamw

@@ -13,14 +13,14 @@ One process at a time may work there, or the processes of one `torchrun`.
 """
 
 import json
-import math
 import platform
 import signal
-import threading
 import time
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from math import ceil, isfinite
 from pathlib import Path
+from threading import current_thread, main_thread
 from typing import Any
 
 import torch
@@ -83,72 +83,105 @@ class Trainer:
         out = config.out and Path(config.out)
         group = Group(config.device, config.timeout)
         device = group.device
-        self.config, self.out, self.group, self.device = config, out, group, device
+        self.config = config
+        self.out = out
+        self.group = group
+        self.device = device
         self.precision = resolve_precision(config.precision, device)
         rows = config.rows_per_process(group.world_size)
+        # Ids mean nothing without their tokenizer, so a corpus or a trained model brings its own.
         own = getattr(model, "tokenizer", None)
-        tokenizer = corpus.tokenizer if corpus else own or make_tokenizer(config.tokenizer)
+        if corpus:
+            tokenizer = corpus.tokenizer
+        else:
+            tokenizer = own or make_tokenizer(config.tokenizer)
         _require_same(own, tokenizer, "the model")
         self.tokenizer = tokenizer
-        # The id between documents, where each of them is read alone.
+        # Packing cuts the sequences after this id; None keeps each sequence whole.
         self.end_of_text = tokenizer.end_of_text if config.reset_documents else None
 
-        # Weights are drawn on the CPU, right after the seed is set: they are the same everywhere.
+        # Drawn on the CPU right after seeding, so that every device starts from the same weights.
         torch.manual_seed(config.seed)
         model = model or Caracal(config.model_config(tokenizer.vocab_size))
         self.model = model.to(device)
         self.optimizer = make_optimizer(model, config)
-        self.scaler = torch.amp.GradScaler(device.type, enabled=self.precision == torch.float16)
+        # Small gradients underflow in float16, but not in bfloat16.
+        half = self.precision == torch.float16
+        self.scaler = torch.amp.GradScaler(device.type, enabled=half)
 
-        # On a CPU nothing is queued, and the gradient scaler of float16 waits in each step anyway.
-        self.queued = device.type != "cpu" and self.precision != torch.float16
+        # A CPU runs each operation at once, and the gradient scaler waits for the GPU in each step.
+        self.queued = device.type != "cpu" and not half
 
-        # What would stop the run is found before the text is read, which may take long.
+        # The settings are compared before the text is read, which may take hours.
         shape = vars(model.config) if isinstance(model.config, CaracalConfig) else None
-        settings = {"precision": str(self.precision).removeprefix("torch."),
-                    "tokenizer": tokenizer.name, "model_config": shape}
-        # As JSON has them, so that a path equals its text and a tuple a list.
-        settings = json.dumps(config.resume_settings | settings, default=str)
+        settings = config.resume_settings | {
+            "precision": str(self.precision).removeprefix("torch."),
+            "tokenizer": tokenizer.name,
+            "model_config": shape,
+        }
+        # Through JSON, because a checkpoint holds plain values: a path as text, a tuple as a list.
+        settings = json.dumps(settings, default=str)
         self.settings = json.loads(settings)
         state = load_checkpoint(out) if out else None
         limit = config.corpus_limit
         if state:
             check_resume(state, self.settings, out)
-            # The text is part of what decides the curve:
-            # a run that is extended reads no more text than its first budget asked for.
-            limit = replace(config, tokens=state["history"][0]["tokens"]).corpus_limit
+            # More text would change the order of the data, and with it the curve: an extended
+            # run reads as much as its first budget asked for.
+            first = state["history"][0]
+            limit = replace(config, tokens=first["tokens"]).corpus_limit
         elif config.start:
             start, _ = load_run(config.start)
             _require_same(start.tokenizer, tokenizer, config.start)
             model.load_state_dict(start.state_dict())
+        # A saved model has to encode prompts, so it takes its tokenizer along.
         model.tokenizer = tokenizer
         if corpus is None:
-            shards = out / "shards" if out and config.data != "embedded" else None
+            shards = None
+            # Python's documentation is encoded in seconds, so only other text is kept as ids.
+            if out and config.data != "embedded":
+                shards = out / "shards"
             progress = config.progress and group.is_main
+            # One process encodes the text, and the others read the shards that it wrote.
             corpus = group.main_first(lambda: load_corpus(
                 config.data, tokenizer, limit, progress, config.validation, shards))
         self.corpus = corpus
-        sequential_windows(corpus.validation, config.context, 1)  # is too little held out?
+        # Validation text shorter than a window raises here, not after the first hundred steps.
+        sequential_windows(corpus.validation, config.context, 1)
         self.batches = Batches(corpus.train, config.context, rows, config.seed, group.rank,
                                group.world_size)
 
         self.settings["data_sha256"] = corpus.digest
-        self.step, self.seconds, self.first_step_seconds, self._saved_at = 0, 0.0, 0.0, None
-        self.log, self.history, self._written = [], [], 0
+        self.step = 0
+        self.seconds = 0.0
+        self.first_step_seconds = 0.0
+        self._saved_at = None
+        self.log = []
+        self.history = []
+        self._written = 0
         if state:
+            # Again, since the digest of the text is known only now.
             check_resume(state, self.settings, out)
             restore(state, self)
             self._saved_at = self.seconds
         elif out and group.is_main:
             save_tokenizer(tokenizer, out / "tokenizer")
-        self.history.append({"from_step": self.step, "processes": group.world_size,
-                             "tokens": config.tokens, "minutes": config.minutes,
-                             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.history.append({
+            "from_step": self.step,
+            "processes": group.world_size,
+            "tokens": config.tokens,
+            "minutes": config.minutes,
+            "started": started,
+        })
         model.compile_for(config.compile)
         self._loss = group.loss_of(model)
         flops = flops_per_token(model, config.context)
         peak = config.peak_flops or peak_flops(device)
-        self._utilisation = flops / (peak * group.world_size) if flops and peak else None
+        self._utilisation = None
+        # Neither is known for every model and device; a run without MFU is fine.
+        if flops and peak:
+            self._utilisation = flops / (peak * group.world_size)
 
     @property
     def finished(self) -> bool:
@@ -176,16 +209,20 @@ class Trainer:
             DivergedError: a loss or gradient that is not finite.
             StoppedError: SIGINT or SIGTERM came; a second one does not wait for the step.
         """
-        config, is_main = self.config, self.group.is_main
+        config = self.config
+        is_main = self.group.is_main
         end = config.steps if until is None else until
-        self._launched, self._stopped = [], False
+        self._launched = []
+        self._stopped = False
+        # A resumed run continues its clock, as if it had never been stopped.
         self._tick = time.perf_counter()
         self._began = self._tick - self.seconds
         last = self.step >= end or self.finished
         ended = self.out / "run.json" if self.out and is_main else None
-        if ended and not last:  # the model in the folder will not be the last one
+        # run.json promises a finished model, which an extended run has only at its new end.
+        if ended and not last:
             ended.unlink(missing_ok=True)
-        # disable=None: no bar where the output is no terminal
+        # With disable=None tqdm shows no bar unless the output is a terminal.
         bar = tqdm(total=1, initial=self.used, desc=config.preset,
                    disable=None if config.progress and is_main else True,
                    bar_format="{l_bar}{bar}| {elapsed}<{remaining}, {postfix}")
@@ -193,12 +230,14 @@ class Trainer:
             try:
                 while not last:
                     self._train_step()
+                    # With one step in the queue, the GPU computes while Python prepares the next.
                     self._read(all_but=self.queued)
                     over = self.finished
                     last = over or self._stopped or self.step >= end
                     measure = over or self.step % config.eval_every == 0
                     sample = config.prompt and (over or self.step.bit_count() == 1)
                     save = last or self._is_due()
+                    # These need the weights of this step, so the queue has to be empty.
                     pause = measure or sample or save
                     if pause:
                         self._read()
@@ -206,9 +245,11 @@ class Trainer:
                     self._write_log(bar)
                     if save:
                         self.checkpoint()
-                    if pause:  # whose time is no part of the next step's
+                    # The time of a pause does not belong to the speed of the next step.
+                    if pause:
                         self._tick = time.perf_counter()
-            finally:  # an exception in a step leaves the entry of the one before it
+            finally:
+                # An exception in one step must not lose the entry of the step before.
                 self._read()
                 self._write_log(bar)
         if ended and self.finished and not ended.exists():
@@ -235,36 +276,44 @@ class Trainer:
 
     def _train_step(self):
         """Launch a step; nothing here waits for a GPU, but the gradient scaler of float16."""
-        config, scaler = self.config, self.scaler
+        config = self.config
+        scaler = self.scaler
         rate = learning_rate(self.step, config, self.seconds, self.first_step_seconds)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.model.train()
         self.optimizer.zero_grad()
-        # Documents that are read alone have rows of their own, sorted by length into parts.
-        parts = micro_batches(torch.stack(self.batches[self.step]), config.micro_batch_size,
-                              self.end_of_text, few_shapes=config.compile != "no")
+        # A compiled model is compiled again for each new shape, so it gets few of them.
+        parts = micro_batches(
+            torch.stack(self.batches[self.step]),
+            config.micro_batch_size,
+            self.end_of_text,
+            few_shapes=config.compile != "no",
+        )
         total = torch.zeros((), device=self.device)
         on_gpu = self.device.type == "cuda"
         for i, (pair, times) in enumerate(parts, 1):
-            if on_gpu:  # from pinned memory the copy is not awaited
+            # Only from pinned memory does a copy to the GPU overlap with computing.
+            if on_gpu:
                 pair = pair.pin_memory()
             x, y = pair.to(self.device, non_blocking=on_gpu)
-            # The gradients of several processes are averaged once a step, after the last part.
+            # DDP averages gradients after each backward pass; once a step is enough.
             self._loss.require_backward_grad_sync = i == len(parts)
             with autocast(self.device, self.precision):
                 loss = self._loss(x, y) / times
             scaler.scale(loss).backward()
             total += loss.detach()
+        # Clipping compares the norm with `clip`, so the scale has to be divided out before.
         scaler.unscale_(self.optimizer)
         norm = clip_grad_norm_(self.model.parameters(), config.clip)
         scale = scaler.get_scale()
         scaler.step(self.optimizer)
         scaler.update()
         self.step += 1
-        # All processes must decide alike when to stop, so they share one clock and one flag.  Both
-        # are written by the device, since a copy to it would wait for the queue.
-        clock = torch.full_like(total, time.perf_counter() - self._began)
+        # Processes that stopped at different steps would wait for each other for ever, so they
+        # share one clock and one flag.  full_like fills on the device: a copy would wait.
+        seconds = time.perf_counter() - self._began
+        clock = torch.full_like(total, seconds)
         stop = torch.full_like(total, len(self._signals))
         numbers = self.group.mean(torch.stack([total, norm, clock, stop]))
         self._launched.append((self.step, rate, scale, numbers))
@@ -275,22 +324,32 @@ class Trainer:
             step, rate, scale, numbers = self._launched.pop(0)
             loss, norm, clock, stop = numbers.tolist()
             now = time.perf_counter()
-            seconds, self._tick = now - self._tick, now
+            seconds = now - self._tick
+            self._tick = now
+            # A compiler works during the first step, which the schedule leaves out.
             if step == self.history[-1]["from_step"] + 1:
                 self.first_step_seconds += clock - self.seconds
-            self.seconds, self._stopped = clock, stop > 0
-            # A scaled gradient may overflow: the scaler has skipped the step and halves its scale.
-            finite = math.isfinite(norm)
-            if not (math.isfinite(loss) and (finite or scale > 1)):
+            self.seconds = clock
+            self._stopped = stop > 0
+            # A scaled gradient may overflow; then the scaler skips the step and halves its scale.
+            finite = isfinite(norm)
+            if not (isfinite(loss) and (finite or scale > 1)):
                 self._launched.clear()
                 raise DivergedError(f"loss {loss} and gradient norm {norm} at step {step} with "
                                     f"learning rate {rate:.2e}; start again with a lower "
                                     "learning_rate or a longer warmup")
-            tokens = self.config.batch_size * self.config.context  # of all processes
+            # batch_size counts the sequences of all processes together.
+            tokens = self.config.batch_size * self.config.context
             speed = tokens / seconds
-            entry = {"step": step, "tokens": step * tokens, "loss": loss, "learning_rate": rate,
-                     "grad_norm": norm if finite else None, "seconds": seconds,
-                     "tokens_per_second": speed}
+            entry = {
+                "step": step,
+                "tokens": step * tokens,
+                "loss": loss,
+                "learning_rate": rate,
+                "grad_norm": norm if finite else None,
+                "seconds": seconds,
+                "tokens_per_second": speed,
+            }
             if self.scaler.is_enabled():
                 entry["loss_scale"] = scale
             if self._utilisation:
@@ -300,25 +359,36 @@ class Trainer:
     def _is_due(self):
         """Whether the last checkpoint is so old that the next one is due."""
         wait = 60 * self.config.checkpoint_minutes
-        if self._saved_at is None:  # the first comes early, so that a short run can be resumed too
+        # The first comes early, so that a short run can be resumed too.
+        if self._saved_at is None:
             return self.seconds >= min(wait, 30)
         return self.seconds - self._saved_at >= wait
 
     def _evaluate(self, entry, measure, sample):
         """Add the held-out loss, a sample, or both to the entry of a step."""
-        config, model = self.config, self.model
-        # Compiled kernels fit the shapes of training alone.
-        compiled = config.compile != "no"
-        with torch.compiler.set_stance("force_eager") if compiled else nullcontext():
+        config = self.config
+        model = self.model
+        stance = nullcontext()
+        # Validation and sampling have other shapes, for which compiling would take minutes.
+        if config.compile != "no":
+            stance = torch.compiler.set_stance("force_eager")
+        with stance:
             if measure:
                 with autocast(self.device, self.precision):
                     entry["validation_loss"] = held_out_loss(
-                        model, self.corpus.validation, config.context, config.eval_windows,
-                        end_of_text=self.end_of_text)
+                        model,
+                        self.corpus.validation,
+                        config.context,
+                        config.eval_windows,
+                        end_of_text=self.end_of_text,
+                    )
             if sample and self.group.is_main:
-                prompt = torch.tensor([self.tokenizer.encode(config.prompt)], device=self.device)
+                ids = self.tokenizer.encode(config.prompt)
+                prompt = torch.tensor([ids], device=self.device)
+                # One seed for all steps, so that samples differ by the weights alone.
                 drawn = model.generate(prompt, 64, temperature=0.8, seed=config.seed)
-                entry["sample"] = self.tokenizer.decode(drawn[0].tolist())
+                ids = drawn[0].tolist()
+                entry["sample"] = self.tokenizer.decode(ids)
 
     def _write_log(self, bar):
         """Bring new entries to log.jsonl, and show where the run is."""
@@ -326,58 +396,91 @@ class Trainer:
         if not new or not self.group.is_main:
             return
         if self.out:
-            # A process begins with a new file: steps after its checkpoint are taken again.
+            # A resumed run takes the steps after its checkpoint again, so the old log is replaced.
             mode = "a" if self._written else "w"
             with open(self.out / "log.jsonl", mode, encoding="utf-8") as file:
-                file.writelines(json.dumps(entry) + "\n" for entry in new)
+                for entry in new:
+                    file.write(json.dumps(entry) + "
+")
         self._written = len(self.log)
-        if "validation_loss" in new[-1]:
-            said = f"step {self.step}, validation loss {new[-1]['validation_loss']:.3f}"
+        loss = new[-1].get("validation_loss")
+        if loss is not None:
+            said = f"step {self.step}, validation loss {loss:.3f}"
             bar.set_postfix_str(said)
-            if bar.disable and self.config.progress:  # no terminal: a line in its place
+            # A log file shows no bar, so it gets a line.
+            if bar.disable and self.config.progress:
                 print(said, flush=True)
         bar.update(min(1, self.used) - bar.n)
 
     def _finish(self, path):
         """Write the model, then run.json, which says that it is there."""
         self.model.save_pretrained(self.out / "model")
-        corpus, log = self.corpus, self.log
-        data = {"source": str(corpus.source), "tokenizer": self.tokenizer.name,
-                "digest": corpus.digest, "train_tokens": len(corpus.train),
-                "validation_tokens": len(corpus.validation)}
-        versions = {"caracal_min": __version__, "torch": torch.__version__,
-                    "python": platform.python_version()}
-        gpu = self.device.type == "cuda"
-        # About a thousand entries, and with them all that were measured or sampled.
-        every = math.ceil(len(log) / 1000)
-        curve = [entry for entry in log if entry["step"] % every == 0 or entry is log[-1]
-                 or "validation_loss" in entry or "sample" in entry]
-        run = {"config": vars(self.config), "tokens": log[-1]["tokens"], "steps": self.step,
-               "epochs": self.batches.epochs(self.step), "seconds": self.seconds,
-               "parameters": self.model.num_parameters(), "precision": self.settings["precision"],
-               "device": torch.cuda.get_device_name(self.device) if gpu else self.device.type,
-               "versions": versions, "data": data, "history": self.history, "curve": curve}
+        corpus = self.corpus
+        log = self.log
+        # Enough to tell whether another run read the same text.
+        data = {
+            "source": str(corpus.source),
+            "tokenizer": self.tokenizer.name,
+            "digest": corpus.digest,
+            "train_tokens": len(corpus.train),
+            "validation_tokens": len(corpus.validation),
+        }
+        versions = {
+            "caracal_min": __version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }
+        device = self.device.type
+        if device == "cuda":
+            device = torch.cuda.get_device_name(self.device)
+        # A plot needs about a thousand points, but every validation loss and sample.
+        every = ceil(len(log) / 1000)
+        curve = [
+            entry for entry in log
+            if entry["step"] % every == 0
+            or entry is log[-1]
+            or "validation_loss" in entry
+            or "sample" in entry
+        ]
+        run = {
+            "config": vars(self.config),
+            "tokens": log[-1]["tokens"],
+            "steps": self.step,
+            "epochs": self.batches.epochs(self.step),
+            "seconds": self.seconds,
+            "parameters": self.model.num_parameters(),
+            "precision": self.settings["precision"],
+            "device": device,
+            "versions": versions,
+            "data": data,
+            "history": self.history,
+            "curve": curve,
+        }
+        # Written last and renamed at the end, so that its presence means a finished run.
         with writing(path) as partial:
             partial.write_text(json.dumps(run, default=str) + "\n", encoding="utf-8")
 
 
 @contextmanager
 def _stopping_signals():
-    """Give a list that gets the signal that asks the process to end, while the body runs."""
+    """Collect SIGINT and SIGTERM in a list while the body runs, instead of ending the process."""
     received = []
 
     def note(number, _):
-        if received:  # a second one does not wait for the step
+        # Whoever presses Ctrl-C twice does not want to wait for the step.
+        if received:
             raise KeyboardInterrupt
         received.append(number)
 
-    # Python lets its main thread alone handle signals.
-    in_main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if in_main else ()
-    before = {number: signal.signal(number, note) for number in numbers}
+    before = {}
+    # Python sets signal handlers from its main thread only; a run in another is not stopped.
+    if current_thread() is main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            before[number] = signal.signal(number, note)
     try:
         yield received
     finally:
+        # Outside a run, Ctrl-C has to work as usual again.
         for number, handler in before.items():
             signal.signal(number, handler)
 

@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_file
 
 from caracal_book.records import read_record
-from caracal_min import Caracal, model
+from caracal_min import Caracal
+from caracal_min import model as model_module
 from caracal_min.data import documents, load_corpus, tokenize
 from caracal_min.files import file_sha256
 from caracal_min.training import TrainConfig, Trainer
@@ -81,7 +82,7 @@ def test_the_text_is_mixed_of_what_is_not_held_out(mixture):
 @pytest.mark.slow
 def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_committed, monkeypatch):
     monkeypatch.setattr(ship_micro, "PROMPTS", ("The old", "A <river>"))
-    monkeypatch.setattr(model, "PRETRAINED", tmp_path / "caracal_min" / "pretrained")
+    monkeypatch.setattr(model_module, "PRETRAINED", tmp_path / "caracal_min" / "pretrained")
     given = (run / "base", run / "shards", mixture[0] / "mixed.json", str(mixture[0] / "held_out.jsonl.xz"),
              run / "shards", tmp_path)
     folder = ship_micro.ship(*given)

@@ -24,8 +24,8 @@ read once for all tokens of a batch.  Small operators, such as norms and sums, a
 
 The first is the default, and a test holds it against operators that run.  By default all numbers outside a convolution
 have one length, and a training step is three forward passes.  `Pass.autocast` counts a training step as it is run:
-residuals, norms between blocks and weights in float32, casts of them and of their gradients, and the softmax of the loss;
-a test holds that against the operators of a step on a CPU.
+residuals, norms between blocks and weights in float32, casts of them and of their gradients, and the softmax of the
+loss; a test holds that against the operators of a step on a CPU.
 
 A library's FFT moves its points once to the chip and back, as long as they fit beside a processor (`ON_CHIP`), and
 twice beyond.  On an NVIDIA GPU PyTorch's inverse transform also copies its input and scales its result (`Pass.cuda`):
