@@ -31,14 +31,8 @@ from torch.fft import fft, ifft, irfft, rfft
 
 from .spectral import causal_conv, fast_length
 
-__all__ = [
-    "causal_conv_direct",
-    "causal_conv_fft",
-    "causal_conv_right_angle",
-    "circular_conv",
-    "linear_conv",
-    "toeplitz",
-]
+__all__ = ["causal_conv_direct", "causal_conv_fft", "causal_conv_right_angle", "circular_conv",
+           "linear_conv", "toeplitz"]
 
 
 def toeplitz(g: Tensor) -> Tensor:

@@ -40,16 +40,8 @@ from torch.fft import irfft, rfft
 from .attention import sliding_window_attention
 from .convolution import causal_conv_fft
 
-__all__ = [
-    "Cache",
-    "DotProductConvolution",
-    "FourierCache",
-    "PartitionedConvolution",
-    "RelaxedConvolution",
-    "RollingConvolution",
-    "WindowCache",
-    "is_one_token",
-]
+__all__ = ["Cache", "DotProductConvolution", "FourierCache", "PartitionedConvolution",
+           "RelaxedConvolution", "RollingConvolution", "WindowCache", "is_one_token"]
 
 # Numbers in one block of FFTs on a CPU: spectra of a group of channels then stay in its cache.
 CPU_BLOCK = 1 << 19

@@ -61,12 +61,8 @@ class Sampling:
 
 
 def stream(
-    model: Any,
-    prompt: Prompt,
-    max_new_tokens: int,
-    *,
-    caches: list[Cache] | None = None,
-    **options: Any,
+        model: Any, prompt: Prompt, max_new_tokens: int, *, caches: list[Cache] | None = None,
+        **options: Any
 ) -> Iterator[Tensor]:
     """Yield the ids `[B]` of each new token as soon as it is drawn; all else as `generate`.
 
@@ -141,12 +137,8 @@ def generate(
 
 
 def stream_text(
-    model: Any,
-    tokenizer: Tokenizer,
-    prompt: str,
-    max_new_tokens: int,
-    stop: int | Sequence[int] | None = None,
-    **options: Any,
+        model: Any, tokenizer: Tokenizer, prompt: str, max_new_tokens: int, stop: int |
+        Sequence[int] | None = None, **options: Any
 ) -> Iterator[str]:
     """Yield the text that continues a prompt in pieces, which end with a whole character.
 
@@ -181,11 +173,8 @@ def stream_text(
 
 
 def draw(
-    logits: Tensor,
-    temperature: float = 1.0,
-    top_k: int | None = None,
-    top_p: float | None = None,
-    generator: torch.Generator | None = None,
+        logits: Tensor, temperature: float = 1.0, top_k: int | None = None, top_p: float | None =
+        None, generator: torch.Generator | None = None
 ) -> Tensor:
     """Draw one id `[B]` from each row of logits `[B, vocabulary]`.  Options as `Sampling`.
 
@@ -229,13 +218,8 @@ def filter_logits(
 
 
 def _draws(
-    model: Any,
-    ids: Tensor,
-    lengths: list[int],
-    max_new_tokens: int,
-    caches: list[Cache],
-    mode: type,
-    sampling: Sampling,
+        model: Any, ids: Tensor, lengths: list[int], max_new_tokens: int, caches: list[Cache], mode:
+        type, sampling: Sampling
 ) -> Iterator[Tensor]:
     """Yield the draws: the first call reads the prompt, each later one the token drawn before."""
     how = sampling.temperature, sampling.top_k, sampling.top_p

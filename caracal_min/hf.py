@@ -200,14 +200,9 @@ class CaracalModel(CaracalPreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: CaracalCache | None = None,
-        use_cache: bool | None = None,
-        cache: CaracalCache | None = None,
-        **options: Any,
+            self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor |
+            None = None, past_key_values: CaracalCache | None = None, use_cache: bool | None = None,
+            cache: CaracalCache | None = None, **options: Any
     ) -> BaseModelOutputWithPast:
         """Return last_hidden_state, `[B, L, D]`, the cache, and hidden_states where asked for.
 
@@ -283,16 +278,10 @@ class CaracalForCausalLM(CaracalPreTrainedModel, GenerationMixin):
 
     @can_return_tuple
     def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: CaracalCache | None = None,
-        labels: Tensor | None = None,
-        use_cache: bool | None = None,
-        logits_to_keep: int | Tensor = 0,
-        cache: CaracalCache | None = None,
-        **options: Any,
+            self, input_ids: Tensor, attention_mask: Tensor | None = None, position_ids: Tensor |
+            None = None, past_key_values: CaracalCache | None = None, labels: Tensor | None = None,
+            use_cache: bool | None = None, logits_to_keep: int | Tensor = 0, cache: CaracalCache |
+            None = None, **options: Any
     ) -> CausalLMOutputWithPast:
         """Predict the next token at every position.
 

@@ -75,12 +75,8 @@ class MultiHeadFourier(nn.Module):
     kernel_size = 3
 
     def __init__(
-        self,
-        d_model: int,
-        n_heads: int,
-        pre_conv: bool = True,
-        gate: Gate = "two_stage",
-        gate_length: int | None = None,
+            self, d_model: int, n_heads: int, pre_conv: bool = True, gate: Gate = "two_stage",
+            gate_length: int | None = None
     ):
         super().__init__()
         _check_heads(d_model, n_heads)
@@ -138,10 +134,7 @@ class MultiHeadFourier(nn.Module):
         return v, g
 
     def forward(
-        self,
-        x: Tensor,
-        cache: FourierCache | None = None,
-        lengths: Sequence[int] | None = None,
+            self, x: Tensor, cache: FourierCache | None = None, lengths: Sequence[int] | None = None
     ) -> Tensor:
         """Mix `[B, L, D]`; with a cache, its tokens come before x, and x is appended to it.
 
@@ -157,12 +150,8 @@ class MultiHeadFourier(nn.Module):
         return self.to_out(r.mT)
 
     def new_cache(
-        self,
-        batch: int,
-        capacity: int,
-        convolution: str = "relaxed",
-        dtype: torch.dtype | None = None,
-        device: torch.device | None = None,
+            self, batch: int, capacity: int, convolution: str = "relaxed", dtype: torch.dtype | None
+            = None, device: torch.device | None = None
     ) -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
 
@@ -210,10 +199,7 @@ class SlidingWindowAttention(nn.Module):
         self.to_out = nn.Linear(d_model, d_model, bias=False)
 
     def forward(
-        self,
-        x: Tensor,
-        cache: WindowCache | None = None,
-        lengths: Sequence[int] | None = None,
+            self, x: Tensor, cache: WindowCache | None = None, lengths: Sequence[int] | None = None
     ) -> Tensor:
         """Attend within `[B, L, D]`; with a cache, its keys and values come before those of x.
 
@@ -283,10 +269,7 @@ class Block(nn.Module):
         self.mlp = SwiGLU(mixer.d_model, hidden)
 
     def forward(
-        self,
-        x: Tensor,
-        cache: Cache | None = None,
-        lengths: Sequence[int] | None = None,
+            self, x: Tensor, cache: Cache | None = None, lengths: Sequence[int] | None = None
     ) -> Tensor:
         """Apply the block to `[B, L, D]`; a cache, and the lengths of its rows, go to the mixer."""
         x = x + self.mixer(self.mixer_norm(x), cache, lengths)

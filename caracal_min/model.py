@@ -110,13 +110,9 @@ class Caracal(nn.Module):
         return cls(change_config(find_preset(name), changes))
 
     def forward(
-        self,
-        tokens: Tensor,
-        targets: Tensor | None = None,
-        keep: Literal["all", "last", "none"] = "all",
-        caches: list[Cache] | None = None,
-        lengths: Sequence[int] | None = None,
-        documents: Tensor | None = None,
+            self, tokens: Tensor, targets: Tensor | None = None, keep: Literal["all", "last",
+            "none"] = "all", caches: list[Cache] | None = None, lengths: Sequence[int] | None =
+            None, documents: Tensor | None = None
     ) -> tuple[Tensor | None, Tensor | None]:
         """Predict the next token at every position.
 
@@ -180,21 +176,15 @@ class Caracal(nn.Module):
         return _whole_loss(self, tokens, targets)
 
     def logits(
-        self,
-        tokens: Tensor,
-        caches: list[Cache] | None = None,
-        lengths: Sequence[int] | None = None,
-        documents: Tensor | None = None,
+            self, tokens: Tensor, caches: list[Cache] | None = None, lengths: Sequence[int] | None =
+            None, documents: Tensor | None = None
     ) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids.  Arguments as `forward`."""
         return self(tokens, caches=caches, lengths=lengths, documents=documents)[0]
 
     def hidden(
-        self,
-        tokens: Tensor,
-        caches: list[Cache] | None = None,
-        lengths: Sequence[int] | None = None,
-        documents: Tensor | None = None,
+            self, tokens: Tensor, caches: list[Cache] | None = None, lengths: Sequence[int] | None =
+            None, documents: Tensor | None = None
     ) -> Tensor:
         """Return the normed output of the last block, `[B, L, D]`.  Arguments as `forward`."""
         if documents is not None:
@@ -269,11 +259,8 @@ class Caracal(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def new_caches(
-        self,
-        batch: int,
-        capacity: int,
-        convolution: str = "relaxed",
-        device: torch.device | None = None,
+            self, batch: int, capacity: int, convolution: str = "relaxed", device: torch.device |
+            None = None
     ) -> list[Cache]:
         """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens.
 
@@ -382,13 +369,8 @@ class Caracal(nn.Module):
 
     @classmethod
     def from_pretrained(
-        cls,
-        name_or_folder: str | Path,
-        revision: str | None = None,
-        device: str = "auto",
-        dtype: torch.dtype | None = None,
-        torch_dtype: torch.dtype | None = None,
-        **changes: Any,
+            cls, name_or_folder: str | Path, revision: str | None = None, device: str = "auto",
+            dtype: torch.dtype | None = None, torch_dtype: torch.dtype | None = None, **changes: Any
     ) -> "Caracal":
         """Load a trained model, ready to generate: in evaluation mode, on a GPU if there is one.
 

@@ -28,16 +28,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-__all__ = [
-    "BLOCK",
-    "DIRECT",
-    "MOST_DIRECT",
-    "blocks",
-    "causal_conv",
-    "fast_length",
-    "fft_points",
-    "overlapping",
-]
+__all__ = ["BLOCK", "DIRECT", "MOST_DIRECT", "blocks", "causal_conv", "fast_length", "fft_points",
+           "overlapping"]
 
 # Numbers in one padded block of rows, by device type; None: all rows at once.  On two CPU cores
 # 2^19 to 2^20 was fastest from L = 512 to 8192: smaller blocks wait for threads, larger ones

@@ -18,18 +18,8 @@ from typing import Protocol
 import huggingface_hub
 from tokenizers import Tokenizer as Encoder
 
-__all__ = [
-    "END_OF_TEXT",
-    "TOKENIZER",
-    "TOKENIZER_CONFIG",
-    "ByteTokenizer",
-    "JSONTokenizer",
-    "Tokenizer",
-    "load_tokenizer",
-    "make_tokenizer",
-    "save_tokenizer",
-    "tokenizer_sha256",
-]
+__all__ = ["END_OF_TEXT", "TOKENIZER", "TOKENIZER_CONFIG", "ByteTokenizer", "JSONTokenizer",
+           "Tokenizer", "load_tokenizer", "make_tokenizer", "save_tokenizer", "tokenizer_sha256"]
 
 TOKENIZER = "tokenizer.json"
 """File of a saved tokenizer: vocabulary, merges and how text is split."""

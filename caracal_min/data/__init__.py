@@ -8,14 +8,7 @@ Tokenizers are in `caracal_min.tokenizer`.
 """
 
 # Offered here too, since who reads a corpus needs a tokenizer with it.
-from ..tokenizer import (
-    ByteTokenizer,
-    Tokenizer,
-    load_tokenizer,
-    make_tokenizer,
-    save_tokenizer,
-    tokenizer_sha256,
-)
+from ..tokenizer import ByteTokenizer, Tokenizer, load_tokenizer, make_tokenizer, save_tokenizer, tokenizer_sha256
 from .batches import Batches, Corpus, load_corpus, sequential_windows, tokens_of
 from .shards import tokenize
 from .sources import RULE, documents, is_held_out

@@ -16,13 +16,7 @@ from .sources import ALL, HELD_OUT, RULE, documents, is_held_out
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = [
-    "Batches",
-    "Corpus",
-    "load_corpus",
-    "sequential_windows",
-    "tokens_of",
-]
+__all__ = ["Batches", "Corpus", "load_corpus", "sequential_windows", "tokens_of"]
 
 
 @dataclass
@@ -51,11 +45,8 @@ class Corpus:
 
     @classmethod
     def from_texts(
-        cls,
-        texts: Iterable[str],
-        tokenizer: str | Path | Tokenizer = "byte",
-        validation: Iterable[str] | None = None,
-        source: str = "texts",
+            cls, texts: Iterable[str], tokenizer: str | Path | Tokenizer = "byte", validation:
+            Iterable[str] | None = None, source: str = "texts"
     ) -> Corpus:
         """Return the corpus of some documents.
 
@@ -97,12 +88,9 @@ class Corpus:
 
 
 def load_corpus(
-    source: str | Path = "embedded",
-    tokenizer: str | Path | Tokenizer = "byte",
-    max_tokens: int | None = None,
-    progress: bool = True,
-    validation: str | Path | None = None,
-    shards: str | Path | None = None,
+        source: str | Path = "embedded", tokenizer: str | Path | Tokenizer = "byte", max_tokens: int
+        | None = None, progress: bool = True, validation: str | Path | None = None, shards: str |
+        Path | None = None
 ) -> Corpus:
     """Read and tokenize a corpus, in which the end of text follows every document.
 
@@ -148,11 +136,8 @@ def load_corpus(
 
 
 def tokens_of(
-    source: str | Path,
-    tokenizer: str | Path | Tokenizer,
-    split: str = ALL,
-    max_tokens: int | None = None,
-    progress: bool = True,
+        source: str | Path, tokenizer: str | Path | Tokenizer, split: str = ALL, max_tokens: int |
+        None = None, progress: bool = True
 ) -> np.ndarray:
     """Return the tokens of a split of a source, `[T]`, uint16 or uint32.
 

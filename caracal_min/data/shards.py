@@ -21,15 +21,7 @@ from ..files import writing
 from ..tokenizer import Tokenizer, make_tokenizer, tokenizer_sha256
 from .sources import ALL, FINEWEB_REVISION, HELD_OUT, RULE, TRAIN, documents, is_held_out
 
-__all__ = [
-    "INDEX",
-    "encode",
-    "id_type",
-    "is_shards",
-    "open_shards",
-    "sha256_of",
-    "tokenize",
-]
+__all__ = ["INDEX", "encode", "id_type", "is_shards", "open_shards", "sha256_of", "tokenize"]
 
 INDEX = "shards.json"
 """The file that makes a folder one of shards."""
@@ -46,11 +38,8 @@ def id_type(tokenizer: Tokenizer) -> np.dtype:
 
 
 def encode(
-    texts: Iterable[str],
-    tokenizer: Tokenizer,
-    max_tokens: int | None = None,
-    counted: str = TRAIN,
-    title: str | bool = False,
+        texts: Iterable[str], tokenizer: Tokenizer, max_tokens: int | None = None, counted: str =
+        TRAIN, title: str | bool = False
 ) -> Iterator[tuple[bool, np.ndarray]]:
     """Yield of each document whether it is held out, and its ids with the end of text, `[T]`.
 
@@ -82,11 +71,8 @@ def encode(
 
 
 def tokenize(
-    source: str | Path,
-    out: str | Path,
-    tokenizer: str | Path | Tokenizer = "gpt2",
-    limit_tokens: int | None = None,
-    progress: bool = True,
+        source: str | Path, out: str | Path, tokenizer: str | Path | Tokenizer = "gpt2",
+        limit_tokens: int | None = None, progress: bool = True
 ) -> dict[str, Any]:
     """Write a source as a folder of shards; after a kill, the same call goes on.
 

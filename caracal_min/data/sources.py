@@ -14,21 +14,8 @@ from typing import Any
 
 import huggingface_hub
 
-__all__ = [
-    "ALL",
-    "DOCUMENTED",
-    "EMBEDDED",
-    "FORMATS",
-    "HELD_OUT",
-    "RULE",
-    "SOURCES",
-    "TRAIN",
-    "documents",
-    "file_texts",
-    "fineweb_revision",
-    "is_held_out",
-    "text_digest",
-]
+__all__ = ["ALL", "DOCUMENTED", "EMBEDDED", "FORMATS", "HELD_OUT", "RULE", "SOURCES", "TRAIN",
+           "documents", "file_texts", "fineweb_revision", "is_held_out", "text_digest"]
 
 SOURCES = ("embedded", "fineweb")
 """Names of the sources that are no paths."""

@@ -400,8 +400,7 @@ class Trainer:
             mode = "a" if self._written else "w"
             with open(self.out / "log.jsonl", mode, encoding="utf-8") as file:
                 for entry in new:
-                    file.write(json.dumps(entry) + "
-")
+                    file.write(json.dumps(entry) + "\n")
         self._written = len(self.log)
         loss = new[-1].get("validation_loss")
         if loss is not None:

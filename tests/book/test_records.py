@@ -199,7 +199,7 @@ def made_in(folder, path, before=""):
 @pytest.mark.process
 @pytest.mark.slow
 def test_a_clean_checkout_is_named_and_a_dirty_one_refused(checkout, tmp_path):
-    later = checkout / "caracal_min" / "relaxed.py"
+    later = checkout / "caracal_min" / "decoding.py"
     body = later.read_text()
     # What changes while a run goes on is not what ran.
     clean = made_in(checkout, tmp_path / "clean.json", f"Path({str(later)!r}).write_text('# later work')")

@@ -124,7 +124,7 @@ def test_the_configuration_has_the_names_of_both(tmp_path):
     config.save_pretrained(tmp_path)
     changed = AutoConfig.from_pretrained(tmp_path, gate_length=4)
     assert changed.shape == CaracalConfig(**SIZE, gate_length=4)
-    with pytest.raises(ValueError, match="d_model=32 is not a multiple of n_heads=3"):
+    with pytest.raises(ValueError, match="d_model=32 is not divisible by n_heads=3"):
         PretrainedCaracalConfig(**SIZE | {"n_heads": 3})
 
 
