@@ -24,7 +24,7 @@ export OMP_WAIT_POLICY ?= PASSIVE
 
 book: $(STAMP)
 	@rm -rf _build/html
-	@echo "Executing $(words $(wildcard notebooks/*.ipynb)) notebooks and building the pages: about MINUTES minutes on two ordinary cores and 0.1 GB on disk."
+	@echo "Executing $(words $(wildcard notebooks/*.ipynb)) notebooks and building the pages: about 7 minutes on two ordinary cores and 0.1 GB on disk."
 	@echo "A chapter that has not changed since the last build is taken from its cache."
 	@$(BIN)/jupyter-book build . --all -W -n --keep-going -q
 	@echo "The book is built. Open $(CURDIR)/_build/html/index.html in a browser."
