@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from caracal_book.viz.engine import source
-from caracal_book.web_export import dequantize_rows, quantize_rows
+from caracal_book.web_export import MANIFEST, dequantize_rows, quantize_rows
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.model import locate_model
 from caracal_min.tokenizer import JSONTokenizer
@@ -86,7 +86,8 @@ def rounded(model: Caracal) -> Caracal:
 def open_engine(page, scripts: dict[str, str], program: str | None = None):
     """Load the engine, or another program in its place, and a model into an empty page, and return it."""
     page.add_script_tag(content=program or source())
-    for text in scripts.values():
+    # The manifest says what the parts hold, so it comes first.
+    for _, text in sorted(scripts.items(), key=lambda script: script[0] != MANIFEST):
         page.add_script_tag(content=text)
         page.evaluate(_TAKE)
     page.evaluate(_START)

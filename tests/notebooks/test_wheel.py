@@ -31,13 +31,12 @@ PACKAGES = ("caracal_min", "book/caracal_book")
 CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 KEPT = {"my_nano", "my_twin", "my_micro"}  # what chapters leave to their reader
 # Runs of some minutes, cut to a few steps.  What is learnt by their ends is asserted where the book is built.
-SHORTENED = {"09_teaching_it": ('TrainConfig.for_preset("nano", optimizer="muon")',
-                               'TrainConfig.for_preset("nano", optimizer="muon", tokens=20 * 4 * 256)'),
-             "12_train_tiny": ("tokens=192 * 4096", "tokens=4 * 4096")}
+SHORTENED = {"09_teaching_it": ("minutes=10", "minutes=0.01"),
+             "12_train_tiny": ("tokens=256 * 2048", "tokens=48 * 2048")}
 
 _WRITES = """
 import socket, sys
-for name in ("tiktoken", "tokenizers", "transformers"):
+for name in ("datasets", "transformers", "tyro"):
     sys.modules[name] = None  # as if it were not installed
 import caracal_min
 from caracal_min import Caracal

@@ -90,7 +90,7 @@ def test_the_path_of_a_gpu_runs_to_the_end(execute, tmp_path, name, capability, 
     notebook = execute(capability, precision)
     last = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
     assert last.split() == [name, "tiny", "fineweb", f"{minutes}.0", compiled, "my_tiny_run", "my_tiny", "Tiny,",
-                            "H100", "True", f"torch.{precision}", "50257", "16", "16"]
+                            "H100", "True", f"torch.{precision}", "50257", "8", "8"]
     said = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
     assert re.search(rf"^this page was run on the path: {name}$", said, re.MULTILINE)
     assert "NaN" not in said and "nan" not in said.split()

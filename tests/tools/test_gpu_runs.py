@@ -15,8 +15,8 @@ from caracal_book.records import read_record, seal
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 BARE = """
 import sys
-for name in ("datasets", "jsonschema", "lm_eval", "matplotlib", "pyarrow", "pytest", "tensorboard", "tiktoken",
-             "tokenizers", "transformers", "tyro"):
+for name in ("datasets", "jsonschema", "lm_eval", "matplotlib", "pyarrow", "pytest",
+             "transformers", "tyro"):
     sys.modules[name] = None  # as if it were not installed
 import gpu_runs
 for stage in (*gpu_runs.STAGES, "evaluate"):  # then of the ablations

@@ -12,7 +12,7 @@ import ship_micro
 import torch
 from safetensors.torch import load_file
 
-from caracal_book.records import read_record
+from caracal_book.records import code, read_record, record_of_run, save_record
 from caracal_min import Caracal
 from caracal_min import model as model_module
 from caracal_min.data import documents, load_corpus, tokenize
@@ -54,8 +54,10 @@ def run(mixture, tmp_path_factory):
         given = dict(data=str(out / "shards"), validation=str(folder / "held_out.jsonl.xz"), out=out / name,
                      tokens=24 * 128, context=32, batch_size=4, micro_batch_size=4, eval_every=20, eval_windows=5,
                      progress=False, device="cpu", model=("d_model=16", "n_heads=2"))
+        started = code()
         with Trainer(TrainConfig.for_preset("nano", **given | changes)) as trainer:
             trainer.run()
+        save_record(record_of_run(out / name, started), out / name / "record.json")
     return out
 
 

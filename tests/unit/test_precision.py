@@ -23,8 +23,8 @@ def test_a_processor_is_asked_for_its_units(monkeypatch):
     assert resolve_precision("auto", "cpu") == torch.float32
 
 
-@pytest.mark.parametrize("cuda, mps, expected", [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
-def test_auto_takes_cuda_then_mps_then_the_cpu(cuda, mps, expected, monkeypatch):
+@pytest.mark.parametrize("cuda, mps, expected", [(True, True, "cuda"), (False, True, "cpu"), (False, False, "cpu")])
+def test_auto_takes_cuda_else_the_cpu_and_mps_by_name_alone(cuda, mps, expected, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     asked = []
