@@ -86,7 +86,9 @@ def write_weights(run: Path, shards: Path, mixture: Path, held_out: str, folder:
             if i % _STEPS_BETWEEN == 0 or i == len(curve) - 1 or {"validation_loss", "sample"} & entry.keys()]
     shipped = {"dtype": "bfloat16", "sha256": file_sha256(folder / WEIGHTS), "text": text, "logits_sha256": digest,
                "steps_between_rows": _STEPS_BETWEEN, "mixture": said}
-    record = seal(record | {"results": record["results"] | {"curve": kept, "shipped": shipped}})
+    results = {"model": vars(model.config), "processes": record["results"]["history"][-1]["processes"],
+               **record["results"], "curve": kept, "shipped": shipped}
+    record = seal(record | {"results": results})
     with writing(folder / "record.json") as partial:
         partial.write_text(json.dumps(record, indent=1) + "\n")
     return read_record(folder / "record.json", require_commit=False)
