@@ -26,6 +26,7 @@ from caracal_book.benchmark import BenchmarkConfig, run_benchmark
 from caracal_book.experiments.ablated import surgery
 from caracal_book.fineweb import HELD_OUT
 from caracal_book.numbers.roofline import RooflineConfig, measured_device, run_roofline
+from caracal_book.records import code, record_of_run, save_record
 from caracal_book.rivals import load_model
 from caracal_min import spectral
 from caracal_min.convolution import causal_conv_fft
@@ -193,7 +194,7 @@ def _training(name: str, preset: str, plan: Plan, options: argparse.Namespace, *
 
 def _trained(config: TrainConfig, direct: int, options: argparse.Namespace) -> dict:
     """Train a model, or go on with it, to shortly before the deadline; return what came out."""
-    corpus = _corpus(config.data, config.validation)
+    corpus, started = _corpus(config.data, config.validation), code()
     alarm = threading.Timer(options.deadline - MARGIN - time.monotonic(), os.kill, (os.getpid(), signal.SIGINT))
     alarm.start()
     try:
@@ -201,6 +202,8 @@ def _trained(config: TrainConfig, direct: int, options: argparse.Namespace) -> d
             log = trainer.run()
     finally:
         alarm.cancel()
+    if trainer.finished:
+        save_record(record_of_run(config.out, started), config.out / "record.json")
     if config.out.name.startswith("micro"):
         trainer.model.bfloat16().save_pretrained(config.out / "bfloat16")
     peak = torch.cuda.max_memory_allocated() / 2**20 if trainer.device.type == "cuda" else None

@@ -89,7 +89,7 @@ def execute(notebooks, shared_data, gpt2, tmp_path):
 def test_the_path_of_a_gpu_runs_to_the_end(execute, tmp_path, name, capability, precision, minutes, compiled):
     notebook = execute(capability, precision)
     last = "".join(output.get("text", "") for output in notebook.cells[-1].outputs)
-    assert last.split() == [name, "tiny", "fineweb", f"{minutes}.0", compiled, "my_tiny_run", "my_tiny", "Tiny,",
+    assert last.split() == [name, "tiny", "fineweb", f"{minutes}", compiled, "my_tiny_run", "my_tiny", "Tiny,",
                             "H100", "True", f"torch.{precision}", "50257", "8", "8"]
     said = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", []))
     assert re.search(rf"^this page was run on the path: {name}$", said, re.MULTILINE)
