@@ -119,7 +119,7 @@ def test_claim_12_fails_where_the_sums_do_not_grow(notebooks):
 def test_claim_11_fails_on_another_record(how, notebooks):
     """The loss at 16 training lengths: as recorded; as low as at one, as trained; and as high with the gates cut."""
     names = dict(runs=runs, statistics=statistics)
-    exec(next(cell.source for cell in notebooks["c_what_it_uses"].cells if cell.id == "forms-record"), names)
+    exec(next(cell.source for cell in notebooks["b_what_it_has_become"].cells if cell.id == "forms-record"), names)
     for run in names["forms"]["results"]["runs"]:
         if how and run["contender"] == "plain" and "loss_by_length" in run:
             far = run["loss_by_length"]

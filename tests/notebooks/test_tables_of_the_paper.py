@@ -1,16 +1,16 @@
-"""The numbers of the paper that investigation D types in: its tables 3 to 6 against the paper's source."""
+"""The numbers of the paper that investigation C types in: its tables 3 to 6 against the paper's source."""
 
 import ast
 import re
 
 import pytest
 
-CHAPTER = "d_reading_tables"
+CHAPTER = "c_reading_tables"
 
 
 @pytest.fixture(scope="module")
 def typed(notebooks):
-    """The dictionaries of numbers that the cells of investigation D assign, by name."""
+    """The dictionaries of numbers that the cells of investigation C assign, by name."""
     found = {}
     for cell in notebooks[CHAPTER].cells:
         if cell.cell_type == "code" and "setup" not in cell.metadata.get("tags", []):

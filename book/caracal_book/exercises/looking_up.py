@@ -1,4 +1,4 @@
-"""Checkers for the exercises of investigation B, looking up.
+"""Checkers for the exercises of investigation A, looking up.
 
 Runs are made up; what a model of few comparisons knows is found by going through all orders of the questions.
 """

@@ -1,4 +1,4 @@
-"""Checkers for the exercises of investigation D, reading the paper's tables.
+"""Checkers for the exercises of investigation C, reading the paper's tables.
 
 Answers of models are drawn from fixed seeds.
 """

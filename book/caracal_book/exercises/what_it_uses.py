@@ -1,4 +1,4 @@
-"""Checkers for the exercises of investigation C, what a trained model uses.
+"""Checkers for the exercises of investigation B, what a trained model uses.
 
 Gates are drawn from fixed seeds, and so are rises of the loss.
 """

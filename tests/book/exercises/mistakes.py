@@ -243,7 +243,7 @@ MISTAKES = {
          "the first step also prepares; take the median"),
         ("hours_to_go", "seconds", " / 3600", "", "these are seconds"),
     ],
-    "a_palindromes": [
+    "a_compare_or_carry": [
         ("mirrored_pairs", "around the end", "n=2 * length)\n    return irfft((spectra**2).sum(0), n=2 * length)",
          "n=length)\n    return irfft((spectra**2).sum(0), n=length)",
          "ids [1, 1], vocab_size=2: entry [0] should be 1, given 2"),
@@ -282,7 +282,7 @@ MISTAKES = {
         ("carriers", "from the value", "[place for place", "[distance - place for place",
          "distances count from the question, not from the value"),
     ],
-    "c_what_it_uses": [
+    "b_what_it_has_become": [
         ("gates_of_others", "the mean of all", "(gates.sum(0) - gates) / (len(gates) - 1)",
          "gates.mean(0).expand_as(gates)", "; a text's own gate is in its mean"),
         ("gates_of_others", "divided by all", "(len(gates) - 1)", "len(gates)",
@@ -302,7 +302,7 @@ MISTAKES = {
          "return needed if needed is None else lags.index(needed)\n",
          "that is the place in the list, and not the lag"),
     ],
-    "d_reading_tables": [
+    "c_reading_tables": [
         ("expected_spread", "the error of a difference", "float((scores.amax(1) - scores.amin(1)).mean())",
          "2**0.5 * error", "that is the standard deviation of a difference"),
         ("expected_spread", "few tables", ".mean())", ".mean() * 1.03)", "; if this is simulated, draw more tables"),

@@ -199,7 +199,7 @@ def test_a_bar_is_drawn_for_people_alone(tmp_path, monkeypatch, capsys):
 def test_the_bytes_that_investigation_c_divides_by_are_those_of_the_text(shared_data, gpt2, root):
     """Its losses per byte are losses per token over bytes a token: tokens are recorded, bytes stated in the cell."""
     text = list(documents(shared_data / "corpus" / "fineweb-validation.jsonl.xz"))
-    cells = json.loads((root / "notebooks" / "c_what_it_uses.ipynb").read_text())["cells"]
+    cells = json.loads((root / "notebooks" / "b_what_it_has_become.ipynb").read_text())["cells"]
     stated = re.search(r"HELD_OUT_BYTES = ([\d_]+)", "".join(line for cell in cells for line in cell["source"]))[1]
     assert int(stated) == sum(len(document.encode()) for document in text)
     tokens = tokens_of(shared_data / "corpus" / "fineweb-validation.jsonl.xz", "gpt2", progress=False)
