@@ -4,6 +4,7 @@
     count       tables of n-grams, which a model has to beat
     export_web  a model as scripts for a page
     forms       the Fourier layer changed in one thing, trained so, then ablated
+    ladder      one hybrid with different long kernels
     learn       small models on tasks that tell mixers apart
     race        whole models against each other
     record      what a training run leaves, as a record
@@ -35,6 +36,7 @@ COMMANDS = {
     "evaluate": "measure a trained model on a text, as a record",
     "export-web": "write a trained model as scripts for a page in a browser",
     "forms": "train the Fourier layer changed in one thing, then ablate it",
+    "ladder": "train one hybrid with different long kernels",
     "learn": "train small models on tasks that tell mixers apart",
     "race": "train whole models against each other on the same text",
     "record": "turn the folder of a finished training run into a record",
