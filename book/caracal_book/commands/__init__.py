@@ -6,6 +6,7 @@
     forms       the Fourier layer changed in one thing, trained so, then ablated
     ladder      one hybrid with different long kernels
     learn       small models on tasks that tell mixers apart
+    nine-numbers  kernels of a trained model replaced by a few numbers
     race        whole models against each other
     record      what a training run leaves, as a record
     roofline    training steps by the clock, beside their count
@@ -38,6 +39,7 @@ COMMANDS = {
     "forms": "train the Fourier layer changed in one thing, then ablate it",
     "ladder": "train one hybrid with different long kernels",
     "learn": "train small models on tasks that tell mixers apart",
+    "nine-numbers": "replace the kernels of a trained model by a few numbers",
     "race": "train whole models against each other on the same text",
     "record": "turn the folder of a finished training run into a record",
     "roofline": "time training steps, beside what they must cost at this machine's rates",
