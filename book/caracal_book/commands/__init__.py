@@ -7,6 +7,7 @@
     ladder      one hybrid with different long kernels
     learn       small models on tasks that tell mixers apart
     nine-numbers  kernels of a trained model replaced by a few numbers
+    own-gates   what another text's gates cost while palindromes are learned
     race        whole models against each other
     record      what a training run leaves, as a record
     roofline    training steps by the clock, beside their count
@@ -40,6 +41,7 @@ COMMANDS = {
     "ladder": "train one hybrid with different long kernels",
     "learn": "train small models on tasks that tell mixers apart",
     "nine-numbers": "replace the kernels of a trained model by a few numbers",
+    "own-gates": "measure what another text's gates cost while palindromes are learned",
     "race": "train whole models against each other on the same text",
     "record": "turn the folder of a finished training run into a record",
     "roofline": "time training steps, beside what they must cost at this machine's rates",
