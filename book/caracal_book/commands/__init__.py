@@ -1,17 +1,17 @@
 """The commands of `python -m caracal_book`, one module each: its options, and what it does with them::
 
-    benchmark   speed and memory, as ratios
-    count       tables of n-grams, which a model has to beat
-    export_web  a model as scripts for a page
-    forms       the Fourier layer changed in one thing, trained so, then ablated
-    ladder      one hybrid with different long kernels
-    learn       small models on tasks that tell mixers apart
+    benchmark     speed and memory, as ratios
+    count         tables of n-grams, which a model has to beat
+    export_web    a model as scripts for a page
+    forms         the Fourier layer changed in one thing, trained so, then ablated
+    ladder        one hybrid with different long kernels
+    learn         small models on tasks that tell mixers apart
     nine-numbers  kernels of a trained model replaced by a few numbers
-    own-gates   what another text's gates cost while palindromes are learned
-    race        whole models against each other
-    record      what a training run leaves, as a record
-    roofline    training steps by the clock, beside their count
-    surgery     ablations of a trained model
+    own-gates     what another text's gates cost while palindromes are learned
+    race          whole models against each other
+    record        what a training run leaves, as a record
+    roofline      training steps by the clock, beside their count
+    surgery       ablations of a trained model
 
 A command is a dataclass, whose docstring and the texts under its fields are its help, and a function that takes an
 object of it.  `caracal_book.__main__` reads the options with tyro.

@@ -2,11 +2,11 @@
 
     none            lag 0 alone, so no long convolution: short convolutions and windows mix tokens
     written         the text writes its kernel, as published
-    written-faded   that, times exp(-i / c), with a learned reach c for each channel
+    written-fading   that, times exp(-i / c), with a learned reach c for each channel
     exchanged       that, and each text has the kernel of the text before it in the batch, in training too
     learned         a kernel for each channel, the same for all texts, as large at first as a written one
-    learned-faded   that, times exp(-i / c)
-    products-faded  q * (h conv (k * v)): h a learned, faded kernel, q and k written token by token, as in Hyena
+    learned-fading   that, times exp(-i / c)
+    products-fading  q * (h conv (k * v)): h a learned, fading kernel, q and k written token by token, as in Hyena
 
 All rungs share sizes, text, batches, seeds and recipe (nano with Muon), and the weights that they have in common start
 alike.  Every rung runs at every rate with the first seed, then at its best rate with the others.  Each run that ends is
@@ -45,7 +45,7 @@ class Rung(MultiHeadFourier):
         length: tokens of the training length; a learned kernel ends there.
         cut: the kernel has lag 0 alone.
         learned: the kernel is a parameter and not written by the text.
-        faded: it is multiplied by exp(-i / c); c starts from 1 to `length`, growing geometrically with the channel.
+        fading: it is multiplied by exp(-i / c); c starts from 1 to `length`, growing geometrically with the channel.
         exchanged: each text has the kernel of the text before it in the batch.
         products: v is multiplied by k before, and r by q after the convolution.
 
@@ -54,7 +54,7 @@ class Rung(MultiHeadFourier):
     """
 
     def __init__(self, size: CaracalConfig, length: int, cut: bool = False, learned: bool = False,
-                 faded: bool = False, exchanged: bool = False, products: bool = False):
+                 fading: bool = False, exchanged: bool = False, products: bool = False):
         super().__init__(size.d_model, size.n_heads, gate_length=1 if cut else None)
         width = size.d_model
         self.exchanged = exchanged
@@ -66,7 +66,7 @@ class Rung(MultiHeadFourier):
             self.kernel = nn.Parameter(written * torch.randn(width, length))
             self.gate_length = 0  # the base class then computes no gate
             self.to_gate = self.gate_mix = None
-        if faded:
+        if fading:
             self.log_reach = nn.Parameter(torch.linspace(0, torch.tensor(float(length)).log().item(), width))
         if products:
             self.to_products = nn.Linear(width, 2 * width)
@@ -100,11 +100,11 @@ class Rung(MultiHeadFourier):
 RUNGS: dict[str, dict] = {
     "none": {"cut": True},
     "written": {},
-    "written-faded": {"faded": True},
-    "exchanged": {"faded": True, "exchanged": True},
+    "written-fading": {"fading": True},
+    "exchanged": {"fading": True, "exchanged": True},
     "learned": {"learned": True},
-    "learned-faded": {"learned": True, "faded": True},
-    "products-faded": {"learned": True, "faded": True, "products": True},
+    "learned-fading": {"learned": True, "fading": True},
+    "products-fading": {"learned": True, "fading": True, "products": True},
 }
 """Rungs by name, as options of `Rung`."""
 
@@ -128,7 +128,7 @@ class LadderConfig:
 
     out: Path = Path("runs/ladder")
     """Folder of the lines and of the record; the same command goes on."""
-    rungs: tuple[str, ...] = ("none", "written", "written-faded", "learned-faded", "exchanged")
+    rungs: tuple[str, ...] = ("none", "written", "written-fading", "learned-fading", "exchanged")
     """Names of rungs."""
     learning_rates: tuple[float, ...] = (3e-3, 6e-3, 1.5e-3)
     """Peak learning rates that are tried with the first seed."""

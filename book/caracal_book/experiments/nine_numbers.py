@@ -3,8 +3,8 @@
 In place of the kernel that each text writes, every channel gets one of these, from the mean gate m of other texts::
 
     mean gate                 m, as long as the training length
-    taps and one constant     m_0 to m_(K-1), then the mean of the later m_i
-    taps and a leaky sum      that, with the constant times exp(-(i - K) / c): a recurrence of K + 1 numbers
+    weights and one constant     m_0 to m_(K-1), then the mean of the later m_i
+    weights and a leaky sum      that, with the constant times exp(-(i - K) / c): a recurrence of K + 1 numbers
 
 Means and the time constant c come from the text that was trained on, and losses from held-out text.  Three models: micro,
 as shipped; "nano", trained here by its own recipe with Muon; and "nano-reset", trained here on paragraphs, each of which
@@ -149,9 +149,9 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
             "mean gate": (context, fixed(mean)),
             "lag 0 alone": (1, lambda g, i: g * (lag[:g.shape[-1]] < 1))}
     for taps in config.taps:
-        near[f"{taps} taps"] = taps, fixed([m * (torch.arange(context) < taps) for m in mean])
-        near[f"{taps} taps and one constant"] = taps + 1, few(taps, context)
-    near["8 taps and a leaky sum"] = 9, few(8, context, reach)
+        near[f"{taps} weights"] = taps, fixed([m * (torch.arange(context) < taps) for m in mean])
+        near[f"{taps} weights and one constant"] = taps + 1, few(taps, context)
+    near["8 weights and a leaky sum"] = 9, few(8, context, reach)
     rows, beyond = compared(near, windows, "as trained"), []
     if not reset:
         long = sequential_windows(corpus.validation, far, config.long_windows)
@@ -159,8 +159,8 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
             "cut at the training length": (2 * context, lambda g, i: g * (lag[:g.shape[-1]] < context)),
             "cut at half of it": (context, lambda g, i: g * (lag[:g.shape[-1]] < context // 2)),
             "mean gate, cut": (context, fixed([torch.nn.functional.pad(m, (0, far - context)) for m in mean])),
-            "8 taps and one constant, cut": (9, few(8, far)),
-            "8 taps and a leaky sum": (9, few(8, far, reach)),
+            "8 weights and one constant, cut": (9, few(8, far)),
+            "8 weights and a leaky sum": (9, few(8, far, reach)),
             "as trained": (2 * far, None)}, long, "cut at the training length")
         fresh = losses(None, long.unfold(1, context + 1, context).reshape(-1, context + 1))
         beyond.append({"kernel": "fresh windows of the training length", "numbers": 2 * context,
