@@ -34,7 +34,7 @@ from ..measured import sha256_of_tokens
 from ..records import code, require_new, write_record
 from ..rivals import weights_sha256
 
-__all__ = ["MODELS", "NineNumbersConfig", "kernels", "run_nine_numbers", "taps_and_sum"]
+__all__ = ["MODELS", "NineNumbersConfig", "kernels", "run_nine_numbers", "weights_and_sum"]
 
 _REACHES = (32, 64, 128, 256, 512)
 
@@ -51,18 +51,18 @@ class NineNumbersConfig:
     """Held-out windows of the training length."""
     long_windows: int = 64
     """Held-out windows of 16 training lengths, fewer where the text is shorter; none for nano-reset."""
-    taps: tuple[int, ...] = (1, 2, 4, 8, 16)
-    """How many taps are kept before the constant."""
+    weights: tuple[int, ...] = (1, 2, 4, 8, 16)
+    """How many weights of its own a kernel keeps before the constant."""
     tokens: int = 786_432
     """Bytes that nano and nano-reset are trained on."""
 
 
-def taps_and_sum(mean: Tensor, taps: int, length: int, reach: float | None = None) -> Tensor:
-    """Return kernels of `taps` + 1 numbers.
+def weights_and_sum(mean: Tensor, weights: int, length: int, reach: float | None = None) -> Tensor:
+    """Return kernels of `weights` + 1 numbers.
 
     Args:
         mean: mean gates, `[D, L]`.
-        taps: lags that keep their own weight; all later ones share the mean of the rest.
+        weights: lags that keep their own weight; all later ones share the mean of the rest.
         length: of the result; without a reach the kernel ends with the mean gate, at L.
         reach: tokens in which the shared weight falls to 1 / e; None: it does not fall.
 
@@ -70,10 +70,10 @@ def taps_and_sum(mean: Tensor, taps: int, length: int, reach: float | None = Non
         `[D, length]`, zero beyond L where there is no reach.
     """
     lag = torch.arange(length)
-    late = mean[:, taps:].mean(1, keepdim=True)
-    fade = (lag < mean.shape[1]).float() if reach is None else torch.exp(-(lag - taps).clamp(min=0) / reach)
-    kernel = (late * fade).where(lag >= taps, 0)
-    kernel[:, :taps] = mean[:, :taps]
+    late = mean[:, weights:].mean(1, keepdim=True)
+    fade = (lag < mean.shape[1]).float() if reach is None else torch.exp(-(lag - weights).clamp(min=0) / reach)
+    kernel = (late * fade).where(lag >= weights, 0)
+    kernel[:, :weights] = mean[:, :weights]
     return kernel
 
 
@@ -121,8 +121,8 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
     def fixed(chosen: list[Tensor]) -> Callable[[Tensor, int], Tensor]:
         return lambda g, i: chosen[i][:, :g.shape[-1]].expand_as(g)
 
-    def few(taps: int, length: int, reach: float | None = None) -> Callable[[Tensor, int], Tensor]:
-        return fixed([taps_and_sum(m, taps, length, reach) for m in mean])
+    def few(weights: int, length: int, reach: float | None = None) -> Callable[[Tensor, int], Tensor]:
+        return fixed([weights_and_sum(m, weights, length, reach) for m in mean])
 
     def compared(changes: Mapping[str, tuple], of: Tensor, base: str) -> list[dict]:
         found = {name: (numbers, losses(change, of)) for name, (numbers, change) in changes.items()}
@@ -148,9 +148,9 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
             "gate of another text": (2 * context, lambda g, i: g.roll(1, 0)),
             "mean gate": (context, fixed(mean)),
             "lag 0 alone": (1, lambda g, i: g * (lag[:g.shape[-1]] < 1))}
-    for taps in config.taps:
-        near[f"{taps} weights"] = taps, fixed([m * (torch.arange(context) < taps) for m in mean])
-        near[f"{taps} weights and one constant"] = taps + 1, few(taps, context)
+    for weights in config.weights:
+        near[f"{weights} weights"] = weights, fixed([m * (torch.arange(context) < weights) for m in mean])
+        near[f"{weights} weights and one constant"] = weights + 1, few(weights, context)
     near["8 weights and a leaky sum"] = 9, few(8, context, reach)
     rows, beyond = compared(near, windows, "as trained"), []
     if not reset:
