@@ -7,6 +7,8 @@
     learned         a kernel for each channel, the same for all texts, as large at first as a written one
     learned-fading   that, times exp(-i / c)
     products-fading  q * (h conv (k * v)): h a learned, fading kernel, q and k written token by token, as in Hyena
+    relative-fading  weight k is the mean of b_i . a_(i-k) over the tokens i so far: written by the text, wherever it
+                     begins, and one kernel for each head and output; after Orchid's equivariant kernel, and causal
 
 All rungs share sizes, text, batches, seeds and recipe (nano with Muon), and the weights that they have in common start
 alike.  Every rung runs at every rate with the first seed, then at its best rate with the others.  Each run that ends is
@@ -48,30 +50,40 @@ class Rung(MultiHeadFourier):
         fading: it is multiplied by exp(-i / c); c starts from 1 to `length`, growing geometrically with the channel.
         exchanged: each text has the kernel of the text before it in the batch.
         products: v is multiplied by k before, and r by q after the convolution.
+        relative: the kernel is the running autocorrelation of the text, in each head.
 
     Attributes:
-        alter: what is done to the kernel `[B, D, L]` before it fades; None: nothing.  For ablations.
+        writes: whether the text writes a kernel of more than one lag.
+        alter: what is done to the kernel `[B, ..., L]` before it fades; None: nothing.  For ablations.
     """
 
+    features = 8  # of a and of b, for each head
+
     def __init__(self, size: CaracalConfig, length: int, cut: bool = False, learned: bool = False,
-                 fading: bool = False, exchanged: bool = False, products: bool = False):
+                 fading: bool = False, exchanged: bool = False, products: bool = False, relative: bool = False):
         super().__init__(size.d_model, size.n_heads, gate_length=1 if cut else None)
         width = size.d_model
         self.exchanged = exchanged
+        self.writes = not (cut or learned)
         self.alter: Callable[[Tensor], Tensor] | None = None
-        self.kernel = self.log_reach = self.to_products = None
+        self.kernel = self.log_reach = self.to_products = self.to_pair = None
+        if learned or relative:
+            self.gate_length = 0  # the base class then computes no gate
+            self.to_gate = self.gate_mix = None
         if learned:
             # A fresh written gate has this size: SiLU halves small numbers.
             written = size.init_std ** 2 * (width * width / size.n_heads) ** 0.5 / 2
             self.kernel = nn.Parameter(written * torch.randn(width, length))
-            self.gate_length = 0  # the base class then computes no gate
-            self.to_gate = self.gate_mix = None
         if fading:
-            self.log_reach = nn.Parameter(torch.linspace(0, torch.tensor(float(length)).log().item(), width))
+            reaches = size.n_heads if relative else width
+            self.log_reach = nn.Parameter(torch.linspace(0, torch.tensor(float(length)).log().item(), reaches))
         if products:
             self.to_products = nn.Linear(width, 2 * width)
             nn.init.normal_(self.to_products.weight, std=size.init_std)
             nn.init.ones_(self.to_products.bias)  # at first q = k = 1, nearly: a convolution of v
+        if relative:
+            self.to_pair = nn.Linear(width, 2 * size.n_heads * self.features, bias=False)
+            nn.init.normal_(self.to_pair.weight, std=size.init_std)
 
     def streams(self, x: Tensor, conv_state: Tensor | None = None, start: int = 0) -> tuple[Tensor, Tensor]:
         """Return v and the kernel, `[B, D, L]` each; a kernel that ends is shorter."""
@@ -80,21 +92,36 @@ class Rung(MultiHeadFourier):
             g = self.kernel[:, :v.shape[-1]].expand(len(v), -1, -1)
         if self.exchanged:
             g = g.roll(1, 0)
+        return v, self._altered(g)
+
+    def _altered(self, kernel: Tensor) -> Tensor:
+        """Alter a kernel `[B, ..., L]`, and let it fade."""
         if self.alter is not None:
-            g = self.alter(g)
-        if self.log_reach is not None:
-            lag = torch.arange(g.shape[-1], device=g.device)
-            g = g * torch.exp(-lag / self.log_reach.exp()[:, None])
-        return v, g
+            kernel = self.alter(kernel)
+        if self.log_reach is None:
+            return kernel
+        lag = torch.arange(kernel.shape[-1], device=kernel.device)
+        fade = torch.exp(-lag / self.log_reach.exp()[:, None])
+        return kernel * (fade if kernel.ndim == 3 else fade[:, None])
 
     def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
         """Mix `[B, L, D]`."""
-        if self.to_products is None:
+        if self.to_products is None and self.to_pair is None:
             return super().forward(x, cache, lengths)
-        taken = nn.functional.pad(x, (0, 0, self.kernel_size - 1, 0))
-        q, k = self.to_products(self.norm(self.pre_conv(taken.mT).mT)).mT.chunk(2, dim=1)
-        v, h = self.streams(x)
-        return self.to_out((q * causal_conv_fft(k * v, h)).mT)
+        normed = self.norm(self.pre_conv(nn.functional.pad(x, (0, 0, self.kernel_size - 1, 0)).mT).mT)
+        if self.to_products is not None:
+            q, k = self.to_products(normed).mT.chunk(2, dim=1)
+            v, h = self.streams(x)
+            return self.to_out((q * causal_conv_fft(k * v, h)).mT)
+        a, b, v = (part.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+                   for part in (*self.to_pair(normed).chunk(2, dim=-1), self.to_value(normed)))
+        t = torch.arange(x.shape[1])
+        lag = (t[:, None] - t).clamp(min=0)  # of token j at output t, and the other way round
+        past = (t[:, None] >= t).to(x.dtype)
+        products = (b @ a.mT).gather(-1, lag.expand(len(x), self.n_heads, -1, -1)) * past
+        kernel = self._altered(products.cumsum(-2) / (t[:, None] + 1))  # (B, H, L, lags)
+        weights = kernel.gather(-1, lag.expand_as(kernel)) * past
+        return self.to_out((weights @ v).transpose(1, 2).flatten(2))
 
 
 RUNGS: dict[str, dict] = {
@@ -105,6 +132,7 @@ RUNGS: dict[str, dict] = {
     "learned": {"learned": True},
     "learned-fading": {"learned": True, "fading": True},
     "products-fading": {"learned": True, "fading": True, "products": True},
+    "relative-fading": {"relative": True, "fading": True},
 }
 """Rungs by name, as options of `Rung`."""
 
@@ -199,7 +227,7 @@ def _train(config: LadderConfig, corpus: Corpus, facts: dict) -> dict:
     torch.manual_seed(facts["seed"])
     model = make_rung(facts["contender"], replace(find_preset("nano"), max_positions=recipe.context), recipe.context)
     windows = sequential_windows(corpus.validation, recipe.context, config.windows)
-    written, along, diverged, found = model_writes(model), [], None, {}
+    written, along, diverged, found = any(layer.writes for layer in _rungs(model)), [], None, {}
     with Trainer(recipe, corpus, model) as trainer:
         try:
             for part in (16, 8, 4, 2, 1):
@@ -222,33 +250,31 @@ def _train(config: LadderConfig, corpus: Corpus, facts: dict) -> dict:
         "precision": str(trainer.precision).removeprefix("torch."), "curve": curve, "along": along}
 
 
-def model_writes(model: Caracal) -> bool:
-    """Whether the text writes the kernels of a model, with more than one lag."""
-    return any(isinstance(block.mixer, Rung) and block.mixer.gate_length is None for block in model.blocks)
+def _rungs(model: Caracal) -> list[Rung]:
+    return [block.mixer for block in model.blocks if isinstance(block.mixer, Rung)]
 
 
 def _ablated(model: Caracal, windows: Tensor) -> list[dict]:
     """Return the loss of a model, whole and with altered kernels, each with its change and the error of that."""
     changes: dict[str, Callable[[Tensor], Tensor] | None] = {"whole": None}
-    if model_writes(model):
+    layers = _rungs(model)
+    if any(layer.writes for layer in layers):
         changes["gate of another text"] = lambda g: g.roll(1, 0)
-    if any(isinstance(block.mixer, Rung) and block.mixer.exchanged for block in model.blocks):
+    if any(layer.exchanged for layer in layers):
         changes["own gate"] = lambda g: g.roll(-1, 0)
     changes["gate up to lag 0"] = lambda g: g * (torch.arange(g.shape[-1]) == 0)
     rows: list[dict] = []
     whole = None
     for name, change in changes.items():
-        for block in model.blocks:
-            if isinstance(block.mixer, Rung):
-                block.mixer.alter = change
+        for layer in layers:
+            layer.alter = change
         losses = token_losses(model, windows).double().mean(1)
         whole = losses if whole is None else whole
         change_in = losses - whole
         rows.append({"operation": name, "loss": losses.mean().item(), "change": change_in.mean().item(),
                      "error": (change_in.std() / len(windows) ** 0.5).item()})
-    for block in model.blocks:
-        if isinstance(block.mixer, Rung):
-            block.mixer.alter = None
+    for layer in layers:
+        layer.alter = None
     return rows
 
 
