@@ -1,8 +1,8 @@
 """Notebooks are executed before Sphinx reads them: those that changed, two at a time where the machine has room.
 
 jupyter-cache finds the outputs of a notebook by its code cells alone, and would serve old ones after an edit to the
-packages.  Beside the cache stands a file with a key for each notebook, over its code, all files that this is made of
-(`caracal_book.rules.ingredients`) and the versions of what computes and draws; an output with another key is thrown away.
+packages.  Beside the cache stands a file with a key for each notebook, over its code, the files that it is made of
+(`caracal_book.rules.ingredients`) and the versions of what computes and draws; one with another key is thrown away.
 
 The spine runs from its end, where the longest training is, so that the others fit beside it.  No cell has a time limit,
 since machines differ; a line a minute says which cells are running.  A notebook that fails is reported at once, the
