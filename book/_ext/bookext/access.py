@@ -11,7 +11,7 @@ _CITATION = re.compile(r' role="doc-biblioentry"')
 
 _TABLE = re.compile(r'<div class="pst-scrollable-table-container"')
 # A browser may break a line between a formula and the full stop that follows it.
-_FORMULA = re.compile(r"[(\[‘“]*" r'<span class="math [^>]*>(?:(?!</math>).)*</math></span>' r"[.,;:?!)\]’”…]*", re.DOTALL)
+_FORMULA = re.compile(r'[(\[‘“]*<span class="math [^>]*>(?:(?!</math>).)*</math></span>[.,;:?!)\]’”…]*', re.DOTALL)
 
 
 def setup(app):
@@ -19,7 +19,7 @@ def setup(app):
 
 
 def repair(app, pagename, templatename, context, doctree):
-    """Name the folds of the sidebar, let keys scroll tables, call entries what they are, keep formulas beside commas."""
+    """Name the folds of the sidebar, let keys scroll tables, call entries what they are, keep commas at formulas."""
     if "generate_toctree_html" in context:
         write = context["generate_toctree_html"]
         context["generate_toctree_html"] = lambda *args, **kwargs: name_folds(str(write(*args, **kwargs)))
