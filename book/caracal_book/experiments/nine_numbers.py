@@ -213,7 +213,7 @@ def _texts(tokens: np.ndarray, context: int, end_of_text: int | None, count: int
 
 
 def _micro(config: NineNumbersConfig) -> tuple[Caracal, str, Corpus, None]:
-    model = Caracal.from_pretrained("micro", device="cpu")
+    model = Caracal.from_pretrained("micro", device="cpu", gate_length=None)  # as it was trained
     tokenizer = model.require_tokenizer()
     train, held_out = (tokens_of(path, tokenizer, progress=False) for path in (fineweb.TRAIN, fineweb.HELD_OUT))
     return model, "micro", Corpus(fineweb.HELD_OUT.name, tokenizer, train, held_out), None
