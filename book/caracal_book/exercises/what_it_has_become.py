@@ -1,17 +1,13 @@
-"""Checkers for the exercises of investigation B, what a trained model uses.
+"""Checkers for the exercises of investigation B, what a trained Caracal has become."""
 
-Gates are drawn from fixed seeds, and so are rises of the loss.
-"""
-
-from collections.abc import Callable
-from numbers import Real
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 
-from . import checker, expect_close, expect_equal
+from . import checker, expect_close
 
-__all__ = ["gates_of_others", "lags_needed", "share_of_mean"]
+__all__ = ["gates_of_others", "leaky", "share_of_mean"]
 
 
 @checker
@@ -139,90 +135,63 @@ def _hint_on_share(found: object, gates: Tensor, right: Tensor) -> str:
 
 
 @checker
-def lags_needed(answer: Callable[[Tensor, list[int], float], int | None]) -> str:
-    """Check `lags_needed(rises, lags, tolerance)`: the smallest lag from which on no seed loses more than that.
+def leaky(answer: Callable[[Iterator[float], list[float], float, float], Iterator[float]]) -> str:
+    """Check `leaky(contents, weights, c, a)`: a generator of results, one for each content as it comes.
 
-    rises are `(seeds, lags)`, float64: by how much the loss of each seed rises with its gate cut after each of the
-    lags, which ascend.  None, where even after the longest of them one seed loses more than the tolerance.
+    With K weights, result t is the sum of weights[k] v_(t-k) over k < K, and of c a^(k-K) v_(t-k) over the later lags.
     """
-    cases = _cut_gates()
-    for rises, lags, tolerance in cases:
-        given = answer(torch.tensor(rises, dtype=torch.float64), list(lags), tolerance)
-        right = _first_harmless(rises, lags, tolerance)
-        try:
-            expect_equal(f"lags_needed({rises}, {lags}, {tolerance})", given, right)
-        except AssertionError as error:
-            raise AssertionError(f"{error}{_hint_on_lags(given, right, rises, lags, tolerance)}") from None
-    return f"{len(cases)} tables"
-
-
-def _first_harmless(rises: list[list[float]], lags: list[int], tolerance: float) -> int | None:
-    """Return the first lag from which on all rises are at most the tolerance, None if there is none."""
-    longer = [all(rise <= tolerance for row in rises for rise in row[k:]) for k in range(len(lags))]
-    return lags[longer.index(True)] if True in longer else None
-
-
-def _cut_gates() -> list[tuple[list[list[float]], list[int], float]]:
-    """Return rises of the loss (seeds, lags), the lags, and a tolerance, one difficulty at a time and then several."""
     source = torch.Generator().manual_seed(15)
-    cases = [
-        ([[0.9, 0.3, 0.04, 0.01, 0.0], [0.8, 0.2, 0.01, 0.02, 0.01]], [0, 4, 8, 32, 64], 0.05),
-        ([[0.9, 0.01, 0.3, 0.01, 0.0]], [0, 1, 4, 16, 64], 0.05),  # one good lag before a bad one
-        ([[0.6, 0.03, 0.04, 0.2, 0.02]], [0, 1, 2, 3, 4], 0.1),
-        ([[0.4, 0.07, 0.02, 0.0, 0.0], [0.3, 0.02, 0.06, 0.01, 0.01], [0.5, 0.4, 0.2, 0.09, 0.02]],
-         [1, 3, 9, 27, 81], 0.05),  # the mean hides one seed
-        ([[0.4, 0.08, 0.01], [0.6, -0.4, 0.02]], [2, 5, 7], 0.1),  # the loss falls
-        ([[0.2, -0.3, -0.6]], [2, 8, 16], 0.1),
-        ([[0.5, 0.25, 0.125]], [3, 4, 5], 0.25),  # just the tolerance
-        ([[-0.1, 0.0, 0.01], [0.02, 0.01, 0.0]], [0, 6, 12], 0.05),  # from the first on
-        ([[0.3, 0.01, 0.0], [0.2, 0.02, 0.2]], [0, 2, 10], 0.1),  # never
-        ([[0.7, 0.5, 0.3]], [1, 2, 3], 0.1),
-        ([[0.01]], [5], 0.02),
-        ([[0.03]], [0], 0.02),
-        ([[0.01, 0.06, 0.01], [0.06, 0.01, 0.04]], [2, 4, 6], 0.05),
-        ([[0.04, 0.03, 0.02, 0.01], [0.04, 0.03, 0.04, 0.0], [0.04, 0.02, 0.03, 0.01]],
-         [7, 8, 9, 10], 0.05),  # together more
-        ([[0.03, 0.02], [-0.2, -0.3]], [0, 3], 0.0),
-        ([[0.5, 0.2, 0.01], [0.5, 0.03, 0.01], [0.5, 0.02, 0.02]], [1, 2, 3], 0.1),  # the first seed alone
-        ([[0.5, 0.1004, 0.02]], [0, 1, 2], 0.1),  # nearly the tolerance
-    ]
-    for lags in ([0, 1, 2, 4, 8], [3, 5, 6, 20]) * 4:
-        fall = torch.logspace(-0.3, -1.7, len(lags), dtype=torch.float64)
-        noise = 0.05 * torch.randn((3, len(lags)), dtype=torch.float64, generator=source)
-        cases.append(([[round(rise, 2) for rise in row] for row in (fall + noise).tolist()], lags, 0.1))
-    return cases
+    cases = [(8, 40, 0.5, 0.9), (1, 12, -1.0, 0.5), (3, 2, 2.0, 0.7), (4, 30, 0.25, 1.0), (2, 20, 1.5, 0.0), (5, 400, 0.1, 0.99)]
+    for kept, length, c, a in cases:
+        v, weights = (torch.randn(n, dtype=torch.float64, generator=source).tolist() for n in (length, kept))
+        case = f"leaky of {length} contents, {kept} weights, c={c}, a={a}"
+        taken = 0
+
+        def contents(v: list[float] = v) -> Iterator[float]:
+            nonlocal taken
+            for content in v:
+                taken += 1
+                yield content
+
+        found, given = [], list(weights)
+        results = answer(contents(), given, c, a)
+        if not isinstance(results, Iterator):
+            raise AssertionError(f"{case}: expected a generator, given a {type(results).__name__}; yield each result")
+        for result in results:
+            found.append(float(result))
+            if taken != len(found):
+                raise AssertionError(f"{case}: {taken} contents were taken before result {len(found) - 1} came; a "
+                                     "decoder yields a result for each content before it sees the next")
+        if given != weights:
+            raise AssertionError(f"{case}: expected the weights to stay as they are")
+        right = _short_and_leaky(v, weights, c, a)
+        try:
+            expect_close(case, torch.tensor(found, dtype=torch.float64), right)
+        except AssertionError as error:
+            raise AssertionError(f"{error}{_hint_on_leaky(found, v, weights, c, a, right)}") from None
+    return f"{len(cases)} texts"
 
 
-def _hint_on_lags(given: object, right: int | None, rises: list[list[float]], lags: list[int],
-                  tolerance: float) -> str:
+def _short_and_leaky(v: list[float], weights: list[float], c: float, a: float, first: int | None = None) -> Tensor:
+    """Return the results term by term; the sum begins at lag `first`, None: after the weights."""
+    first = len(weights) if first is None else first
+    return torch.tensor([sum(weight * v[t - k] for k, weight in enumerate(weights[:t + 1]))
+                         + sum(c * a ** (k - first) * v[t - k] for k in range(first, t + 1)) for t in range(len(v))],
+                        dtype=torch.float64)
+
+
+def _hint_on_leaky(found: list[float], v: list[float], weights: list[float], c: float, a: float, right: Tensor) -> str:
     """Return what the answer seems to have done."""
-    if isinstance(given, Tensor) and given.numel() == 1 or isinstance(given, Real) and given == right:
-        return "; give the lag as an int"
-    if given is not None and not isinstance(given, Real):
-        return ""
-    seeds, columns = len(rises), list(zip(*rises, strict=True))
-    good = [max(column) <= tolerance for column in columns]
-    if given is None and right is not None:
-        return "; 0 is a lag like the others" if right == 0 else ""
-    if right is None and not good[-1] and given in (lags[-1], -1, len(lags)):
-        return "; None, since a gate up to the longest lag is too short"
-    if any(good) and given == lags[good.index(True)]:
-        return "; after a longer lag a seed loses more than the tolerance"
+    kept = len(weights)
+    if len(found) != len(v):
+        return "; give one result for each content"
     mistakes = {
-        "a seed may lose as much as the tolerance, but not more": [
-            [max(rise, tolerance + 1) if rise == tolerance else rise for rise in row] for row in rises],
-        "where the loss falls, nothing is lost": [[abs(rise) for rise in row] for row in rises],
-        "a mean or a median over the seeds hides the worst of them": [[sum(column) / seeds for column in columns]],
-        "each seed counts, and not only the best": [[min(column) for column in columns]],
-        "take each seed for itself, and not their sum": [[sum(column) for column in columns]],
-        "each seed counts, and not only the first": rises[:1],
-        "each seed counts, and not only the last": rises[-1:],
+        "weights[0] belongs to the newest content": _short_and_leaky(v, weights[::-1], c, a),
+        "a content enters the sum when it leaves the weights, at lag K": _short_and_leaky(v, weights, c, a, kept - 1),
+        "a content of lag K counts c whole: the sum leaks before it comes in": _short_and_leaky(v, weights, c * a, a),
+        "the sum leaks": _short_and_leaky(v, weights, c, 1.0),
     }
     for said, other in mistakes.items():
-        if given == _first_harmless(other, lags, tolerance):
+        if torch.allclose(torch.tensor(found, dtype=torch.float64), other) and not torch.allclose(right, other):
             return f"; {said}"
-    if right is not None and given == lags.index(right):
-        return "; that is the place in the list, and not the lag"
-    if right is not None and False in good and given == lags[len(good) - 1 - good[::-1].index(False)]:
-        return "; that is the longest lag at which a seed loses too much"
     return ""
