@@ -27,6 +27,7 @@ from caracal_min.data.sources import HELD_OUT, RULE, TRAIN, documents, is_held_o
 from caracal_min.evaluation import token_losses
 from caracal_min.layers import MultiHeadFourier
 from caracal_min.model import Caracal
+from caracal_min.tokenizer import ByteTokenizer
 from caracal_min.training import TrainConfig, Trainer
 
 from .. import fineweb
@@ -108,15 +109,16 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
     model.requires_grad_(False).eval()
     reset = config.model == "nano-reset"
     context = 256
-    ends = corpus.tokenizer.end_of_text if reset else None
-    mean = _mean_gates(model, _texts(corpus.train, context, ends))
-    windows = sequential_windows(corpus.validation, context, config.windows)
+    # Windows that begin with a paragraph and lie in it: none is padded, so an exchange gives it gates of real text.
+    cut = _beginnings if reset else sequential_windows
+    mean = _mean_gates(model, cut(corpus.train, context, 96)[:, :-1])
+    windows = cut(corpus.validation, context, config.windows)
 
     def losses(change: Callable[[Tensor, int], Tensor] | None, of: Tensor = windows) -> Tensor:
         rows = max(1, 4096 // of.shape[1])
         with kernels(model, change or (lambda g, i: g)), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of texts beyond the training length
-            return token_losses(model, of, rows, end_of_text=ends).double()
+            return token_losses(model, of, rows).double()
 
     def fixed(chosen: list[Tensor]) -> Callable[[Tensor, int], Tensor]:
         return lambda g, i: chosen[i][:, :g.shape[-1]].expand_as(g)
@@ -201,15 +203,13 @@ def _mean_gates(model: Caracal, texts: Tensor) -> list[Tensor]:
     return [(total[i] / len(texts)).float() for i in sorted(total)]
 
 
-def _texts(tokens: np.ndarray, context: int, end_of_text: int | None, count: int = 96) -> Tensor:
-    """Return texts to average gates over, `[W, L]`: windows of the tokens, or beginnings of long documents."""
-    if end_of_text is None:
-        return sequential_windows(tokens, context, count)[:, :-1]
-    ends = np.flatnonzero(tokens == end_of_text)
+def _beginnings(tokens: np.ndarray, context: int, limit: int) -> Tensor:
+    """Return the first `context` + 1 tokens of documents that are as long, at most so many, spread over the text."""
+    ends = np.flatnonzero(tokens == ByteTokenizer.end_of_text)
     starts = np.concatenate([[0], ends[:-1] + 1])
-    long = starts[ends - starts >= context]
-    chosen = long[np.linspace(0, len(long) - 1, count).astype(int)]
-    return torch.from_numpy(np.stack([tokens[start:start + context] for start in chosen]).astype(np.int64))
+    long = starts[ends - starts > context]
+    chosen = long[np.linspace(0, len(long) - 1, min(limit, len(long))).astype(int)]
+    return torch.from_numpy(np.stack([tokens[start:start + context + 1] for start in chosen]).astype(np.int64))
 
 
 def _micro(config: NineNumbersConfig) -> tuple[Caracal, str, Corpus, None]:
