@@ -11,8 +11,8 @@ measures    book/caracal_book/runs/micro_evaluation and micro_surgery: held-out 
             model has read, and in a text of the same sources in which no document stands twice
 cut         gate_length in the configuration: the length of training.  No logit changes up to there, and in longer texts
             the loss stays.  All measures come before it, so they are of the model as it was trained
-card        README.md beside the weights, whose every number comes from these records; and from micro_blind_test, once
-            `tools/blind_test.py` has written it: then run this again.  SHA256SUMS: the hashes of what a user loads
+card        README.md beside the weights, whose every number comes from these records, and from those of its blind test
+            and of its twins, where they exist.  SHA256SUMS: the hashes of what a user loads
 
 Commit the code first, since the records name the commit that holds it.
 """
