@@ -10,6 +10,7 @@ Nothing in this module needs Sphinx.  `claims` turns the ledger into a table wit
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -113,27 +114,22 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
 
     Returns pairs of a notebook's stem and a problem; the cell is -1 where a whole notebook is meant.
     """
-    problems = []
-    cells: dict[int, list[tuple[str, int]]] = {}
+    problems, known, cells = [], {claim.id: claim for claim in claims}, Counter()
     for stem, notebook in notebooks.items():
         for index, cell in enumerate(notebook["cells"]):
             for number in claim_tags(cell):
-                cells.setdefault(number, []).append((stem, index))
-                if not asserts_something(cell):
+                cells[number, stem] += 1
+                if number not in known:
+                    problems.append((stem, Problem(index, f"the tag claim-{number} names no claim of claims.yml")))
+                elif known[number].notebook != stem:
+                    problems.append((stem, Problem(
+                        index, f"the tag claim-{number} belongs in the notebook '{known[number].notebook}'")))
+                elif not asserts_something(cell):
                     problems.append((stem, Problem(index, f"the cell tagged claim-{number} asserts nothing")))
-    known = {claim.id: claim for claim in claims}
-    for number, places in cells.items():
-        for stem, index in places:
-            if number not in known:
-                problems.append((stem, Problem(index, f"the tag claim-{number} names no claim of claims.yml")))
-            elif known[number].notebook != stem:
-                problems.append((stem, Problem(
-                    index, f"the tag claim-{number} belongs in the notebook '{known[number].notebook}'")))
-    for claim in (claim for claim in claims if claim.notebook != LITERATURE):
-        here = [place for place in cells.get(claim.id, []) if place[0] == claim.notebook]
-        if len(here) != 1:
+    for claim in claims:
+        if claim.notebook != LITERATURE and (count := cells[claim.id, claim.notebook]) != 1:
             problems.append((claim.notebook, Problem(
-                -1, f"claim {claim.id} needs exactly one cell tagged claim-{claim.id} here; there are {len(here)}")))
+                -1, f"claim {claim.id} needs exactly one cell tagged claim-{claim.id} here; there are {count}")))
     return problems
 
 
