@@ -1,7 +1,7 @@
 """The figure of chapters 9 and 12: the loss of one training run, and the text that the model wrote along the way.
 
 Everything that is said or placed is worked out here, once, from what `training_run_log` has read;
-`training_run.js` draws it at the reader's width and `training_run_still` draws it as the first frame.
+`training_run.js` draws it at the reader's width.
 """
 
 import math
@@ -10,11 +10,10 @@ from typing import Any
 
 from .figure import Figure
 from .training_run_log import Run, baselines_of, drawable, losses_of, name_of, texts_of, thin
-from .training_run_still import still
 
 __all__ = ["training_run"]
 
-_HEIGHT = 220  # of the plot, in pixels, on the page and in the still
+_HEIGHT = 220  # of the plot, in pixels, on the page
 _LABEL, _TALL = 16, 12  # pixels between the labels of two baselines; of the letters of one
 _OPENING = 0.05  # of the steps: untrained weights may lose far more than anything that follows
 
@@ -74,7 +73,7 @@ def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str
         "sample": 0,
     }
     alt = _alt(measured, texts, rules, losses[-1][0], unit)
-    return Figure("training_run", model, still(model), alt, state=("sample",))
+    return Figure("training_run", model, None, alt, state=("sample",))
 
 
 def _ticks(low: float, high: float, most: int, whole: bool = False) -> list[float]:

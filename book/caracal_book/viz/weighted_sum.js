@@ -8,20 +8,6 @@ const LEFT = 50, RIGHT = 4;            // margins of every panel, in pixels: all
 const LIMIT = 2;                       // largest value
 const MOVED = 1e-9;                    // smaller changes are rounding
 const MIXERS = { average: "average", attention: "attention", dft: "DFT, real part" };
-const CSS = `
-  .caracal-live .sum-controls { display: flex; flex-wrap: wrap; gap: 0.5rem 1.1rem; align-items: center; margin-bottom: 0.3rem; }
-  .caracal-live .sum-mixers { display: flex; margin: 0; padding: 0; border: 1px solid; border-radius: 5px; }
-  .caracal-live .sum-mixers legend { position: absolute; width: 1px; height: 1px; clip-path: inset(50%); }
-  .caracal-live .sum-mixers label { font-weight: 400; cursor: pointer; }
-  .caracal-live .sum-mixers input { position: absolute; opacity: 0; pointer-events: none; }
-  .caracal-live .sum-mixers span { display: block; padding: 0.45rem 0.75rem; border-radius: 4px; white-space: nowrap; }
-  .caracal-live .sum-mixers input:checked + span { background: var(--ink); color: var(--paper); }
-  .caracal-live .sum-mixers input:focus-visible + span { outline: 3px solid var(--focus); outline-offset: 2px; }
-  .caracal-live .sum-mask { display: flex; align-items: center; gap: 0.45rem; min-height: 36px; cursor: pointer; }
-  .caracal-live .sum-mask input { width: 20px; height: 20px; margin: 0; accent-color: var(--ink); }
-  .caracal-live .sum-row { flex: 1 1 11rem; }
-  .caracal-live .sum-pick { display: block; fill: transparent; cursor: pointer; touch-action: pan-y; }
-  .caracal-live .sum-alarm { --c: var(--wrapped); }`;
 
 const short = (x) => (Math.abs(x) < 0.005 ? "0" : said(x));
 const far = (a, b) => Math.abs(a - b) > MOVED;
@@ -91,8 +77,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["x", "before", "mixer", "masked", "row", "token"], show);
   let mixer, masked, row, token, now, before;      // x as it stands, and as it was when a token was picked up
 
-  const host = begin(el, CSS,
-    `${matrix ? "Pick a mixer and an output, drag a blue bar" : "Pick an output, drag an input"}. By keyboard: `
+  const host = begin(el, `${matrix ? "Pick a mixer and an output, drag a blue bar" : "Pick an output, drag an input"}. By keyboard: `
     + "Tab to the bars, ←\u00a0→ choose, ↑\u00a0↓ change it.");
   const controls = make(el, "div", { class: "sum-controls" });
   const mixers = make(controls, "fieldset", { class: "sum-mixers" });
