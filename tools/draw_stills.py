@@ -25,8 +25,15 @@ _FIGURE = re.compile(r'<img class="caracal-still"[^>]*alt="([^"]*)"[^>]* data-ke
                      r"\n  const state = (\{.*?\}), heard = ", re.DOTALL)
 _PART = re.compile(r"^// part ([\w/]+)$|caracalParts(?: \?\?= \{\}\))?\['([\w/]+)'\]", re.MULTILINE)
 _PAGE = """<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8"><style>
-.caracal-live :is(.caracal-help, input, button[type="button"]:not(:has(*), [aria-pressed], [role])) {{ display: none }}
+.caracal-live :is(.caracal-help, input, .ins-note, .con-note, .clock-marks, .poke-marks) {{ display: none !important }}
+.caracal-live button[type="button"]:not(:has(*), [aria-pressed], [role]) {{ display: none }}
 .caracal-figure {{ width: 422px; max-width: none }} body {{ margin: 0 }}</style><body>{body}</body></html>"""
+
+
+# A recording is drawn at its end: the state that shows it, from the model.
+_END = {"continuation": lambda model: {"n": len(model["steps"]) - 1},
+        "remember": lambda model: {"n": len(model["runs"][0]["pieces"])},
+        "training_run": lambda model: {"sample": len(model["samples"]) - 1}}
 
 
 def figures_in(page: str) -> dict[str, Figure]:
@@ -36,7 +43,9 @@ def figures_in(page: str) -> dict[str, Figure]:
     for alt, module, digest, program, model in _FIGURE.findall(page):
         names = dict.fromkeys(name for pair in _PART.findall(program) for name in pair if name)
         parts.setdefault(module, [name for name in names if "/" in name])
-        found[f"{module}-{digest}"] = Figure(module, json.loads(model), None, unescape(alt), parts=parts[module])
+        data = json.loads(model)
+        data |= _END[module](data) if module in _END else {}
+        found[f"{module}-{digest}"] = Figure(module, data, None, unescape(alt), parts=parts[module])
     return found
 
 

@@ -3,13 +3,14 @@
 
 (live) => {
   const NS = "http://www.w3.org/2000/svg";
-  const LOOK = { fill: "#222222", stroke: "none", "stroke-width": "1", "stroke-dasharray": "none", "stroke-linecap": "butt",
+  const palette = ["content", "gate", "result", "wrapped", "other-0", "other-1", "ink", "muted", "rule", "shade", "paper"]
+    .map((name) => getComputedStyle(live).getPropertyValue(`--${name}`).trim().toUpperCase());
+  const [INK, PAPER] = [palette[6], palette[10]];
+  const LOOK = { fill: INK, stroke: "none", "stroke-width": "1", "stroke-dasharray": "none", "stroke-linecap": "butt",
     "stroke-linejoin": "miter", "paint-order": "normal", "fill-rule": "nonzero", "vector-effect": "none" };
   const WORDS = { "font-size": "14px", "font-weight": "400", "font-style": "normal" };
   const PLACES = { rect: ["x", "y", "width", "height", "rx"], circle: ["cx", "cy", "r"], line: ["x1", "y1", "x2", "y2"],
     path: ["d"], text: ["x", "y", "text-anchor"], tspan: ["x", "y", "dx", "dy"] };
-  const palette = ["content", "gate", "result", "wrapped", "other-0", "other-1", "ink", "muted", "rule", "shade", "paper"]
-    .map((name) => getComputedStyle(live).getPropertyValue(`--${name}`).trim());
   const channels = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
   const escaped = (text) => text.replace(/[&<>"]/g, (sign) => ({ "&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;" })[sign]);
   const short = (x) => `${Math.round(x * 10) / 10 || 0}`;
@@ -21,23 +22,25 @@
   const [left, top] = [box.left + parseFloat(look.borderLeftWidth), box.top + parseFloat(look.borderTopWidth)];
   let low = 0;
 
-  // A colour as the browser computes it: one of the palette, and how much of it is laid on the paper.
+  // A colour as the browser computes it: one of the palette, and how much of it is laid on the paper.  Black is the
+  // fill of a line that no style names.
   function paint(value) {
     const [r, g, b, a = 1] = value.match(/[\d.]+(?:e-\d+)?/g).map(Number), unit = value.startsWith("color") ? 255 : 1;
     const seen = [r, g, b].map((c) => c * unit);
-    if (!a) return { colour: "none", opacity: 1 };
+    if (!a || !(r + g + b)) return { colour: "none", opacity: 1 };
     const near = palette.map((hex) => {
       const lack = channels(hex).map((c) => 255 - c), norm = lack.reduce((sum, c) => sum + c * c, 0);
       const share = norm ? Math.min(1, seen.reduce((sum, c, k) => sum + (255 - c) * lack[k], 0) / norm) : 1;
-      return { colour: hex.toUpperCase(), share, miss: Math.max(...seen.map((c, k) => Math.abs(255 - share * lack[k] - c))) - share / 100 };
+      return { colour: hex, share, miss: Math.max(...seen.map((c, k) => Math.abs(255 - share * lack[k] - c))) - share / 100 };
     }).reduce((best, next) => (next.miss < best.miss ? next : best));
     if (near.miss > 3) throw Error(`a colour that is none of the palette: ${value}`);
     return { colour: near.colour, opacity: Math.round(a * near.share * 100) / 100 };
   }
 
-  function lookOf(style, base, keys) {
+  function lookOf(style, keys, without = "") {
     const found = {};
     for (const key of Object.keys(keys)) {
+      if (key === without) continue;
       const value = style.getPropertyValue(key);
       if (key === "fill" || key === "stroke") {
         if (value.startsWith("url")) throw Error(`${key} ${value}`);
@@ -55,7 +58,7 @@
 
   const mono = (style) => (/monospace/.test(style.fontFamily) ? { "font-family": "monospace" } : {});
   const hidden = (node, style) => style.display === "none" || style.visibility === "hidden" || style.opacity === "0"
-    || node.matches(".caracal-help, .caracal-said, .caracal-ring, .caracal-grip[fill=transparent]");
+    || style.clipPath !== "none" || node.matches(".caracal-said, .caracal-ring");
 
   // What stands in a drawing; a group keeps its transform, so that its marks keep their numbers.
   function drawn(node, around) {
@@ -72,8 +75,9 @@
       const opacity = style.opacity === "1" ? undefined : shorter(style.opacity);
       return !inside ? "" : transform || opacity ? written("g", { transform, opacity }, inside) : inside;
     }
-    const words = name === "text" || name === "tspan", found = lookOf(style, node, words ? { ...LOOK, ...WORDS } : LOOK);
-    if (!words && found.fill === "none" && !found.stroke) return "";
+    const words = name === "text" || name === "tspan";
+    const found = lookOf(style, words ? { ...LOOK, ...WORDS } : LOOK, name === "line" ? "fill" : "");
+    if (!words && (found.fill === "none" || name === "line") && !found.stroke) return "";
     const attributes = { transform };
     for (const key of PLACES[name]) {
       const value = key === "text-anchor" ? style.textAnchor : node.getAttribute(key);
@@ -153,7 +157,7 @@
     board.font = `${style.fontStyle} ${style.fontWeight} ${style.fontSize} ${style.fontFamily}`;
     const { fontBoundingBoxAscent: up, fontBoundingBoxDescent: down } = board.measureText("x");
     const around = text.parentElement.getBoundingClientRect(), { colour } = paint(style.color);
-    const size = parseFloat(style.fontSize), turned = { fill: colour === "#222222" ? undefined : colour };
+    const size = parseFloat(style.fontSize), turned = { fill: colour === INK ? undefined : colour };
     return spans.map(({ words, left: from, right, top: high, bottom }) => {
       const middle = /center/.test(style.textAlign) || text.parentElement.tagName === "BUTTON", end = /right|end/.test(style.textAlign) || around.right - right < 1 && from - around.left > 4;
       const base = high + (bottom - high) * (up / (up + down));
@@ -171,14 +175,14 @@
     if (cut && (around.top >= cut.bottom - 1 || around.bottom <= cut.top + 1)) return "";
     if (name === "svg") {
       const at = node.getScreenCTM(), inside = [...node.children].map((child) => drawn(child, at)).join("");
-      const m = `${Math.round(at.a * 1e4) / 1e4}`, size = lookOf(style, node, WORDS)["font-size"];
+      const m = `${Math.round(at.a * 1e4) / 1e4}`, size = lookOf(style, WORDS)["font-size"];
       const back = ground(style, around);
       reach(around.bottom);
       return back + written("g", { transform: `translate(${short(at.e - left)} ${short(at.f - top)})${m === "1" ? "" : ` scale(${m})`}`, "font-size": size }, inside);
     }
     if (name === "SELECT") {
       const option = node.selectedOptions[0]?.textContent ?? "";
-      return written("text", { x: around.left - left + 8, y: around.top - top + around.height / 2 + 5 }, escaped(option)) + ground(style, around).replace(/fill="#FFFFFF"/, 'fill="none"');
+      return written("text", { x: around.left - left + 8, y: around.top - top + around.height / 2 + 5 }, escaped(option)) + ground(style, around).replace(`fill="${PAPER}"`, 'fill="none"');
     }
     const inner = /auto|scroll|hidden|clip/.test(style.overflowY) ? around : cut;
     return ground(style, around) + beside(node, "::before") + [...node.childNodes].map((child) => (child.nodeType === 3 ? lines(child, style, inner)
@@ -187,6 +191,6 @@
 
   const marks = [...live.children].map((child) => seen(child)).join("\n");
   const [width, height] = [Math.round(box.width - 2), Math.ceil(low + 10)];
-  const stripes = marks.includes("#stripes") ? `<pattern id="stripes" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 5H6" stroke="#FFFFFF" stroke-width="2"/></pattern>` : "";
-  return `<svg xmlns="${NS}" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, sans-serif" font-size="14" fill="#222222"><rect width="${width}" height="${height}" fill="#FFFFFF"/>${stripes}\n${marks}</svg>\n`;
+  const stripes = marks.includes("#stripes") ? `<pattern id="stripes" width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(-45)"><path d="M0 5H6" stroke="${PAPER}" stroke-width="2"/></pattern>` : "";
+  return `<svg xmlns="${NS}" viewBox="0 0 ${width} ${height}" width="${width}" height="${height}" font-family="system-ui, sans-serif" font-size="14" fill="${INK}"><rect width="${width}" height="${height}" fill="${PAPER}"/>${stripes}\n${marks}</svg>\n`;
 }
