@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from caracal_book import viz
-from caracal_book.rules.drawings import with_stills
+from caracal_book.rules.drawings import on_dark, with_stills, without_ground
 
 V = torch.tensor([1.0, -0.5, 0.25, 2.0])
 G = torch.tensor([0.5, 1.0, -1.0, 0.3])
@@ -88,6 +88,14 @@ def test_a_figure_shows_the_still_of_its_data_and_of_other_data_its_words(monkey
     assert still_of(figure) == SVG and image["alt"] == figure.alt and "hidden" not in image
     assert "src" not in Elements(viz.poke(V + 0.1, G).to_html()).first("img")
     assert Elements(with_stills(words)).first("img") == image, "a page takes the still that there is now"
+
+
+def test_the_stills_of_the_book_have_the_colours_of_the_palette_and_the_ground_that_a_page_takes_away():
+    stills = [path.read_text(encoding="utf-8") for path in viz.figure._STILLS.glob("*.svg")]
+    assert len(stills) > 20 and sum(map(len, stills)) < 1_000_000
+    for svg in stills:
+        assert ElementTree.fromstring(on_dark(svg)).get("width") == "420"
+        assert without_ground(svg) != svg
 
 
 def test_numbers_that_a_machine_computed_choose_no_still():
