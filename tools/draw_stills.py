@@ -20,16 +20,11 @@ from caracal_book.viz import Figure
 ROOT = Path(__file__).resolve().parents[1]
 STILLS = ROOT / "book" / "caracal_book" / "viz" / "stills"
 sys.path.insert(0, str(ROOT / "tests" / "browser"))
-_SCRIPT = (Path(__file__).parent / "still.js").read_text(encoding="utf-8")
+_SCRIPT, _STYLE = (Path(__file__).with_name(f"still.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
 _FIGURE = re.compile(r'<img class="caracal-still"[^>]*alt="([^"]*)"[^>]* data-key="(\w+)-(\w+)">(.*?)'
                      r"\n  const state = (\{.*?\}), heard = ", re.DOTALL)
 _PART = re.compile(r"^// part ([\w/]+)$|caracalParts(?: \?\?= \{\}\))?\['([\w/]+)'\]", re.MULTILINE)
-_PAGE = """<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8"><style>
-.caracal-live :is(.caracal-help, input, .ins-note, .con-note, .clock-marks, .poke-marks) {{ display: none !important }}
-.caracal-live button[type="button"]:not(:has(*), [aria-pressed], [role]) {{ display: none }}
-.caracal-figure {{ width: 422px; max-width: none }} body {{ margin: 0 }}</style><body>{body}</body></html>"""
-
-
+_PAGE = '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8"><style>{css}</style>{body}</html>'
 # A recording is drawn at its end: the state that shows it, from the model.
 _END = {"continuation": lambda model: {"n": len(model["steps"]) - 1},
         "remember": lambda model: {"n": len(model["runs"][0]["pieces"])},
@@ -59,7 +54,7 @@ def outputs_of(notebook: Path) -> str:
 def draw(browser: Browser, figure: Figure) -> str:
     """Return the first frame of a figure as SVG."""
     page = browser.new_page(viewport={"width": 1000, "height": 900}, color_scheme="light", reduced_motion="reduce")
-    page.set_content(_PAGE.format(body=figure.to_html()))
+    page.set_content(_PAGE.format(css=_STYLE, body=figure.to_html()))
     page.wait_for_selector(".caracal-figure[data-ready]")
     page.wait_for_timeout(100)  # until it has heard its width
     svg = page.locator(".caracal-live").evaluate(_SCRIPT)

@@ -32,7 +32,7 @@ _FRAME = """\
 {css}
 {still}
 <div class="caracal-live" role="group" aria-label="{name}" hidden></div>
-<details class="caracal-words" open><summary>This figure in words</summary><p>{alt}</p></details>
+<details class="caracal-words"{fold}><summary>This figure in words</summary><p>{alt}</p></details>
 <script type="module">
 {source}
 for (const host of document.querySelectorAll("#{id}:not([data-ready])")) {{
@@ -109,7 +109,7 @@ class Figure:
         css = "\n".join(f'<style data-of="{of}">\n{text}</style>' for of, text in self._css.items())
         alt = html.escape(self.alt)
         return _FRAME.format(id=self.id, css=css, still=still_image(self._still, alt, self._key), alt=alt, name=name,
-                             source=self._source, model=self._model_json)
+                             fold="" if self._still else " open", source=self._source, model=self._model_json)
 
     def widget(self) -> Any:
         """Return the same figure as an anywidget, in step with Python both ways: one trait for each key of `model`.

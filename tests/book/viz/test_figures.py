@@ -86,6 +86,7 @@ def test_a_figure_shows_the_still_of_its_data_and_of_other_data_its_words(monkey
     figure = viz.poke(V, G)
     image = Elements(figure.to_html()).first("img")
     assert still_of(figure) == SVG and image["alt"] == figure.alt and "hidden" not in image
+    assert "open" not in Elements(figure.to_html()).first("details")
     assert "src" not in Elements(viz.poke(V + 0.1, G).to_html()).first("img")
     assert Elements(with_stills(words)).first("img") == image, "a page takes the still that there is now"
 
