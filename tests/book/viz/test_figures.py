@@ -160,7 +160,6 @@ def test_no_state_has_the_name_of_something_that_widgets_have():
     (lambda: viz.meeting("Abba"), "give letters a to z"),
     (lambda: viz.schedule(16, 17), "give 1 to 16"),
     (lambda: viz.time_budget(device="L4"), "unknown device 'L4'; accepted: T4"),
-    (lambda: viz.weighted_sum(["a", "b", "c"], [0, 1]), r"3 words and x of shape \(2,\)"),
     (lambda: viz.parameter_budget("huge"), "unknown preset 'huge'; accepted: nano, micro, tiny"),
     (lambda: viz.live(lambda n: "", "x"), "no controls; give the values of each argument"),
 ])
