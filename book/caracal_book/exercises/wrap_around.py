@@ -53,31 +53,31 @@ def enough_points(answer: Callable[[int, int], int]) -> str:
 
 @checker
 def separate(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]) -> str:
-    """Check `separate(out_1, out_2, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
+    """Check `separate(out_1, out_2, phi_1, phi_2)`: both halves of a complex product, or a ValueError."""
     turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (4.0, 1.0), (0.3, 0.9), (0.3, 0.31))
     refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2), (1.0, 1 - 4 * math.pi))
     source = torch.Generator().manual_seed(3)
     for length in (1, 2, 5, 16):
-        for theta_1, theta_2 in turns:
+        for phi_1, phi_2 in turns:
             parts = torch.randn(2, length, dtype=torch.complex128, generator=source)
             parts[1, -1] = 0
             low, high = parts
-            first, second = (low + complex(math.cos(a), math.sin(a)) * high for a in (theta_1, theta_2))
-            case = f"separate for length {length}, angles {theta_1:.4g} and {theta_2:.4g}"
+            first, second = (low + complex(math.cos(a), math.sin(a)) * high for a in (phi_1, phi_2))
+            case = f"separate for length {length}, angles {phi_1:.4g} and {phi_2:.4g}"
             try:
-                given = answer(first, second, theta_1, theta_2)
+                given = answer(first, second, phi_1, phi_2)
             except ValueError as error:
                 raise AssertionError(f"{case}: expected both halves, given ValueError('{error}')") from error
             if not isinstance(given, tuple | list) or len(given) != 2:
                 raise AssertionError(f"{case}: expected two tensors, given {type(given).__name__}")
             for name, half, expected in zip(("first half", "second half"), given, (low, high), strict=True):
                 _expect_close_complex(f"{case}: {name}", half, expected)
-    for theta_1, theta_2 in refused:
+    for phi_1, phi_2 in refused:
         try:
-            answer(first, first, theta_1, theta_2)
+            answer(first, first, phi_1, phi_2)
         except ValueError:
             continue
-        raise AssertionError(f"separate for the angles {theta_1:.4g} and {theta_2:.4g}: expected a ValueError, "
+        raise AssertionError(f"separate for the angles {phi_1:.4g} and {phi_2:.4g}: expected a ValueError, "
                              "since these two will not do, given an answer")
     return f"4 lengths, {len(turns)} pairs of angles that will do and {len(refused)} that will not"
 
