@@ -9,8 +9,6 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from caracal_min.convolution import linear_conv
-
 from . import checker, expect_close, expect_equal
 from .counting import CountWork
 
