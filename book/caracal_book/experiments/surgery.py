@@ -24,17 +24,15 @@ import torch
 from torch import Tensor, nn
 
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
-from caracal_min.model import Caracal
 
 from ..web_export import dequantize_rows, quantize_rows
-from .learner import Learner
 
 __all__ = ["gate_as", "gate_of_another", "gate_up_to", "in_eight_bits", "layers_of", "mean_gates",
            "pre_conv_of_one_tap", "windows_of", "without"]
 
 
 @contextmanager
-def gate_up_to(model: Caracal | Learner, lag: int) -> Iterator[None]:
+def gate_up_to(model: nn.Module, lag: int) -> Iterator[None]:
     """Set g_i = 0 for i > lag in every Fourier layer.
 
     Raises:
@@ -47,7 +45,7 @@ def gate_up_to(model: Caracal | Learner, lag: int) -> Iterator[None]:
 
 
 @contextmanager
-def gate_as(model: Caracal | Learner, gates: Sequence[Tensor]) -> Iterator[None]:
+def gate_as(model: nn.Module, gates: Sequence[Tensor]) -> Iterator[None]:
     """Give every text the same gates.
 
     Args:
@@ -72,7 +70,7 @@ def gate_as(model: Caracal | Learner, gates: Sequence[Tensor]) -> Iterator[None]
 
 
 @contextmanager
-def gate_of_another(model: Caracal | Learner) -> Iterator[None]:
+def gate_of_another(model: nn.Module) -> Iterator[None]:
     """Give every text of a batch the gates of the text after it, and the last those of the first.
 
     Raises:
@@ -88,7 +86,7 @@ def gate_of_another(model: Caracal | Learner) -> Iterator[None]:
 
 
 @contextmanager
-def windows_of(model: Caracal | Learner, keys: int = 1) -> Iterator[None]:
+def windows_of(model: nn.Module, keys: int = 1) -> Iterator[None]:
     """Let every attention layer see its last `keys` keys only, the token's own included.
 
     Raises:
@@ -108,7 +106,7 @@ def windows_of(model: Caracal | Learner, keys: int = 1) -> Iterator[None]:
 
 
 @contextmanager
-def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
+def pre_conv_of_one_tap(model: nn.Module) -> Iterator[None]:
     """Let every pre-convolution keep the weight of the token itself: x~_t = w_2 x_t."""
     def own_tap(conv: nn.Module, given: tuple[Tensor], result: Tensor) -> Tensor:
         return given[0][..., conv.kernel_size[0] - 1:] * conv.weight[:, 0, -1:]
@@ -121,7 +119,7 @@ def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
 
 
 @contextmanager
-def without(model: Caracal | Learner, kind: type[nn.Module]) -> Iterator[None]:
+def without(model: nn.Module, kind: type[nn.Module]) -> Iterator[None]:
     """Let the layers of a kind add nothing to the residual stream.
 
     Args:
@@ -139,7 +137,7 @@ def without(model: Caracal | Learner, kind: type[nn.Module]) -> Iterator[None]:
 
 
 @contextmanager
-def in_eight_bits(model: Caracal | Learner) -> Iterator[None]:
+def in_eight_bits(model: nn.Module) -> Iterator[None]:
     """Round every matrix as `web_export.quantize_rows` does.
 
     Raises:
@@ -155,7 +153,7 @@ def in_eight_bits(model: Caracal | Learner) -> Iterator[None]:
 
 
 @torch.no_grad()
-def mean_gates(model: Caracal | Learner, texts: Tensor, batch_size: int = 16) -> list[Tensor]:
+def mean_gates(model: nn.Module, texts: Tensor, batch_size: int = 16) -> list[Tensor]:
     """Return the mean gates of some texts, position by position: for each Fourier layer `[D, L]`.
 
     Take other texts than those that are measured, since the mean includes a fraction of each.
@@ -175,17 +173,15 @@ def mean_gates(model: Caracal | Learner, texts: Tensor, batch_size: int = 16) ->
     return [sums[layer].to(torch.float32) / len(texts) for layer in layers_of(model, MultiHeadFourier)]
 
 
-def layers_of(model: Caracal | Learner, kind: type) -> list:
-    """Return the mixers and feed-forward layers of a kind, after a check that the model can be ablated."""
-    if not isinstance(model, Caracal | Learner):
-        raise ValueError(f"ablations are of a Caracal or a Learner, this is a {type(model).__name__}")
-    if isinstance(model, Caracal) and getattr(model, "_compiled", "no") != "no":
+def layers_of(model: nn.Module, kind: type) -> list:
+    """Return the mixers and feed-forward layers of a kind, after a check that hooks on them are called."""
+    if getattr(model, "_compiled", "no") != "no":
         raise ValueError("this model is compiled, and compiled code passes hooks by; load it anew")
     return [layer for block in model.blocks for layer in (block.mixer, block.mlp) if isinstance(layer, kind)]
 
 
 @contextmanager
-def _gates(model: Caracal | Learner, change: Callable[[MultiHeadFourier, Tensor], Tensor]) -> Iterator[None]:
+def _gates(model: nn.Module, change: Callable[[MultiHeadFourier, Tensor], Tensor]) -> Iterator[None]:
     """Let g pass `change(layer, g)` in every Fourier layer, g as `[D, B, L]`."""
     if not (layers := layers_of(model, MultiHeadFourier)):
         raise ValueError("this model has no Fourier layer, and so no gate")
