@@ -105,7 +105,8 @@ def difference(given: Any, right: Any, tolerance: float = 1e-9) -> str:
     tensors = isinstance(right, dict) and any(isinstance(part, Tensor) for part in right.values())
     if hasattr(given, "tolist") and not tensors:
         given = given.tolist()
-        given = given[0] if isinstance(given, list) and len(given) == 1 and not isinstance(right, dict | list) else given
+        alone = isinstance(given, list) and len(given) == 1 and not isinstance(right, dict | list)
+        given = given[0] if alone else given
     if isinstance(right, dict):
         return _of_parts(given, right, tolerance)
     if given is None and right is not None:

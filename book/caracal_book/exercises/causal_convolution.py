@@ -60,11 +60,8 @@ _MIXERS = {
     "the padded FFT": (causal_conv_fft, True, _ROUNDING),
     "the right-angle route": (causal_conv_right_angle, True, _ROUNDING),
     "a million times the padded FFT": (lambda v, g: 1e6 * causal_conv_fft(v, g), True, _SCALE),
-    "the content itself": (lambda v, g: v.clone(), True, "g has no effect at all, which is causal"),
     "the circular convolution": (circular_conv, False, "later tokens wrap around"),
     "a tiny circular convolution": (lambda v, g: 1e-12 * circular_conv(v, g), False, _SCALE),
-    "2L - 2 FFT points": (lambda v, g: circular_conv(v, g, 2 * len(v) - 2)[:len(v)], False, _ONE_PLACE),
-    "the content reversed": (lambda v, g: v.flip(-1) + g, False, _ONE_PLACE),
     "the gate reversed": (lambda v, g: v + g.flip(-1), False, _ONE_PLACE),
     "the sum over the mean square of v": (lambda v, g: causal_conv_direct(v, g) / v.pow(2).mean(), False,
                                           "the last token changes all outputs"),
@@ -104,13 +101,11 @@ def continue_sum(answer: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tens
         old, late = (v[:length], g[:length]), (v[length:], g[length:])
         tail, right = linear_conv(*old)[length:], causal_conv_direct(v, g)[length:]
         case = f"continue_sum after a prompt of {length}, with {new} new"
-        for name, extra in ((case, torch.zeros_like(tail)), (f"{case} and numbers added to the tail", draw(length - 1))):
-            moved = pad(extra, (0, new))[:new]
-            expect(name, answer(tail + extra, *old, *late), right + moved, {
-                "the products of two prompt tokens are in the tail, and have to be added": (
-                    right - pad(tail, (0, new))[:new]),
+        for name, extra in ((case, 0 * tail), (f"{case} and numbers added to the tail", draw(length - 1))):
+            kept, added = (pad(x, (0, new))[:new] for x in (tail + extra, extra))
+            expect(name, answer(tail + extra, *old, *late), right + added, {
+                "the products of two prompt tokens are in the tail, and have to be added": right + added - kept,
                 "do not compute the tail again, use the one given": right,
-                "a new token meets the first gates and contents of the prompt, and not the last": (
-                    pad(tail + extra, (0, new))[:new] + causal_conv_direct(old[0][:new], late[1])
-                    + causal_conv_direct(late[0], old[1][-new:]))})
+                "a new token meets the first gates and contents of the prompt, and not the last": kept + (
+                    causal_conv_direct(old[0][:new], late[1]) + causal_conv_direct(late[0], old[1][-new:]))})
     return f"{len(cases)} prompts"

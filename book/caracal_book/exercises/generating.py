@@ -38,7 +38,6 @@ def cache_bytes(answer: Callable[[CaracalConfig, int, int], int]) -> str:
                     kept(min(tokens, 16), keys, inputs),
                 "a window keeps at most window_size keys and values": kept(tokens, tokens, inputs),
                 "the short convolution keeps its last two inputs, zeros before the text": kept(tokens, keys, 0),
-                "without a short convolution no inputs are kept": kept(tokens, keys, 1),
                 "that is how many numbers: each has bytes_each bytes": kept(tokens, keys, inputs) // size})
     return f"{len(configs)} models"
 
@@ -72,7 +71,7 @@ def speculative(answer: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> st
             "a refusal draws what drafts leave missing of p, and not from p itself": (kept, p),
             "where none is refused, what is missing is 0: no division": (kept, rest),
             "divide what is missing by its sum": (kept, missing),
-            "a draft may always be kept where q is no more than p": (p.minimum(q), right)})
+            "p and q both count: a draft is kept with probability p / q": (p, right)})
     return f"{len(cases)} pairs of models"
 
 
@@ -107,21 +106,21 @@ def fixed_state(answer: Callable[[Iterator[tuple[Tensor, Tensor]], int], Iterato
     for K, length in sizes:
         v, g = draw(2, length, channels)
         case, drawn, ended = f"fixed_state with K={K}, length {length}", [], object()
-        stream = (drawn.append(t) or (v[t].clone(), g[t].clone()) for t in range(length))  # noqa: B023
+        stream = (drawn.append(t) or (v[t].clone(), g[t].clone()) for t in range(length))
         results = answer(stream, K)
         ensure(isinstance(results, Generator),
                f"{case}: expected a generator, given a {type(results).__name__}; is a yield missing?")
         for t in range(length):
             given = next(results, ended)
             ensure(given is not ended, f"{case}: expected {length} results, given {t}")
-            ensure(len(drawn) == t + 1, f"{case}: result {t} should come before pair {t + 1} is drawn, and {len(drawn)} "
-                                        "pairs were; the text may go on for ever")
+            ensure(len(drawn) == t + 1, f"{case}: result {t} should come before pair {t + 1} is drawn, and "
+                                        f"{len(drawn)} pairs were; the text may go on for ever")
             most = range(min(t + 1, K))
             expect(f"{case}: r_{t}", given, sum(g[k] * v[t - k] for k in most), {
                 "the gates that stay are the first K, since g_k weighs what is k back; of contents the last K stay":
                     sum(g[max(0, t - K + 1) + k] * v[t - k] for k in most)})
             kept = numbers_kept([x for x in inspect.getgeneratorlocals(results).values() if x is not stream])
             ensure(kept <= channels * (10 * K + 16), f"{case}: after token {t} expected a state of about "
-                   f"{2 * K * channels} numbers, given {kept}; drop gates after the first K and contents before the last")
+                   f"{2 * K * channels} numbers, given {kept}; keep the first K gates and the last K contents")
         ensure(next(results, ended) is ended, f"{case}: expected {length} results, given more")
     return f"{len(sizes)} texts"

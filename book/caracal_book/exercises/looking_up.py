@@ -51,7 +51,6 @@ def best_rate(answer: Callable[[list[dict[str, float]]], tuple[float, float, flo
                 "one lucky seed decides here: take the rate of the highest mean":
                     found(max(whole, key=lambda rate, sweep=sweep: max(sweep[rate]))),
                 "a rate that was run with fewer seeds does not count": found(max(sorted(sweep), key=mean)),
-                "a sum grows with the number of seeds": found(max(sorted(sweep), key=lambda rate, of=sweep: sum(of[rate]))),
                 "of two equal rates the smaller one": found(max(reversed(whole), key=mean))})
             shuffle(runs)
     return f"{len(_SWEEPS)} sweeps"
@@ -95,8 +94,8 @@ def carriers(answer: Callable[[int, int, int], list[int]]) -> str:
     Such a token is in the window, less than `window` positions before the question, and has the value at most K
     positions before it or is the value's own.
     """
-    cases = [(17, 12, 12), (23, 12, 12), (24, 12, 12), (5, 12, 0), (5, 12, 3), (0, 12, 4), (3, 1, 3), (9, 6, 4), (9, 6, 3),
-             (2, 12, 30), (11, 12, 1), (12, 12, 0)]
+    cases = [(17, 12, 12), (24, 12, 12), (5, 12, 0), (5, 12, 3), (0, 12, 4), (3, 1, 3), (9, 6, 4), (2, 12, 30),
+             (12, 12, 0)]
     for distance, window, K in cases:
         def places(window: int, K: int, distance: int = distance) -> list[int]:
             return [place for place in range(window) if 0 <= distance - place <= K]

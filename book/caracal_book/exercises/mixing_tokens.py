@@ -44,10 +44,10 @@ def strict_attention(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> str:
         right = _attend(*leaves)
         given = answer(*leaves)
         expect(case, given, right, {
-            "row 0 has no token to attend to, so its softmax is 0/0 and not zero": lambda: _attend(*leaves, -math.inf),
-            "a mask of -100 hides nothing from scores of size 1000": lambda: _attend(*leaves, -100.0),
-            "a token attends to those before it, and not to itself": lambda: _attend(*leaves, diagonal=0),
-            "divide the scores by the root of the width": lambda: _attend(width**0.5 * leaves[0], *leaves[1:])})
+            "row 0 has no token to attend to, so its softmax is 0/0 and not zero": _attend(*leaves, -math.inf),
+            "a mask of -100 hides nothing from scores of size 1000": _attend(*leaves, -100.0),
+            "a token attends to those before it, and not to itself": _attend(*leaves, diagonal=0),
+            "divide the scores by the root of the width": _attend(width**0.5 * leaves[0], *leaves[1:])})
         if length > 1:  # the output of one token is a constant
             ensure(given.requires_grad, f"{case}: the output was cut off from q, k and v; it has no gradient")
             pairs = zip("qkv", *(torch.autograd.grad(y, leaves, weight, materialize_grads=True)
@@ -94,8 +94,6 @@ _WEIGHTS = {
     "attention by the directions of the tokens": (
         lambda x: _attention(x / x.norm(dim=1, keepdim=True)), True,
         "twice the text gives twice the output here: add two different texts instead"),
-    "attention by the ratios of the tokens": (lambda x: _attention(x / x.norm()), True,
-                                              "twice the text gives twice the output here: add two different texts"),
     "the average, a trifle louder if the text is": (
         lambda x: _average(x) * (1 + 1e-5 * x.pow(2).mean()), True,
         "the weights move by 1e-5, far more than rounding does: the tolerance is too wide"),
@@ -118,6 +116,6 @@ def prefix_dfts(answer: Callable[[Tensor], Tensor]) -> str:
         seen.require_torch(case)
         seen.forbid(case, ("fft_", *PRODUCTS), "compute row t from row t - 1, with neither an FFT nor a matrix product")
         ensure(length < 50 or seen.numbers <= 40 * length**2,
-               f"{case}: {seen.numbers} numbers were computed, expected at most 40 L^2 = {40 * length**2}; row t is row "
-               "t - 1 and one more term")
+               f"{case}: {seen.numbers} numbers were computed, expected at most 40 L^2 = {40 * length**2}; row t is "
+               "row t - 1 and one more term")
     return f"{len(lengths)} lengths"

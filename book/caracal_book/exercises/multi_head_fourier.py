@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -19,9 +20,9 @@ __all__ = ["depthwise_conv", "fold_gate", "head_mix", "size_of_mix", "step"]
 @checker
 def depthwise_conv(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
     """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
-    draw, cases = drawer(6), [(batch, length, count) for batch in (1, 2) for length in (1, 2, 7) for count in (1, 2, 3, 9)]
-    for batch, length, count in cases:
-        x, weight = draw(batch, length, 3), draw(3, count)
+    draw, cases = drawer(6), [(length, count) for length in (1, 2, 7) for count in (1, 2, 3, 9)]
+    for length, count in cases:
+        x, weight = draw(2, length, 3), draw(3, count)
 
         def summed(weight: Tensor, ahead: int = 0, x=x, count=count, length=length) -> Tensor:
             padded = F.pad(x.mT, (count - 1 - ahead, ahead))
@@ -51,9 +52,6 @@ def head_mix(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> str:
             "the weights are [D out, D in of the head]; here each head's matrix is transposed": h @ blocks + bias,
             "add the bias": h @ blocks.T})
         seen.forbid(case, ("conv", "block_diag"), "multiply head by head, with one einsum")
-        ensure(heads == 1 or not any((width, width) == shape[-2:] for call in seen.calls for shape in call.made
-                                     if length != width), f"{case}: a matrix of {width} by {width} was made, and most "
-               "of it is zero; multiply head by head")
     return f"{len(cases)} cases"
 
 
@@ -68,7 +66,6 @@ def fold_gate(answer: Callable[[Tensor, Tensor, Tensor, Tensor, int], tuple[Tens
         expect(f"fold_gate with {width} channels and {heads} heads", answer(W_1, b_1, W_2, b_2, heads),
                {"the matrix": blocks @ W_1, "the bias": bias}, {
             "the first bias passes the second stage, too": (blocks @ W_1, b_2),
-            "the first bias passes the second stage, and so is multiplied by its matrix": (blocks @ W_1, b_1 + b_2),
             "the first stage acts first, so its matrix stands on the right": (W_1 @ blocks, bias)})
     return f"{len(cases)} gates"
 
@@ -87,9 +84,7 @@ def size_of_mix(answer: Callable[[float, float, float, float, int], float]) -> s
             "r_t is a sum of t + 1 products": math.sqrt(t**2 * means + t * rest),
             "the random part, too, is a sum of t + 1 products":
                 math.sqrt((t + 1) ** 2 * means + t * rest),
-            "that is the mean square: return its root": (t + 1) ** 2 * means + (t + 1) * rest,
-            "a mean of one stream and the noise of the other make noise, too":
-                math.sqrt((t + 1) ** 2 * means + (t + 1) * (std_v * std_g) ** 2)})
+            "that is the mean square: return its root": (t + 1) ** 2 * means + (t + 1) * rest})
     return f"{len(cases)} pairs of streams"
 
 
@@ -115,12 +110,12 @@ def step(answer: Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]) -> str:
                        f"{case}: expected an output and a state, given a {type(given).__name__}")
                 tokens = max((shape.numel() // (batch * width) for call in seen.calls for shape in call.made
                               if call.name.startswith(PRODUCTS) or call.name == "conv1d"), default=0)
-                ensure(tokens <= 1, f"{case}: the linear maps should see the new token only, and saw {tokens}; keep what "
-                                    "they made of the others")
+                ensure(tokens <= 1, f"{case}: the linear maps should see the new token only, and saw {tokens}; keep "
+                                    "what they made of the others")
                 y, states[k] = given
                 expect(case, y, whole[k][:, t], {
                     "g_i weighs the content i back, so the newest content meets the first gate":
-                        lambda: _not_reversed(layer, texts[k][:, :t + 1])})  # noqa: B023  (called at once)
+                        partial(_not_reversed, layer, x[:, :t + 1])})
                 kept = numbers_kept(states[k]) // (batch * width)
                 ensure(kept <= 2 * t + 4, f"{case}: expected at most {2 * t + 4} vectors to be kept, given {kept}; the "
                        "contents and the gates so far, and two inputs, are enough")

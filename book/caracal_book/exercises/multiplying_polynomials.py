@@ -40,11 +40,11 @@ def integer_product(answer: Callable[[list, list, Callable[[Tensor, Tensor], Ten
         a, b = ([source.randint(0, 9) for _ in range(count)] for _ in range(2))
         case, calls = f"integer_product of two numbers with {count} digits", []
 
-        def multiply(v: Tensor, g: Tensor) -> Tensor:
+        def multiply(v: Tensor, g: Tensor, calls: list = calls) -> Tensor:
             n = 1 << (len(v) + len(g)).bit_length()
             product = torch.fft.ifft(torch.fft.fft(v + 0j, n=n) * torch.fft.fft(g + 0j, n=n)).real
-            calls.append((max(len(v), len(g)), product[:len(v) + len(g) - 1]))  # noqa: B023  (in this round only)
-            return calls[-1][1].clone()  # noqa: B023
+            calls.append((max(len(v), len(g)), product[:len(v) + len(g) - 1]))
+            return calls[-1][1].clone()
 
         given = answer(list(a), list(b), multiply)
         expect(f"{case}, calls of multiply", len(calls), 1, {"make the product with multiply": 0})
@@ -55,8 +55,8 @@ def integer_product(answer: Callable[[list, list, Callable[[Tensor, Tensor], Ten
         off, largest = given - _horner(a, 1) * _horner(b, 1), float(product.abs().max())
         cut = _horner([int(c) for c in product.tolist()], -(-count // length))
         ensure(not off, f"{case}: the product is wrong; " + (
-            f"your coefficients reach {largest:.0e}, and float64, which counts to 9e+15, leaves no digits for the rounding "
-            "of the FFT" if largest > 1e15 else "round the coefficients: int() cuts off what is a little too small"
+            f"your coefficients reach {largest:.0e}, float64 counts to 9e+15, and the FFT rounds some of these digits"
+            if largest > 1e15 else "round the coefficients: int() cuts off what is a little too small"
             if given == cut else "round each coefficient, and let Horner's rule carry"))
     return f"numbers of {counts[0]} to {counts[-1]} digits"
 
@@ -77,8 +77,8 @@ def karatsuba(answer: Callable[[list, list, Callable], list]) -> str:
         v, g = ([source.randint(-99, 99) for _ in range(2**p)] for _ in range(2))
         calls = []
 
-        def times(a: int, b: int) -> int:
-            calls.append(a)  # noqa: B023  (used in this round only)
+        def times(a: int, b: int, calls: list = calls) -> int:
+            calls.append(a)
             return a * b
 
         case = f"karatsuba with {2**p} numbers a list"
@@ -100,8 +100,8 @@ def from_roots(answer: Callable[[Tensor, Callable[[Tensor, Tensor], Tensor]], Te
     for n in counts:
         roots, degrees = draw(n).tanh(), []
 
-        def multiply(a: Tensor, b: Tensor) -> Tensor:
-            degrees.append(len(a) + len(b) - 2)  # noqa: B023  (used in this round only)
+        def multiply(a: Tensor, b: Tensor, degrees: list = degrees) -> Tensor:
+            degrees.append(len(a) + len(b) - 2)
             return linear_conv(a, b)
 
         right = torch.ones(1, dtype=torch.float64)

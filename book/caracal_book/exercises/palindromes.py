@@ -21,7 +21,7 @@ def mirrored_pairs(answer: Callable[[Tensor, int], Tensor]) -> str:
     ids are int64, `(L,)`; the counts, `(L,)`, may be of any real dtype and are right within 1e-3.
     """
     source = torch.Generator().manual_seed(9)
-    texts = [(torch.tensor(ids), symbols) for ids, symbols in (([0], 1), ([1, 1], 2), ([0, 1, 1], 2), ([2, 0, 1, 0, 1], 4))]
+    texts = [(torch.tensor(ids), symbols) for ids, symbols in (([0], 1), ([1, 1], 2), ([2, 0, 1, 0, 1], 4))]
     for length, symbols in ((64, 2), (255, 3), (301, 20)):
         ids = torch.randint(symbols, (length,), generator=source)
         texts += [(ids, symbols), (torch.cat([ids, ids.flip(0)]), symbols)]
@@ -73,10 +73,10 @@ def a_trap(answer: Callable[[int], str]) -> str:
         wrong = [k for k in range(half) if second[k] != backwards[k]]
         ensure(wrong, f"{case}: expected a text that is no palindrome, {shown}")
         ensure(len(wrong) == 2 and second[wrong[0]] == backwards[wrong[1]] and second[wrong[1]] == backwards[wrong[0]],
-               f"{case}: expected the second word to be the first one reversed with two letters swapped, {shown}, where "
-               f"positions {wrong[:5]} of the second word differ, and not by a swap")
-        ensure((wrong[1] - wrong[0]) % 2 == 0, f"{case}: expected a swap over an even distance, {shown}, where positions "
-               f"{wrong} of the second word are swapped")
+               f"{case}: expected the second word to be the first one reversed with two letters swapped, {shown}, where"
+               f" positions {wrong[:5]} of the second word differ")
+        ensure((wrong[1] - wrong[0]) % 2 == 0, f"{case}: expected a swap over an even distance, {shown}, where "
+               f"positions {wrong} of the second word are swapped")
         fragments = {text[start:start + size]: start for start in range(len(text) - size + 1)}
         for fragment, start in fragments.items():
             ensure(fragment[::-1] in fragments, f"{case}: expected every fragment of {size} letters to stand somewhere "
@@ -109,7 +109,7 @@ def content_and_gate(answer: Callable[[Tensor, int, int, int], tuple[Tensor, Ten
                    f"{case}: expected two tensors, v and g, given a {type(given).__name__}")
             v, g = (x.double() for x in given)
             ensure(v.shape == g.shape and v.shape[1:] == ids.shape,
-                   f"{case}: expected v and g of one shape, (C, {len(ids)}), given {tuple(v.shape)} and {tuple(g.shape)}")
+                   f"{case}: expected v and g of shape (C, {len(ids)}), given {tuple(v.shape)} and {tuple(g.shape)}")
             begin, letter = text.index("("), ids != dot
             front, behind = place < begin, place > begin
             right = _unequal(ids, behind & letter)

@@ -29,8 +29,6 @@ def expected_spread(answer: Callable[[int, float], float]) -> str:
             "that is the standard deviation of a difference; the mean distance is asked": 2**0.5 * error,
             "that is the mean distance of two models, however many there are": 2 / math.pi**0.5 * error,
             "that is the standard deviation of one model": error,
-            "one model is too many": error * _mean_range(models + 1),
-            "one model is missing": error * _mean_range(models - 1) if models > 2 else math.nan,
             "if this is simulated, draw more tables": given if 0.95 * right < given < 1.05 * right else math.nan}, 0.02)
     return f"{len(cases)} tables"
 

@@ -53,16 +53,17 @@ def accumulated_gradients(answer: Callable[[nn.Module, Tensor, Tensor, list[int]
         answer(model, x, y, sizes)
         passes.end()
         for name, p in model.named_parameters():
-            ensure(p.grad is not None, f"accumulated_gradients, parts {sizes}: {name} has no gradient")
-        expect(f"accumulated_gradients, parts {sizes}", torch.cat([p.grad.flatten() for p in model.parameters()]), right, {
+            ensure(p.grad is not None, f"accumulated_gradients, parts {sizes}: {name} has no gradient; call backward()")
+        case, given = f"accumulated_gradients, parts {sizes}", [p.grad.flatten() for p in model.parameters()]
+        expect(case, torch.cat(given), right, {
             "each part counts by its share of the batch, not all alike": sum(parts) / len(sizes),
             "the means of the parts are added up; each counts by its share of the batch": sum(parts),
             "these are of the last part alone: do not zero the gradients between the parts, backward() adds to them":
                 parts[-1] * sizes[-1] / len(x)})
-        ensure(sorted(passes.sizes) == sorted(sizes), f"accumulated_gradients, parts {sizes}: expected a pass over each "
-               f"part, given passes over {passes.sizes} sequences; a batch in one pass is what does not fit")
-        ensure(passes.waiting == 1, f"accumulated_gradients, parts {sizes}: {passes.waiting} parts were in memory at "
-               "once; the backward pass of each part comes before the next part")
+        ensure(sorted(passes.sizes) == sorted(sizes), f"{case}: expected a pass over each part, given passes over "
+               f"{passes.sizes} sequences; a batch in one pass is what does not fit")
+        ensure(passes.waiting == 1, f"{case}: {passes.waiting} parts were in memory at once; the backward pass of each "
+               "part comes before the next part")
     return f"{len(splits)} ways to cut a batch of {len(x)}"
 
 
@@ -90,14 +91,12 @@ class _Passes:
 @checker
 def hours_to_go(answer: Callable[[list[float], int, int], float]) -> str:
     """Check `hours_to_go(seconds, tokens_per_step, tokens)`: hours for a run, from its first steps by their median."""
-    cases = [([2.0], 3600, 7_200_000), ([40.0, 0.5, 0.5], 4096, 15_000_000), ([9.0, 1.0, 1.5, 1.25, 1.0], 32_768, 10**10),
-             ([1.0, 3.0], 512, 1_000_000), ([5.0, 1.0, 2.0, 2.0], 1000, 0)]
+    cases = [([2.0], 3600, 7_200_000), ([40.0, 0.5, 0.5], 4096, 15_000_000), ([9.0, 1.0, 1.5, 1.25, 1.0], 512, 10**9),
+             ([1.0, 3.0], 512, 1_000_000)]
     for seconds, each, tokens in cases:
         steps = tokens / each / 3600
         hours = statistics.median(seconds) * steps
         expect(f"hours_to_go({seconds}, {each}, {tokens})", answer(list(seconds), each, tokens), hours, {
             "these are seconds": 3600 * hours, "these are minutes": 60 * hours,
-            "the first step also prepares; take the median": statistics.mean(seconds) * steps,
-            "of an even number of times the median is the mean of the two in the middle":
-                statistics.median_high(seconds) * steps})
+            "the first step also prepares; take the median": statistics.mean(seconds) * steps})
     return f"{len(cases)} runs"

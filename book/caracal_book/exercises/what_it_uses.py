@@ -95,11 +95,11 @@ def lags_needed(answer: Callable[[Tensor, list[int], float], int | None]) -> str
         given = answer(table.clone(), list(lags), tolerance)
         expect(f"lags_needed({rises}, {lags}, {tolerance})", given, right, {
             "None, since a gate up to the longest lag is too short": given if right is None else math.nan,
-            "after a longer lag a seed loses more than the tolerance": lags[good.index(True)] if True in good else math.nan,
+            "after a longer lag a seed loses more than the tolerance":
+                lags[good.index(True)] if True in good else math.nan,
             "a seed may lose as much as the tolerance, but not more": first(table, tolerance - 1e-9),
             "where the loss falls, nothing is lost": first(table.abs()),
             "a mean or a median over the seeds hides the worst of them": first(table.mean(0, keepdim=True)),
             "each seed counts, and not only the best": first(table.amin(0, keepdim=True)),
-            "each seed counts, and not only the first": first(table[:1]),
             "that is the place in the list, and not the lag": lags.index(right) if right is not None else math.nan})
     return f"{len(cases)} tables"

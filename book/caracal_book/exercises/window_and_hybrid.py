@@ -31,8 +31,7 @@ def tokens_in_sight(answer: Callable[[str, int, int], int]) -> str:
                 expect(f"tokens_in_sight(pattern={pattern!r}, window={window}, t={t})", answer(pattern, window, t),
                        seen(window - 1), {
                     "a window counts the token itself, so each reaches window - 1 back": seen(window),
-                    "a Fourier module sees the whole past, whatever the windows do": seen(window - 1, "W" * len(pattern)),
-                    "windows add up over the depth": seen(window - 1, pattern[:1]),
+                    "a Fourier module sees the whole past": seen(window - 1, "W" * len(pattern)),
                     "the token itself counts, too": seen(window - 1) - 1})
     return f"{len(patterns)} stacks"
 
@@ -47,7 +46,6 @@ def windows_needed(answer: Callable[[int, int], int | None]) -> str:
                0 if length == 1 else None if window == 1 else -(-back // (window - 1)), {
             "a window counts the token itself, so each reaches window - 1 back": -(-length // window),
             "round up: what is left over takes one more": back // max(1, window - 1),
-            "a window of one key never sees another token: None": back if window == 1 else math.nan,
             "the first of `length` tokens is length - 1 back": -(-length // max(1, window - 1))})
     return f"{len(cases)} pairs of length and window"
 
@@ -66,14 +64,6 @@ def _attention(x: Tensor, window: int | None = None) -> Tensor:
     return (x @ x.mT / math.sqrt(x.shape[-1])).masked_fill(hidden, -torch.inf).softmax(-1) @ x
 
 
-def _turning(x: Tensor) -> Tensor:
-    """Products of neighbours in a ring of the tokens before each; it has a direction, and notices no turn."""
-    y = x.clone()
-    for t in range(2, x.shape[1]):
-        y[:, t] += (x[:, :t] ** 2 * x[:, :t].roll(1, dims=1)).sum(1)
-    return y
-
-
 def _told(token: int) -> Module:
     """A mean of the tokens so far that gives one of them, counted from the start or the end, another weight."""
     def module(x: Tensor) -> Tensor:
@@ -88,14 +78,11 @@ _PLACES = "an exchange of two neighbours may show at one place only, so try each
 _MODULES: dict[str, tuple[Module, bool, str]] = {
     "causal attention": (_attention, True, _ROUNDING),
     "the largest number so far": (lambda x: x.cummax(1)[0], True, "a maximum does not know the order"),
-    "the token itself": (lambda x: 2 * x, True, "the last token stays where it is; exchange those before it"),
     "a million times attention": (lambda x: 1e6 * _attention(x), True, _ROUNDING),
     "attention with a window of 3": (lambda x: _attention(x, window=3), False, _PLACES),
-    "attention that does not see token 0": (lambda x: _attention(x, window=x.shape[1] - 1), False, _PLACES),
     "two modules of causal attention": (lambda x: _attention(_attention(x)), False,
                                         "the second reads what the first made of each prefix"),
     "a causal convolution with itself": (lambda x: causal_conv_direct(x.mT, x.mT.tanh()).mT, False, _PLACES),
-    "the tokens before in a ring": (_turning, False, "a turn or a reversal may leave the output: exchange neighbours"),
     "the sum of the products of neighbours": (lambda x: x + (x * x.roll(1, dims=1)).cumsum(1), False,
                                               "a reversal leaves the output as it is: exchange neighbours instead"),
     "a mean with another weight for token 0": (_told(0), False, _PLACES),
@@ -111,7 +98,7 @@ def tiled_attention(answer: Callable[[Tensor, Tensor, Tensor, int, int], Tensor]
     Keys before the text may be filled up, so a tile of b queries is compared with b + window - 1 keys or fewer.
     """
     draw = drawer(7)
-    cases = ((1, 1, 1), (7, 3, 2), (7, 3, 5), (8, 4, 4), (12, 1, 4), (13, 20, 4), (13, 4, 20), (31, 7, 8), (100, 16, 32))
+    cases = ((1, 1, 1), (7, 3, 2), (7, 3, 5), (12, 1, 4), (13, 20, 4), (13, 4, 20), (31, 7, 8), (100, 16, 32))
     for length, window, tile in cases:
         q, k, v = draw(3, length, 9)
         at = torch.arange(length)
@@ -125,18 +112,18 @@ def tiled_attention(answer: Callable[[Tensor, Tensor, Tensor, int, int], Tensor]
                answer(q.clone(), k.clone(), v.clone(), window, tile), attended(before | (back >= window)), {
             "a tile sees keys before its first query, too: window - 1 of them":
                 attended(before | (back >= window) | (at[:, None] // tile != at // tile)),
-            "a window counts the token itself, so its oldest key is window - 1 back": attended(before | (back > window)),
-            "hide the keys that are older than the window": attended(before)})
+            "a window counts the token itself, so its oldest key is window - 1 back":
+                attended(before | (back > window))})
     large = ((1024, 16, 8), (960, 16, 24))
     for length, window, tile in large:
         with _Made() as made, FlopCounterMode(display=False) as operations:
             answer(*draw(3, length, 4), window, tile)
         case, keys = f"tiled_attention with {length} tokens, window={window}, tile={tile}", tile + window - 1
         scores, most = operations.get_total_flops() // 16, length * keys  # two products of 4 multiplications, additions
-        ensure(made.entries < length**2 // 4, f"{case}: a tensor of {made.entries} entries was made, more than a quarter "
-                                              "of L x L; make the mask and the scores tile by tile")
-        ensure(scores <= most, f"{case}: expected at most {most} scores, given {scores}; a tile has {keys} keys, its own "
-                               "and window - 1 before them")
+        ensure(made.entries < length**2 // 4, f"{case}: a tensor of {made.entries} entries was made, more than a "
+               "quarter of L x L; make the mask and the scores tile by tile")
+        ensure(scores <= most, f"{case}: expected at most {most} scores, given {scores}; a tile has {keys} keys, its "
+                               "own and window - 1 before them")
         ensure(any({tile, keys} <= set(shape) for shape in made.shapes),
                f"{case}: expected tiles of {tile} queries beside {keys} keys, given none of that size")
     return f"{len(cases) + len(large)} sizes"

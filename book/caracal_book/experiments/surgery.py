@@ -36,10 +36,8 @@ def gate_up_to(model: nn.Module, lag: int) -> Iterator[None]:
     """Set g_i = 0 for i > lag in every Fourier layer.
 
     Raises:
-        ValueError: lag < 0, or a model that cannot be ablated so (as for all ablations here).
+        ValueError: a model that cannot be ablated so (as for all ablations here).
     """
-    if lag < 0:
-        raise ValueError(f"lag={lag}; give a lag >= 0")
     with _gates(model, lambda layer, g: g * (torch.arange(g.shape[-1], device=g.device) <= lag)):
         yield
 
@@ -52,20 +50,10 @@ def gate_as(model: nn.Module, gates: Sequence[Tensor]) -> Iterator[None]:
         gates: for each Fourier layer `[D, L]`, at least as long as the texts; see `mean_gates`.
 
     Raises:
-        ValueError: not one for each Fourier layer, or texts that are longer.
+        ValueError: not one for each Fourier layer.
     """
-    layers = layers_of(model, MultiHeadFourier)
-    if len(gates) != len(layers):
-        raise ValueError(f"{len(gates)} gates for {len(layers)} Fourier layers; give one for each")
-    given = dict(zip(layers, gates, strict=True))
-
-    def put(layer: MultiHeadFourier, g: Tensor) -> Tensor:
-        if given[layer].shape[-1] < g.shape[-1]:
-            raise ValueError(f"gates of {given[layer].shape[-1]} tokens for a text of {g.shape[-1]}; "
-                             "take their mean over texts that are as long")
-        return given[layer][:, :g.shape[-1]].to(g).unsqueeze(1).expand_as(g)
-
-    with _gates(model, put):
+    given = dict(zip(layers_of(model, MultiHeadFourier), gates, strict=True))
+    with _gates(model, lambda layer, g: given[layer][:, :g.shape[-1]].to(g).unsqueeze(1).expand_as(g)):
         yield
 
 
@@ -87,13 +75,7 @@ def gate_of_another(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def windows_of(model: nn.Module, keys: int = 1) -> Iterator[None]:
-    """Let every attention layer see its last `keys` keys only, the token's own included.
-
-    Raises:
-        ValueError: keys < 1.
-    """
-    if keys < 1:
-        raise ValueError(f"keys={keys}; a token sees at least itself, give keys >= 1")
+    """Let every attention layer see its last `keys` keys only, at least 1, the token's own included."""
     layers = layers_of(model, SlidingWindowAttention)
     before = [layer.window_size for layer in layers]
     try:
@@ -124,14 +106,9 @@ def without(model: nn.Module, kind: type[nn.Module]) -> Iterator[None]:
 
     Args:
         kind: `MultiHeadFourier`, `SlidingWindowAttention` or `SwiGLU`.
-
-    Raises:
-        ValueError: the model has none.
     """
-    if not (layers := layers_of(model, kind)):
-        raise ValueError(f"this model has no layer of the kind {kind.__name__}")
     with ExitStack() as hooks:
-        for layer in layers:
+        for layer in layers_of(model, kind):
             hooks.callback(layer.register_forward_hook(lambda _, given, result: torch.zeros_like(result)).remove)
         yield
 

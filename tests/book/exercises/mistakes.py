@@ -39,7 +39,7 @@ MISTAKES = {
         ("deciders", "the two tokens that the weight joins", "list(range(max(0, gate - taps + 1), gate + 1))",
          "sorted({j, t})", "the gate alone decides the weight, and not the two"),
         ("integer_product", "seven digits in a group", "k = 5", "k = 7",
-         "your coefficients reach 4e+15, and float64, which"),
+         "your coefficients reach 4e+15, float64 counts to 9e+15"),
         ("integer_product", "cuts off where it should round", "round(coefficient)", "int(coefficient)",
          "round the coefficients: int() cuts off what is a"),
         ("integer_product", "without multiply", "multiply(grouped(a), grouped(b))",
@@ -166,7 +166,7 @@ MISTAKES = {
         ("tokens_in_sight", "window times depth", "oldest - (window - 1)", "oldest - window",
          "a window counts the token itself, so each reaches"),
         ("tokens_in_sight", "a Fourier module counts as a window", '0 if kind == "F" else ', "",
-         "a Fourier module sees the whole past, whatever the"),
+         "a Fourier module sees the whole past"),
         ("windows_needed", "length over window", "(length - 1) / (window - 1)", "length / window",
          "a window counts the token itself, so each reaches"),
         ("windows_needed", "rounds down", "math.ceil", "int",
@@ -243,7 +243,7 @@ MISTAKES = {
         ("fixed_state", "the last K gates", "if len(gates) < K:\n            gates.append(g)",
          "gates = [*gates, g][-K:]", "of contents the last K stay"),
         ("fixed_state", "keeps all gates", "if len(gates) < K:", "if True:",
-         "drop gates after the first K and contents before"),
+         "keep the first K gates and the last K contents"),
         ("fixed_state", "reads the whole text", "for v, g in stream:", "for v, g in list(stream):",
          "the text may go on for ever"),
     ],
@@ -311,9 +311,11 @@ MISTAKES = {
     "b_looking_up": [
         ("best_rate", "one lucky seed", "key=lambda rate: sum(found[rate])", "key=lambda rate: max(found[rate])",
          "one lucky seed decides here: take the rate of the"),
-        ("best_rate", "any number of seeds", "rates = sorted(rate for rate in found if len(found[rate]) == most)\n"
-         "    rate = max(rates, key=lambda rate: sum(found[rate]))\n", "rate = max(found, key=lambda rate: sum(found[rate]) / "
-         "len(found[rate]))\n    most = len(found[rate])\n", "a rate that was run with fewer seeds does not count"),
+        ("best_rate", "any number of seeds",
+         "rates = sorted(rate for rate in found if len(found[rate]) == most)\n"
+         "    rate = max(rates, key=lambda rate: sum(found[rate]))\n",
+         "rate = max(found, key=lambda rate: sum(found[rate]) / len(found[rate]))\n    most = len(found[rate])\n",
+         "a rate that was run with fewer seeds does not count"),
         ("right_by_distance", "sure or nothing", "(compared + 1) / pairs", "compared / pairs",
          "where the key is not found, the model guesses among"),
         ("right_by_distance", "the mean", "return right", "return sum(right) / pairs",

