@@ -22,7 +22,7 @@ __all__ = ["conv_by_squaring", "continue_sum", "is_causal", "next_block"]
 
 
 @checker
-def next_block(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+def next_block(answer: Callable) -> str:
     """Check `next_block(block, g, carry)`: the outputs of a block of contents, and what it leaves for later ones."""
     cases = ((1, (1, 3)), (2, (1, 1, 1)), (3, (4, 4, 4)), (5, (2, 1, 3, 9)), (16, (3, 20, 1, 7)), (64, (50, 64, 1)))
     draw = drawer(4)
@@ -42,7 +42,7 @@ def next_block(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @checker
-def is_causal(answer: Callable[[Callable[[Tensor, Tensor], Tensor], int], bool]) -> str:
+def is_causal(answer: Callable) -> str:
     """Check `is_causal(f, length)`: True for every causal mixer, rounding included, False for every leak."""
     return expect_verdicts(answer, "is_causal", _MIXERS, ((4,), (11,), (32,)))
 
@@ -73,7 +73,7 @@ _MIXERS = {
 
 
 @checker
-def conv_by_squaring(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+def conv_by_squaring(answer: Callable) -> str:
     """Check `conv_by_squaring(v, g)`: the causal convolution, `[..., L]`, one forward transform a pair."""
     lengths, draw = (1, 2, 3, 5, 8, 31, 64, 100), drawer(4)
     for length in lengths:
@@ -89,7 +89,7 @@ def conv_by_squaring(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 
 
 @checker
-def continue_sum(answer: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
+def continue_sum(answer: Callable) -> str:
     """Check `continue_sum(tail, v, g, new_v, new_g)`: the outputs of m <= L new tokens after a prompt of L.
 
     A second run adds random numbers to the tail and expects them in the outputs: an answer that computes

@@ -1,7 +1,7 @@
 """Checkers for the exercises of chapter 10, generating."""
 
 import inspect
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from functools import partial
 
 import torch
@@ -17,7 +17,7 @@ __all__ = ["cache_bytes", "fixed_state", "semi_relaxed", "speculative", "when_co
 
 
 @checker
-def cache_bytes(answer: Callable[[CaracalConfig, int, int], int]) -> str:
+def cache_bytes(answer: Callable) -> str:
     """Check `cache_bytes(config, tokens, bytes_each)`: what a model must keep to continue exactly."""
     configs = (CaracalConfig(256, 8, 2, 2, fourier_per_attention=None),
                CaracalConfig(256, 8, 2, 2, fourier_per_attention=None, pre_conv=False),
@@ -43,7 +43,7 @@ def cache_bytes(answer: Callable[[CaracalConfig, int, int], int]) -> str:
 
 
 @checker
-def when_counted(answer: Callable[[int, int], int]) -> str:
+def when_counted(answer: Callable) -> str:
     """Check `when_counted(j, i)`: the number of tokens after which the schedule adds the pair."""
     after = pairs_by_time(72) | {(300_000, 5): 300_004}
     for (j, i), n in sorted(after.items(), key=lambda item: (sum(item[0]), item[0])):
@@ -54,7 +54,7 @@ def when_counted(answer: Callable[[int, int], int]) -> str:
 
 
 @checker
-def speculative(answer: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+def speculative(answer: Callable) -> str:
     """Check `speculative(p, q)`: the probability of keeping a draft drawn from q, and what is drawn from otherwise."""
     draw, cases = drawer(10), []
     for shape in ((4,), (2,), (3, 50)):
@@ -76,7 +76,7 @@ def speculative(answer: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> st
 
 
 @checker
-def semi_relaxed(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+def semi_relaxed(answer: Callable) -> str:
     """Check `semi_relaxed(v, g)`: the block after len(v) contents, with the whole kernel known."""
     draw, lengths = drawer(10), (*range(1, 17), 24, 48, 96, 127, 128)
     for n in lengths:
@@ -96,7 +96,7 @@ def semi_relaxed(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 
 
 @checker
-def fixed_state(answer: Callable[[Iterator[tuple[Tensor, Tensor]], int], Iterator[Tensor]]) -> str:
+def fixed_state(answer: Callable) -> str:
     """Check `fixed_state(stream, K)`: a generator of r_t, the sum over k < K of g_k v_{t-k}, from a fixed state.
 
     stream yields (v_t, g_t), each `(D,)`, float64.  Result t comes before pair t + 1 is drawn.

@@ -12,7 +12,7 @@ __all__ = ["caches_outweigh", "cheaper_for_good", "product_intensity", "tokens_t
 
 
 @checker
-def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
+def product_intensity(answer: Callable) -> str:
     """Check `product_intensity(d_in, d_out, tokens, bytes_each)`: operations per byte of a linear layer on a batch."""
     cases = [(d_in, d_out, tokens, size) for d_in, d_out in ((512, 512), (512, 1408), (64, 3))
              for tokens in (1, 7, 65536) for size in (2, 4)]
@@ -31,7 +31,7 @@ def product_intensity(answer: Callable[[int, int, int, int], float]) -> str:
 
 
 @checker
-def tokens_to_fill(answer: Callable[[int, int, float, float], int | None]) -> str:
+def tokens_to_fill(answer: Callable) -> str:
     """Check `tokens_to_fill(width, bytes_each, rate, bandwidth)`: from which batch on compute binds a product."""
     # Whole numbers, so that equality is exact: rate over bandwidth is the ridge, in operations per byte.
     cases = [(width, size, ridge) for width in (64, 512, 4096) for size in (2, 4) for ridge in (1, 8, 16, 153, 300)]
@@ -54,7 +54,7 @@ def tokens_to_fill(answer: Callable[[int, int, float, float], int | None]) -> st
 
 
 @checker
-def cheaper_for_good(answer: Callable[[int, int], tuple[int, int]]) -> str:
+def cheaper_for_good(answer: Callable) -> str:
     """Check `cheaper_for_good(width, heads)`: from which length on a Fourier mixer has fewer operations, and a proof.
 
     The second number is a length from which on the difference is positive and rises for ever.
@@ -85,7 +85,7 @@ def _gain(width: int, heads: int, length: int) -> float:
 
 
 @checker
-def caches_outweigh(answer: Callable[..., int | None]) -> str:
+def caches_outweigh(answer: Callable) -> str:
     """Check `caches_outweigh(weights, width, fourier, windows, full, window, texts)`: a context, in tokens."""
     cases = ((62_494_208, 512, 8, 4, 0, 256, 1), (62_494_208, 512, 8, 4, 0, 256, 64),
              (64_280_064, 512, 0, 0, 12, 256, 9), (61_000_000, 512, 0, 12, 0, 256, 1),

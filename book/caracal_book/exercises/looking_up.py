@@ -25,7 +25,7 @@ _SWEEPS: dict[str, dict[float, list[float]]] = {
 
 
 @checker
-def best_rate(answer: Callable[[list[dict[str, float]]], tuple[float, float, float, float]]) -> str:
+def best_rate(answer: Callable) -> str:
     """Check `best_rate(runs)`: (rate, mean, low, high) of the rate whose mean accuracy over its seeds is highest.
 
     runs are dicts with learning_rate, seed and accuracy, in any order.  Only the rates that were run with the most
@@ -57,7 +57,7 @@ def best_rate(answer: Callable[[list[dict[str, float]]], tuple[float, float, flo
 
 
 @checker
-def right_by_distance(answer: Callable[[int, set[int]], list[float]]) -> str:
+def right_by_distance(answer: Callable) -> str:
     """Check `right_by_distance(pairs, distances)`: how often each question of recall is answered right.
 
     The model compares the asking key, at position 2 * pairs + q, with what stands at each of the distances before it,
@@ -88,7 +88,7 @@ def right_by_distance(answer: Callable[[int, set[int]], list[float]]) -> str:
 
 
 @checker
-def carriers(answer: Callable[[int, int, int], list[int]]) -> str:
+def carriers(answer: Callable) -> str:
     """Check `carriers(distance, window, K)`: how far before the question the tokens stand that can hand on a value.
 
     Such a token is in the window, less than `window` positions before the question, and has the value at most K

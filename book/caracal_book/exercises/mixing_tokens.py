@@ -13,7 +13,7 @@ __all__ = ["causal_average", "depends_on_data", "prefix_dfts", "strict_attention
 
 
 @checker
-def causal_average(answer: Callable[[Tensor], Tensor]) -> str:
+def causal_average(answer: Callable) -> str:
     """Check `causal_average(x)`: the averages of x[0..t], `[L, D]`, from a number of values that grows like L."""
     draw, shapes = drawer(1), ((1, 1), (1, 3), (2, 3), (7, 1), (400, 3))
     for shape in shapes:
@@ -34,7 +34,7 @@ def causal_average(answer: Callable[[Tensor], Tensor]) -> str:
 
 
 @checker
-def strict_attention(answer: Callable[[Tensor, Tensor, Tensor], Tensor]) -> str:
+def strict_attention(answer: Callable) -> str:
     """Check `strict_attention(q, k, v)`: attention over earlier tokens only; values, gradients and large scores."""
     draw, cases = drawer(2), [(1, 2, 1.0), (3, 4, 1.0), (33, 5, 1.0), (40, 3, 1000.0), (40, 3, -1000.0)]
     for length, width, scale in cases:
@@ -67,7 +67,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, lowest: float = torch.finfo(torch.f
 
 
 @checker
-def depends_on_data(answer: Callable[[Callable[[Tensor], Tensor], int, int], bool]) -> str:
+def depends_on_data(answer: Callable) -> str:
     """Check `depends_on_data(f, length, channels)`: True where the weights of f follow its input."""
     mixers = {name: (lambda x, weights=weights: weights(x) @ x, verdict, hint)
               for name, (weights, verdict, hint) in _WEIGHTS.items()}
@@ -103,7 +103,7 @@ _WEIGHTS = {
 
 
 @checker
-def prefix_dfts(answer: Callable[[Tensor], Tensor]) -> str:
+def prefix_dfts(answer: Callable) -> str:
     """Check `prefix_dfts(v)`: row t is the DFT on L points of v[0..t], from O(L^2) operations and without an FFT."""
     draw, lengths = drawer(4), (1, 2, 3, 8, 31, 96)
     for length in lengths:

@@ -3,11 +3,10 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from caracal_min.layers import MultiHeadFourier
 
@@ -18,7 +17,7 @@ __all__ = ["depthwise_conv", "fold_gate", "head_mix", "size_of_mix", "step"]
 
 
 @checker
-def depthwise_conv(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+def depthwise_conv(answer: Callable) -> str:
     """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
     draw, cases = drawer(6), [(length, count) for length in (1, 2, 7) for count in (1, 2, 3, 9)]
     for length, count in cases:
@@ -40,7 +39,7 @@ def depthwise_conv(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
 
 
 @checker
-def head_mix(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> str:
+def head_mix(answer: Callable) -> str:
     """Check `head_mix(h, weight, bias, n_heads)`: the gate's second stage, without Conv1d and without zeros."""
     draw, cases = drawer(6), [(1, 1, 1, 1), (1, 6, 4, 2), (2, 5, 6, 3), (3, 4, 5, 1), (2, 3, 5, 5)]
     for batch, length, width, heads in cases:
@@ -56,7 +55,7 @@ def head_mix(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> str:
 
 
 @checker
-def fold_gate(answer: Callable[[Tensor, Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]) -> str:
+def fold_gate(answer: Callable) -> str:
     """Check `fold_gate(W_1, b_1, W_2, b_2, n_heads)`: the matrix and the bias of both stages without SiLU."""
     draw, cases = drawer(6), [(1, 1), (4, 2), (6, 3), (5, 1), (5, 5)]
     for width, heads in cases:
@@ -71,7 +70,7 @@ def fold_gate(answer: Callable[[Tensor, Tensor, Tensor, Tensor, int], tuple[Tens
 
 
 @checker
-def size_of_mix(answer: Callable[[float, float, float, float, int], float]) -> str:
+def size_of_mix(answer: Callable) -> str:
     """Check `size_of_mix(mean_v, std_v, mean_g, std_g, t)`: the root mean square of r_t, independent streams."""
     cases = [(0.1, 1.0, 0.1, 1.0, 9999), (0.0, 1.0, 0.0, 1.0, 0), (0.0, 2.0, 0.0, 0.3, 4095), (2.0, 0.0, -3.0, 0.0, 9),
              (0.5, 0.2, 0.0, 1.5, 63), (-0.3, 0.8, 0.4, 2.0, 255)]
@@ -89,7 +88,7 @@ def size_of_mix(answer: Callable[[float, float, float, float, int], float]) -> s
 
 
 @checker
-def step(answer: Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]) -> str:
+def step(answer: Callable) -> str:
     """Check `step(layer, x, state)`: the layer, one token at a time.
 
     Every linear map is applied to new tokens only, and what is kept is two inputs, and the contents and gates so far.

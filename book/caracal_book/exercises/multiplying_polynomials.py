@@ -16,7 +16,7 @@ __all__ = ["deciders", "fft_3", "from_roots", "integer_product", "karatsuba"]
 
 
 @checker
-def deciders(answer: Callable[[int, int, int], list[int]]) -> str:
+def deciders(answer: Callable) -> str:
     """Check `deciders(t, j, taps)`: the tokens from which the weight of v_j in r_t is computed."""
     cases = [(t, j, taps) for taps in (3, 1, 4) for t in range(7) for j in range(8)]
     for t, j, taps in cases:
@@ -30,7 +30,7 @@ def deciders(answer: Callable[[int, int, int], list[int]]) -> str:
 
 
 @checker
-def integer_product(answer: Callable[[list, list, Callable[[Tensor, Tensor], Tensor]], int]) -> str:
+def integer_product(answer: Callable) -> str:
     """Check `integer_product(a, b, multiply)`: the exact product of two lists of digits, by one call of `multiply`.
 
     `multiply` rounds as an FFT in float64 does, and takes at most len(a) / 4 + 1 coefficients.
@@ -70,7 +70,7 @@ def _horner(coefficients: list[int], k: int) -> int:
 
 
 @checker
-def karatsuba(answer: Callable[[list, list, Callable], list]) -> str:
+def karatsuba(answer: Callable) -> str:
     """Check `karatsuba(v, g, times)`: the product of two lists of 2^p numbers by 3^p calls of `times`."""
     source, largest = random.Random(2), 6
     for p in range(largest):
@@ -91,7 +91,7 @@ def karatsuba(answer: Callable[[list, list, Callable], list]) -> str:
 
 
 @checker
-def from_roots(answer: Callable[[Tensor, Callable[[Tensor, Tensor], Tensor]], Tensor]) -> str:
+def from_roots(answer: Callable) -> str:
     """Check `from_roots(roots, multiply)`: the coefficients of the product of all z - a, by balanced products.
 
     The degrees of all products together may be n times the rounds of a knock-out tournament, ceil(log2 n).
@@ -120,7 +120,7 @@ def from_roots(answer: Callable[[Tensor, Callable[[Tensor, Tensor], Tensor]], Te
 
 
 @checker
-def fft_3(answer: Callable[[Tensor], Tensor]) -> str:
+def fft_3(answer: Callable) -> str:
     """Check `fft_3(v)`: the discrete Fourier transform of 3^p complex numbers, in O(n log n) operations of torch."""
     draw, levels = drawer(2), 7
     for p in range(levels):

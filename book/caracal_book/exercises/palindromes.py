@@ -15,7 +15,7 @@ __all__ = ["a_trap", "content_and_gate", "mirrored_pairs", "products_left"]
 
 
 @checker
-def mirrored_pairs(answer: Callable[[Tensor, int], Tensor]) -> str:
+def mirrored_pairs(answer: Callable) -> str:
     """Check `mirrored_pairs(ids, vocab_size)`: for each t, how many j in 0..t have ids[j] == ids[t - j].
 
     ids are int64, `(L,)`; the counts, `(L,)`, may be of any real dtype and are right within 1e-3.
@@ -37,7 +37,7 @@ def mirrored_pairs(answer: Callable[[Tensor, int], Tensor]) -> str:
 
 
 @checker
-def products_left(answer: Callable[[int, int], list[int]]) -> str:
+def products_left(answer: Callable) -> str:
     """Check `products_left(length, K)`: how many of its two products each mirrored pair keeps, the outermost first.
 
     Letters j and length - 1 - j meet in two products, one with the gate of either; the gates kept are g_0 to g_K.
@@ -55,7 +55,7 @@ def products_left(answer: Callable[[int, int], list[int]]) -> str:
 
 
 @checker
-def a_trap(answer: Callable[[int], str]) -> str:
+def a_trap(answer: Callable) -> str:
     """Check `a_trap(size)`: a wrong text of mirror in which every fragment of that size also stands reversed.
 
     Any such text of letters from a to z is right: the second word is the first one reversed, with two unequal
@@ -92,7 +92,7 @@ _TEXTS = {"a word of three letters": "(abc...", "a palindrome": "(abba..", "a le
 
 
 @checker
-def content_and_gate(answer: Callable[[Tensor, int, int, int], tuple[Tensor, Tensor]]) -> str:
+def content_and_gate(answer: Callable) -> str:
     """Check `content_and_gate(ids, vocab_size, mark, dot)`: v and g whose convolutions count the word's unequal pairs.
 
     v and g are `(C, L)` each, of any real dtype.  Their causal convolutions, added up over the channels, are compared

@@ -13,7 +13,7 @@ __all__ = ["error_of_difference", "expected_spread", "items_needed"]
 
 
 @checker
-def expected_spread(answer: Callable[[int, float], float]) -> str:
+def expected_spread(answer: Callable) -> str:
     """Check `expected_spread(models, error)`: how far the highest score of equals is above the lowest, in the mean.
 
     The scores are independent draws of one normal distribution with the standard deviation `error`, in points.  The
@@ -44,7 +44,7 @@ def _mean_range(models: int) -> float:
 
 
 @checker
-def error_of_difference(answer: Callable[[Tensor, Tensor], tuple[float, float]]) -> str:
+def error_of_difference(answer: Callable) -> str:
     """Check `error_of_difference(first, second)`: (unpaired, paired) standard error of a difference of accuracies.
 
     first and second are 0 or 1 for each of the same n items, `(n,)`, float64.  A variance may be divided by n or by
@@ -77,7 +77,7 @@ def error_of_difference(answer: Callable[[Tensor, Tensor], tuple[float, float]])
 
 
 @checker
-def items_needed(answer: Callable[[float, float, float], int]) -> str:
+def items_needed(answer: Callable) -> str:
     """Check `items_needed(p, q, correlation)`: the fewest items that put two accuracies two standard errors apart."""
     cases = [(p, q, c) for (p, q), c in product([(0.5, 0.25), (0.164, 0.088), (0.6, 0.9), (0.503, 0.49)],
                                                 [0.0, 0.5, 0.2, -0.3])]

@@ -28,7 +28,7 @@ class _Parts(nn.Module):
 
 
 @checker
-def silent_parameters(answer: Callable[[nn.Module, Callable[[nn.Module], Tensor]], list[str]]) -> str:
+def silent_parameters(answer: Callable) -> str:
     """Check `silent_parameters(model, loss_of)`: the names without a gradient; the model stays as it was."""
     # How the parameters are used, which are silent, and the usual wrong answer with what it suggests.
     cases = [({}, [], None, ""), ({"b": "unused"}, ["b"], [], "a gradient of None is silent, too"),
@@ -54,7 +54,7 @@ def silent_parameters(answer: Callable[[nn.Module, Callable[[nn.Module], Tensor]
 
 
 @checker
-def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
+def adamw(answer: Callable) -> str:
     """Check `adamw(w, g, moments, step, rate, decay)`: one step, against PyTorch's optimiser over several steps."""
     draw, shapes, scales = drawer(12), ((3,), (4, 5)), (1e-6, 1.0, 1e3, 0.0, 1e-8, 1.0)
     for shape in shapes:
@@ -92,7 +92,7 @@ def _wrong_steps(w: Tensor, m: Tensor, s: Tensor, step: int, rate: float, decay:
 
 
 @checker
-def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.ndarray]]) -> str:
+def trigram_model(answer: Callable) -> str:
     """Check `trigram_model(train, vocabulary)`, a function from the last two tokens to probabilities.
 
     In the text some tokens never stand together; after those a model of pairs is all there is to lean on.

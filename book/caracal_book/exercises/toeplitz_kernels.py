@@ -18,7 +18,7 @@ Mixer = Callable[[Tensor], Tensor]
 
 
 @checker
-def window_kernel(answer: Callable[[int, int, int], Tensor]) -> str:
+def window_kernel(answer: Callable) -> str:
     """Check `window_kernel(length, delay, width)`: the kernel of a mean of `width` tokens, `delay` steps back."""
     cases = [(length, delay, width) for length in (9, 5, 1) for delay in (0, 1, 4, 9) for width in (1, 2, 3, 12)]
     for length, delay, width in cases:
@@ -31,7 +31,7 @@ def window_kernel(answer: Callable[[int, int, int], Tensor]) -> str:
 
 
 @checker
-def nearest_kernel(answer: Callable[[Tensor], Tensor]) -> str:
+def nearest_kernel(answer: Callable) -> str:
     """Check `nearest_kernel(A)`: the kernel whose Toeplitz matrix is nearest to a lower-triangular A."""
     sizes, draw = (1, 2, 3, 7, 20), drawer(5)
     for size in sizes:
@@ -47,7 +47,7 @@ def nearest_kernel(answer: Callable[[Tensor], Tensor]) -> str:
 
 
 @checker
-def is_shift_equivariant(answer: Callable[[Mixer, int], bool]) -> str:
+def is_shift_equivariant(answer: Callable) -> str:
     """Check `is_shift_equivariant(f, length)`: True for every static kernel, False for whatever ties to positions."""
     return expect_verdicts(answer, "is_shift_equivariant", _MIXERS, ((6,), (17,)))
 
@@ -82,7 +82,7 @@ _MIXERS = {
 
 
 @checker
-def correlate(answer: Callable[[Tensor, Tensor, int], Tensor]) -> str:
+def correlate(answer: Callable) -> str:
     """Check `correlate(v, g, z)`: the z-shifted sum, `[..., L]`, by FFT and without reversing a stream."""
     draw = drawer(5)
     cases = [(length, z) for length in (1, 2, 5, 8, 32) for z in sorted({0, length // 3, length - 1})]

@@ -16,7 +16,7 @@ __all__ = ["accumulated_gradients", "bits_per_byte", "hours_to_go"]
 
 
 @checker
-def bits_per_byte(answer: Callable[[float, int, int], float]) -> str:
+def bits_per_byte(answer: Callable) -> str:
     """Check `bits_per_byte(loss, tokens, text_bytes)`: nats per token to bits per byte."""
     cases = [(math.log(2), 100, 100), (5.5, 1000, 4200), (3.2, 7, 31), (0.0, 5, 20)]
     for loss, tokens, text_bytes in cases:
@@ -32,7 +32,7 @@ def bits_per_byte(answer: Callable[[float, int, int], float]) -> str:
 
 
 @checker
-def accumulated_gradients(answer: Callable[[nn.Module, Tensor, Tensor, list[int]], None]) -> str:
+def accumulated_gradients(answer: Callable) -> str:
     """Check `accumulated_gradients(model, x, y, sizes)`: the whole batch's gradients, from parts of unequal size.
 
     Each part has its own forward pass and, before the next, its own backward pass.
@@ -89,7 +89,7 @@ class _Passes:
 
 
 @checker
-def hours_to_go(answer: Callable[[list[float], int, int], float]) -> str:
+def hours_to_go(answer: Callable) -> str:
     """Check `hours_to_go(seconds, tokens_per_step, tokens)`: hours for a run, from its first steps by their median."""
     cases = [([2.0], 3600, 7_200_000), ([40.0, 0.5, 0.5], 4096, 15_000_000), ([9.0, 1.0, 1.5, 1.25, 1.0], 512, 10**9),
              ([1.0, 3.0], 512, 1_000_000)]

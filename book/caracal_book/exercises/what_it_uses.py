@@ -12,7 +12,7 @@ __all__ = ["gates_of_others", "lags_needed", "share_of_mean"]
 
 
 @checker
-def gates_of_others(answer: Callable[[Tensor], Tensor]) -> str:
+def gates_of_others(answer: Callable) -> str:
     """Check `gates_of_others(gates)`: for each text the mean of the gates of all the other texts.
 
     gates and result are `(texts, width, length)`, float64, of at least two texts; the gates given stay as they are.
@@ -31,7 +31,7 @@ def gates_of_others(answer: Callable[[Tensor], Tensor]) -> str:
 
 
 @checker
-def share_of_mean(answer: Callable[[Tensor], Tensor]) -> str:
+def share_of_mean(answer: Callable) -> str:
     """Check `share_of_mean(gates)`: the share of each channel's energy that the mean gate of all texts explains.
 
     gates are `(texts, width, length)` and the result `(width,)`, float64; the gates given stay as they are.  The share
@@ -66,7 +66,7 @@ def share_of_mean(answer: Callable[[Tensor], Tensor]) -> str:
 
 
 @checker
-def lags_needed(answer: Callable[[Tensor, list[int], float], int | None]) -> str:
+def lags_needed(answer: Callable) -> str:
     """Check `lags_needed(rises, lags, tolerance)`: the smallest lag from which on no seed loses more than that.
 
     rises are `(seeds, lags)`, float64: by how much the loss of each seed rises with its gate cut after each of the

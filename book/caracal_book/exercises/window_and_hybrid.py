@@ -19,7 +19,7 @@ Module = Callable[[Tensor], Tensor]
 
 
 @checker
-def tokens_in_sight(answer: Callable[[str, int, int], int]) -> str:
+def tokens_in_sight(answer: Callable) -> str:
     """Check `tokens_in_sight(pattern, window, t)`: how many tokens output t of a stack depends on."""
     patterns = ("", "W", "F", "WW", "WF", "WWFWW", "FFWFFW", "WWWWWWWW", "W" * 40)
     for pattern in patterns:
@@ -37,7 +37,7 @@ def tokens_in_sight(answer: Callable[[str, int, int], int]) -> str:
 
 
 @checker
-def windows_needed(answer: Callable[[int, int], int | None]) -> str:
+def windows_needed(answer: Callable) -> str:
     """Check `windows_needed(length, window)`: window modules until the last token sees the first; None for never."""
     cases = [(length, window) for length in (1, 2, 3, 10, 256, 257, 511, 8192) for window in (1, 2, 3, 256, 10_000)]
     for length, window in cases:
@@ -51,7 +51,7 @@ def windows_needed(answer: Callable[[int, int], int | None]) -> str:
 
 
 @checker
-def ignores_order(answer: Callable[[Module, int], bool]) -> str:
+def ignores_order(answer: Callable) -> str:
     """Check `ignores_order(module, length)`: True where no order of the tokens before the last moves its output."""
     torch.manual_seed(7)
     return expect_verdicts(answer, "ignores_order", _MODULES, ((9,), (24,)))
@@ -92,7 +92,7 @@ _MODULES: dict[str, tuple[Module, bool, str]] = {
 
 
 @checker
-def tiled_attention(answer: Callable[[Tensor, Tensor, Tensor, int, int], Tensor]) -> str:
+def tiled_attention(answer: Callable) -> str:
     """Check `tiled_attention(q, k, v, window, tile)`: exact, and each tile with its own keys and no others.
 
     Keys before the text may be filled up, so a tile of b queries is compared with b + window - 1 keys or fewer.

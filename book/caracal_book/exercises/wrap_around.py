@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
 
 from caracal_min.convolution import linear_conv
 
@@ -16,7 +15,7 @@ __all__ = ["causal_triple", "leaking_tokens", "multiply_mod", "separate"]
 
 
 @checker
-def leaking_tokens(answer: Callable[[int, int, int, int], list[int]]) -> str:
+def leaking_tokens(answer: Callable) -> str:
     """Check `leaking_tokens(length, nonzero, points, t)`: the later tokens whose content reaches output t."""
     cases = [(length, nonzero, points, t) for length in (3, 2, 1, 5, 8)
              for nonzero in {1, (length + 1) // 2, length}
@@ -36,7 +35,7 @@ def leaking_tokens(answer: Callable[[int, int, int, int], list[int]]) -> str:
 
 
 @checker
-def separate(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]) -> str:
+def separate(answer: Callable) -> str:
     """Check `separate(out_1, out_2, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
     turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (0.3, 0.31))
     refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2))
@@ -65,7 +64,7 @@ def separate(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tens
 
 
 @checker
-def causal_triple(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+def causal_triple(answer: Callable) -> str:
     """Check `causal_triple(u, v, g)`: the first L coefficients of a product of three, by transforms of length L.
 
     The second result is what a right angle adds to the first.
@@ -89,7 +88,7 @@ def causal_triple(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tenso
 
 
 @checker
-def multiply_mod(answer: Callable[[int, int, int, int], int]) -> str:
+def multiply_mod(answer: Callable) -> str:
     """Check `multiply_mod(a, b, limbs, bits)`: a * b modulo 2**(limbs * bits) + 1, by transforms of `limbs` points."""
     cases = [(limbs, bits) for limbs in (1, 2, 3, 8, 64) for bits in (1, 4, 12)] + [(256, 16)]
     source = torch.Generator().manual_seed(3)

@@ -68,11 +68,7 @@ CONTENDERS: dict[str, Contender] = {
 
 @dataclass(frozen=True)
 class Lesson:
-    """How a contender learns, whichever it is: the size of the model, and of its training.
-
-    Raises:
-        ValueError: a field out of range, in one line.
-    """
+    """How a contender learns, whichever it is: the size of the model, and of its training."""
 
     d_model: int = 64
     """Width of the model."""
@@ -90,11 +86,6 @@ class Lesson:
     """Measurements of the accuracy, evenly spaced up to the end.  A run without a mistake ends at its measurement."""
     texts: int = 1024
     """Held-out texts to measure on, at least two, the same for all contenders and seeds."""
-
-    def __post_init__(self):
-        if self.d_model % self.n_heads:
-            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
-                             "choose a width that is a multiple of the heads")
 
 
 class Learner(nn.Module):
@@ -266,7 +257,6 @@ class LearnConfig(Lesson):
     """Runs at a time, each in a process of one thread; 1 stays in this process."""
 
     def __post_init__(self):
-        super().__post_init__()
         require_once(self, ("contenders", "tasks", "learning_rates", "seeds"))
         for name in self.contenders:
             require_known("contender", name, CONTENDERS)

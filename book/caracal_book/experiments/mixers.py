@@ -35,13 +35,11 @@ class Mixer(nn.Module):
     Shape: `[B, L, D]` to `[B, L, D]`, floating dtype.
 
     Raises:
-        ValueError: widths that do not fit, or a cache.
+        ValueError: a cache.
     """
 
     def __init__(self, d_model: int, n_heads: int):
         super().__init__()
-        if d_model % n_heads:
-            raise ValueError(f"d_model={d_model} does not split into n_heads={n_heads} equal heads; give a multiple")
         self.d_model, self.n_heads = d_model, n_heads
 
     def mix(self, x: Tensor) -> Tensor:
@@ -239,7 +237,7 @@ def make_mixer(name: str, d_model: int, n_heads: int, length: int, window: int =
         window: keys that a token sees in a window layer.
 
     Raises:
-        ValueError: unknown name, or sizes that do not fit.
+        ValueError: unknown name.
     """
     require_known("mixer", name, MIXERS)
     return MIXERS[name](d_model, n_heads, length, window)

@@ -2,7 +2,7 @@
 
 The budget is the number of parameters of Caracal at the width and depth of the race.  Each of the others has the same
 depth, and the same width, heads, vocabulary and tied embedding; what gives is the hidden width of its MLP, in steps of
-8.  Mamba and Mamba-2 have no MLP but two blocks for each layer, so there the width of the model gives, in steps of 4.
+8.
 
 Text is read as bytes unless told otherwise: a model that trains in minutes is narrow, and over the 50,257 tokens of
 GPT-2 most of its parameters and most of its time would be those of its output matrix, which all contenders share.
@@ -11,11 +11,9 @@ How long the defaults take, on two cores with bfloat16 units: a step of 16 x 512
 time, of both cores together, on a machine that had much other work::
 
     caracal 1.34   no-swa 1.29   no-swa-no-pc 1.21   window 1.39   llama 1.79   static 1.05   hyena 1.27
-    gated-deltanet 5.3   mamba2 5.8   mamba: two sequences alone had not ended after 50
 
 With both cores free that is half as long by the clock, so the 732 steps of a run of Caracal are eight minutes.  Two
-such runs and three of a quarter's length each are two and a half hours for the first seven contenders, and as much
-again for the last two.
+such runs and three of a quarter's length each are two and a half hours for all contenders.
 """
 
 from collections.abc import Callable
@@ -34,7 +32,7 @@ from caracal_min.precision import find_device
 from caracal_min.training.config import TrainConfig
 
 from ..measured import data_of
-from ..rivals import VARIANTS, Baseline, baseline_of
+from ..rivals import VARIANTS, baseline_of
 from .grid import record_grid, require_once, run_rates_then_seeds, settings_of, standings, train
 from .mixers import make_mixer
 
@@ -72,9 +70,7 @@ class Contender:
     what: str
     """One line on it."""
     build: Callable[[CaracalConfig, int, int], nn.Module]
-    """Makes the model from a size, the tokens per sequence, and the number that gives."""
-    gives: str = "mlp"
-    """What the budget decides: "mlp", the hidden width of the MLP, or "width", that of the model."""
+    """Makes the model from a size, the tokens per sequence, and the hidden width of the MLP."""
 
 
 def _caracal(size: CaracalConfig, context: int, hidden: int, **changes) -> nn.Module:
@@ -87,30 +83,6 @@ def _mixed(size: CaracalConfig, context: int, hidden: int, mixer: str) -> nn.Mod
 
 def _attending(size: CaracalConfig, context: int, hidden: int, name: str) -> nn.Module:
     return baseline_of(name, size, intermediate_size=hidden)
-
-
-def _mamba(size: CaracalConfig, context: int, width: int) -> nn.Module:
-    return baseline_of("mamba", replace(size, d_model=width, n_heads=1))
-
-
-def _mamba2(size: CaracalConfig, context: int, width: int) -> nn.Module:
-    eight_heads = dict(num_heads=8, head_dim=width // 4, chunk_size=16)
-    return baseline_of("mamba2", replace(size, d_model=width, n_heads=1), **eight_heads)
-
-
-def _gated_deltanet(size: CaracalConfig, context: int, hidden: int) -> nn.Module:
-    """Qwen3-Next with neither attention layers nor experts: Gated DeltaNet in every layer, and an MLP."""
-    import transformers
-
-    head = size.d_model // size.n_heads
-    config = transformers.AutoConfig.for_model(
-        "qwen3_next", vocab_size=size.vocab_size, hidden_size=size.d_model, intermediate_size=hidden,
-        num_hidden_layers=size.n_layers, layer_types=["linear_attention"] * size.n_layers, num_experts=0,
-        num_attention_heads=size.n_heads, num_key_value_heads=size.n_heads, head_dim=head,
-        linear_num_key_heads=size.n_heads, linear_num_value_heads=size.n_heads, linear_key_head_dim=head,
-        linear_value_head_dim=head, initializer_range=0.02, tie_word_embeddings=True, use_cache=False,
-        bos_token_id=None, eos_token_id=None, pad_token_id=None)
-    return Baseline(transformers.AutoModelForCausalLM.from_config(config))
 
 
 REFERENCE = "caracal"
@@ -126,16 +98,12 @@ CONTENDERS: dict[str, Contender] = {
     "llama": Contender("full attention with rotary positions", partial(_attending, name="llama")),
     "static": Contender("a Fourier layer whose gate is a learned kernel", partial(_mixed, mixer="static")),
     "hyena": Contender("a learned kernel between two products, as in Hyena", partial(_mixed, mixer="gated-static")),
-    "gated-deltanet": Contender("Gated DeltaNet in every layer", _gated_deltanet),
-    "mamba2": Contender("Mamba-2, two blocks for each layer", _mamba2, gives="width"),
-    "mamba": Contender("Mamba, two blocks for each layer", _mamba, gives="width"),
-    "jamba": Contender("Mamba, and full attention in one layer of six", partial(_attending, name="jamba")),
 }
 """All contenders by name; the first is the one that sets the budget."""
 
 
 def fitted(name: str, size: CaracalConfig, context: int) -> tuple[int, int]:
-    """Find the size at which a contender is nearest to the budget.
+    """Find the hidden width of the MLP, a multiple of 8, at which a contender is nearest to the budget.
 
     Args:
         name: a key of `CONTENDERS`.
@@ -143,7 +111,7 @@ def fitted(name: str, size: CaracalConfig, context: int) -> tuple[int, int]:
         context: tokens per sequence.
 
     Returns:
-        the number that `Contender.build` takes, and the parameters that the model then has.
+        that width, and the parameters that the model then has.
 
     Raises:
         ValueError: it does not come within `TOLERANCE` of the budget.
@@ -152,25 +120,18 @@ def fitted(name: str, size: CaracalConfig, context: int) -> tuple[int, int]:
     budget = _parameters(REFERENCE, size, context, size.mlp_width)
     if name == REFERENCE:
         return size.mlp_width, budget
-    step = 4 if CONTENDERS[name].gives == "width" else 8
-    low, high = 1, 4 * size.d_model  # in steps; the count grows with the number
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _parameters(name, size, context, middle * step) <= budget:
-            low = middle
-        else:
-            high = middle
-    counts = {n * step: _parameters(name, size, context, n * step) for n in (low, high)}
-    number = min(counts, key=lambda n: abs(counts[n] - budget))
-    if abs(counts[number] - budget) > TOLERANCE * budget:
-        raise ValueError(f"{name} has {counts[number]:,} parameters where Caracal has {budget:,}, which is not within "
+    smallest, larger = (_parameters(name, size, context, width) for width in (8, 16))
+    hidden = 8 * max(1, round(1 + (budget - smallest) / (larger - smallest)))  # the count is linear in the width
+    count = _parameters(name, size, context, hidden)
+    if abs(count - budget) > TOLERANCE * budget:
+        raise ValueError(f"{name} has {count:,} parameters where Caracal has {budget:,}, which is not within "
                          f"{TOLERANCE:.0%}; give a larger width, or more layers")
-    return number, counts[number]
+    return hidden, count
 
 
-def _parameters(name: str, size: CaracalConfig, context: int, number: int) -> int:
+def _parameters(name: str, size: CaracalConfig, context: int, hidden: int) -> int:
     with torch.device("meta"):
-        return CONTENDERS[name].build(size, context, number).num_parameters()
+        return CONTENDERS[name].build(size, context, hidden).num_parameters()
 
 
 _VOCABULARY = {"byte": 256, "gpt2": 50_257}
@@ -269,8 +230,8 @@ def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[s
     fitting = {name: fitted(name, config.size, config.context) for name in (REFERENCE, *config.contenders)}
     runs = run_rates_then_seeds(config, config.contenders, settings_of(config, _FREE) | {"corpus": corpus.digest},
                                 partial(_run, config, corpus, fitting), 1, show, config.device)
-    contenders = [{"contender": name, "what": CONTENDERS[name].what, "gives": CONTENDERS[name].gives,
-                   "number": fitting[name][0], "parameters": fitting[name][1]} for name in config.contenders]
+    contenders = [{"contender": name, "what": CONTENDERS[name].what,
+                   "hidden": fitting[name][0], "parameters": fitting[name][1]} for name in config.contenders]
     results = {"budget": fitting[REFERENCE][1], "contenders": contenders, "runs": runs, "standings": standings(runs)}
     record = record_grid("race", config, results, data_of(corpus, config.validation), config.device)
     show(race_table(record))
