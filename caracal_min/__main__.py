@@ -34,6 +34,11 @@ def train(config: TrainConfig) -> None:
         print(f"step {trainer.step} of {config.steps}: done")
         if config.out is not None:
             print(f"model: {config.out / 'model'}")
+            # Sums over an uncut gate grow with the text, beyond the sizes seen in training.
+            shape = trainer.model.config
+            if shape.gate_length is None and shape.positional_encoding is None:
+                print(f"for texts of more than {shape.max_positions} tokens, cut its gate: sample "
+                      f"{config.out} --gate-length {shape.max_positions}")
 
 
 def sample(

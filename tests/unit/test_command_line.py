@@ -55,6 +55,7 @@ def test_train_resumes_and_sample_reads_the_run(run, text, tmp_path, capsys):
     assert run(*sample).startswith("text")  # from the checkpoint of a run that has not ended
     said = run("train", "--preset", "nano", "--data", text, "--out", out, *SMALL)
     assert "step 4 of 4: done" in said and str(out / "model") in said
+    assert f"more than 32 tokens, cut its gate: sample {out} --gate-length 32" in said
     written = Caracal.from_pretrained(out / "model", device="cpu").generate_text("text", 8, temperature=0.8, seed=1)
     assert run(*sample) == written + "\n"
 

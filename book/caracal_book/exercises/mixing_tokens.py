@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from . import checker, drawer, ensure, expect, expect_verdicts
-from .counting import PRODUCTS, Watch
+from .counting import Watch
 
-__all__ = ["causal_average", "depends_on_data", "prefix_dfts", "strict_attention"]
+__all__ = ["causal_average", "depends_on_data", "how_far", "strict_attention"]
 
 
 @checker
@@ -31,6 +31,37 @@ def causal_average(answer: Callable) -> str:
                f"{case}: {seen.numbers} numbers were computed, expected at most {30 * x.numel()}; a matrix of all "
                "weights, or a sum from the start for each token, is too much")
     return f"{len(shapes)} shapes"
+
+
+@checker
+def how_far(answer: Callable) -> str:
+    """Check `how_far(model, ids, place, token)`: half the change of all probabilities, `[L]`, by small models."""
+    source, cases = torch.Generator().manual_seed(5), [(1, 2, 0), (3, 5, 1), (6, 11, 0), (6, 11, 5)]
+    for length, vocabulary, place in cases:
+        model = _SumOfRows(torch.randn(vocabulary, vocabulary, dtype=torch.float64, generator=source))
+        ids = torch.randint(vocabulary, (length,), generator=source)
+        kept, changed, token = ids.clone(), ids.clone(), int(ids[place] + 1) % vocabulary
+        changed[place] = token
+        case, (old, new) = f"how_far in {length} tokens, place {place}", model.logits(torch.stack([ids, changed]))
+        change = (new.softmax(-1) - old.softmax(-1)).abs().sum(-1)
+        given = answer(model, ids, place, token)
+        expect(case, given, change / 2, {
+            "compare probabilities, and not logits": (new - old).abs().sum(-1) / 2,
+            "half the sum was asked for, which is 1 where the two have nothing in common": change,
+            "both texts are the same: change a copy of ids": 0 * change,
+            "add up the changes over the vocabulary": (new.softmax(-1) - old.softmax(-1)).abs().amax(-1)})
+        ensure(torch.equal(ids, kept), f"{case}: ids themselves were changed; change a copy")
+    return f"{len(cases)} changes"
+
+
+class _SumOfRows:
+    """A causal model: its logits after a token are the sum of the rows of a table up to it."""
+
+    def __init__(self, table: Tensor):
+        self.table = table
+
+    def logits(self, ids: Tensor) -> Tensor:
+        return self.table[ids].cumsum(1)
 
 
 @checker
@@ -100,22 +131,3 @@ _WEIGHTS = {
     "the average, in which the first token decides the sign": (
         lambda x: _average(x) * x[0, 0].sign(), True, "it shows for certain pairs of texts only: try many"),
 }
-
-
-@checker
-def prefix_dfts(answer: Callable) -> str:
-    """Check `prefix_dfts(v)`: row t is the DFT on L points of v[0..t], from O(L^2) operations and without an FFT."""
-    draw, lengths = drawer(4), (1, 2, 3, 8, 31, 96)
-    for length in lengths:
-        v = draw(length)
-        case, right = f"prefix_dfts of {length} tokens", torch.fft.fft(torch.ones(length, length).tril().double() * v)
-        with Watch() as seen:
-            given = answer(v)
-        expect(case, given, right, {"the exponent of the DFT is negative; a positive one makes the inverse":
-                                    right.conj().resolve_conj()})
-        seen.require_torch(case)
-        seen.forbid(case, ("fft_", *PRODUCTS), "compute row t from row t - 1, with neither an FFT nor a matrix product")
-        ensure(length < 50 or seen.numbers <= 40 * length**2,
-               f"{case}: {seen.numbers} numbers were computed, expected at most 40 L^2 = {40 * length**2}; row t is "
-               "row t - 1 and one more term")
-    return f"{len(lengths)} lengths"

@@ -12,6 +12,9 @@ MISTAKES = {
          "    sums = torch.conv1d(x.mT, kernel, padding=length - 1, groups=width)[..., :length].mT\n"
          "    return sums / read", "a window as long as the text adds up all of it"),
         ("causal_average", "changes its input", "x.cumsum(dim=0)", "x.cumsum_(dim=0)", "work on a copy, not in place"),
+        ("how_far", "logits instead of probabilities", ".softmax(-1)", "", "compare probabilities, and not logits"),
+        ("how_far", "without the half", " / 2", "", "half the sum was asked for"),
+        ("how_far", "changes its input", "ids.clone()", "ids", "both texts are the same: change a copy of ids"),
         ("strict_attention", "NaN from a row of -inf", "lowest = torch.finfo(scores.dtype).min",
          "lowest = -math.inf", "row 0 has no token to attend to, so its softmax is"),
         ("strict_attention", "NaN replaced in the output", "return (scores.masked_fill(~past, lowest)"
@@ -25,13 +28,6 @@ MISTAKES = {
         ("depends_on_data", "an absolute tolerance", "1e-10 * size", "1e-10",
          "rounding grows with the outputs, so compare with"),
         ("depends_on_data", "forgets to return", "return False", "pass", "is a return missing?"),
-        ("prefix_dfts", "L transforms", "return (v[:, None] * waves).cumsum(dim=0)",
-         "return torch.fft.fft(torch.ones(L, L, dtype=v.dtype).tril() * v)",
-         "compute row t from row t - 1, with neither an FFT"),
-        ("prefix_dfts", "a product of matrices", "return (v[:, None] * waves).cumsum(dim=0)",
-         "return torch.ones(L, L).tril().to(waves.dtype) @ (v[:, None] * waves)",
-         "compute row t from row t - 1, with neither an FFT"),
-        ("prefix_dfts", "the sign of the inverse", "-2j", "2j", "a positive one makes the inverse"),
     ],
     "02_multiplying_polynomials": [
         ("deciders", "forgets the short convolution", "list(range(max(0, gate - taps + 1), gate + 1))", "[gate]",
