@@ -58,17 +58,12 @@ def run_grid(out: Path, cells: Iterable[Cell], function: Callable[[dict], dict],
     Raises:
         ValueError: a cell was run with other settings.
     """
-    cells = list(cells)
-    process, entries = _process(out, device), {cell.name: _entry(out, cell) for cell in cells}
-    left = [cell for cell in cells if entries[cell.name] is None]
-    for number, (cell, result) in enumerate(_unordered(partial(_result_of, function), left, processes), 1):
-        entries[cell.name] = {"settings": cell.settings, "run": cell.facts | result, "process": process}
-        path = _path(out, cell)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with writing(path) as partial_file:
-            partial_file.write_text(json.dumps(entries[cell.name], indent=1, allow_nan=False) + "\n")
-        show(f"{number} of {len(left)}: {line(entries[cell.name]['run'])}")
-    return [json.loads(json.dumps(entries[cell.name]["run"])) for cell in cells]
+    cells, process = list(cells), _process(out, device)
+    left = [cell for cell in cells if _entry(out, cell) is None]
+    run = partial(_run_cell, out, function, process)
+    for number, entry in enumerate(_unordered(run, left, processes), 1):
+        show(f"{number} of {len(left)}: {line(entry['run'])}")
+    return [_entry(out, cell)["run"] for cell in cells]
 
 
 def record_grid(kind: str, config: Any, results: dict, data: dict | None = None, device: str = "cpu") -> dict:
@@ -112,7 +107,7 @@ def _entry(out: Path, cell: Cell) -> dict | None:
     return entry
 
 
-def _unordered(function: Callable[[Cell], tuple], cells: Sequence[Cell], processes: int) -> Iterable[tuple]:
+def _unordered(function: Callable[[Cell], dict], cells: Sequence[Cell], processes: int) -> Iterable[dict]:
     """Yield what a function returns for each cell, as it ends; the cells are handed out one at a time."""
     if processes == 1:
         yield from map(function, cells)
@@ -121,8 +116,14 @@ def _unordered(function: Callable[[Cell], tuple], cells: Sequence[Cell], process
         yield from pool.imap_unordered(function, cells)
 
 
-def _result_of(function: Callable[[dict], dict], cell: Cell) -> tuple[Cell, dict]:
-    return cell, function(cell.facts)
+def _run_cell(out: Path, function: Callable[[dict], dict], process: dict, cell: Cell) -> dict:
+    """Run a cell and write its file, here and not where the runs are collected, so that a stop there loses none."""
+    entry = {"settings": cell.settings, "run": cell.facts | function(cell.facts), "process": process}
+    path = _path(out, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path) as partial_file:
+        partial_file.write_text(json.dumps(entry, indent=1, allow_nan=False) + "\n")
+    return entry
 
 
 def settings_of(config: Any, free: Iterable[str]) -> dict:

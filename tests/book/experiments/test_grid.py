@@ -64,9 +64,12 @@ def test_a_stop_loses_no_run_that_ended_and_a_larger_grid_uses_them(tmp_path, pr
         run(config, processes, log=log, stop="c")
     assert not (config.out / "record.json").exists()
     record = run(config, log=log)
-    assert sorted(log.read_text()) == list("abc") and len(record["results"]["runs"]) == 3
+    if processes == 1:  # with more, one that was under way when another failed has noted itself, too
+        assert log.read_text() == "abc"
+    assert set(log.read_text()) == set("abc") and len(record["results"]["runs"]) == 3
+    log.unlink()
     larger = run(replace(config, contenders=("b", "d", "a", "c")), log=log)
-    assert log.read_text()[3:] == "d" and [each["contender"] for each in larger["results"]["runs"]] == list("bdac")
+    assert log.read_text() == "d" and [each["contender"] for each in larger["results"]["runs"]] == list("bdac")
 
 
 def test_other_settings_are_refused_and_a_number_that_is_none_is_not_kept(tmp_path):
