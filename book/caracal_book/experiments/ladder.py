@@ -34,7 +34,7 @@ from caracal_min.training import DivergedError, TrainConfig, Trainer
 
 from ..measured import data_of
 from ..records import code, machine, write_record
-from .race_results import standings
+from .grid import standings
 
 __all__ = ["RUNGS", "LadderConfig", "Rung", "make_rung", "run_ladder"]
 
