@@ -79,17 +79,32 @@ def _in_blocks(q, k, v, window):
 
     # Cut into n blocks, the last one padded.
     n = -(-length // w)
-    pad = (0, 0, 0, n * w - length)
-    q, k, v = (F.pad(x, pad).unflatten(2, (n, w)) for x in (q, k, v))  # (B, H, n, w, d)
-    k, v = (torch.cat([x[:, :, :-1], x[:, :, 1:]], dim=3) for x in (k, v))  # pairs: 2w keys
+    missing = n * w - length
+
+    def cut(x):
+        x = F.pad(x, (0, 0, 0, missing))
+        return x.unflatten(2, (n, w))  # (B, H, n, w, d)
+
+    # A block of queries sees the keys of two blocks.
+    def pairs(x):
+        before = x[:, :, :-1]
+        own = x[:, :, 1:]
+        return torch.cat([before, own], dim=3)
 
     # Query i of a block stands at key w + i of the pair, and sees keys i + 1 to i + w.
-    visible = torch.ones(w, 2 * w, dtype=torch.bool, device=q.device).triu(1).tril(w)
+    visible = torch.ones(w, 2 * w, dtype=torch.bool, device=q.device)
+    visible = visible.triu(1).tril(w)
     # Blocks become heads, over which the mask broadcasts: SDPA takes 4 dimensions.
-    q, k, v = (x.flatten(1, 2) for x in (q[:, :, 1:], k, v))
-    rest = F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
-    rest = rest.unflatten(1, (-1, n - 1)).flatten(2, 3)  # (B, H, (n-1) w, d)
-    return torch.cat([first, rest], dim=2)[:, :, :length]
+    rest = F.scaled_dot_product_attention(
+        cut(q)[:, :, 1:].flatten(1, 2),
+        pairs(cut(k)).flatten(1, 2),
+        pairs(cut(v)).flatten(1, 2),
+        attn_mask=visible,
+    )
+    rest = rest.unflatten(1, (-1, n - 1))
+    rest = rest.flatten(2, 3)  # (B, H, (n-1) w, d)
+    both = torch.cat([first, rest], dim=2)
+    return both[:, :, :length]
 
 
 def _flex(q, k, v, window):
@@ -125,17 +140,15 @@ _exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # from PyTo
 
 def _choose(q):
     # An exported program has standard operators only.
-    if _exporting() or not _from_ampere(q):
+    if _exporting() or not q.is_cuda:
         return "blocked"
-    if _flash_runs(q):
+    # Before Ampere, as on a T4, neither of the other kernels runs.
+    if torch.cuda.get_device_properties(q.device).major < 8:
+        return "blocked"
+    half = q.dtype in (torch.float16, torch.bfloat16)
+    if flash_attn_func is not None and half:
         return "flash"
     # FlexAttention builds L x L scores where it is not compiled, and needs 16 channels per head.
-    return "flex" if torch.compiler.is_compiling() and q.shape[-1] >= 16 else "blocked"
-
-
-def _from_ampere(q):
-    return q.is_cuda and torch.cuda.get_device_properties(q.device).major >= 8
-
-
-def _flash_runs(q):
-    return flash_attn_func is not None and q.dtype in (torch.float16, torch.bfloat16)
+    if torch.compiler.is_compiling() and q.shape[-1] >= 16:
+        return "flex"
+    return "blocked"
