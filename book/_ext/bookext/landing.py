@@ -16,7 +16,6 @@ from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
 
 from caracal_book import viz
-from caracal_book.rules import closure
 from caracal_book.rules.cells import heading_of, minutes_of, question_of
 from caracal_book.rules.drawings import on_dark, without_ground
 from caracal_book.rules.figure_rules import OPENING
@@ -109,7 +108,7 @@ class Micro(SphinxDirective):
 
     def run(self):
         name = self.arguments[0]
-        for path in closure.of_file(Path(viz.__file__).with_name(f"{name}.py"), Path(viz.__file__).parents[3]):
+        for path in Path(viz.__file__).parent.glob("*.*"):
             self.env.note_dependency(str(path))
         figure = getattr(viz, name)(Caracal.from_pretrained("micro", device="cpu"), " ".join(self.content),
                                     **self.options)
