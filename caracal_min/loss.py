@@ -181,21 +181,22 @@ def _losses_(logits, ids, wide):
     losses = []
     for x, target in zip(logits.split(tile), ids.split(tile), strict=True):
         device = x.device
-        row = torch.arange(len(x), device=device)
         peak = x.amax(1).to(wide)
-        loss = peak - x[row, target]
         # Gradient: softmax minus one-hot.  The largest probability is exp(peak - logsumexp).
         if compiling:
-            # One expression becomes one loop over the logits; a scatter would be another.
-            p = (x.to(wide) - peak[:, None]).exp()
-            largest = 1 / p.sum(1)
+            # One expression over all logits becomes one kernel; indices would be another.
             id_ = torch.arange(x.shape[1], device=device)
             one_hot = id_ == target[:, None]
+            right = torch.where(one_hot, x, 0).sum(1)
+            p = (x.to(wide) - peak[:, None]).exp()
+            largest = 1 / p.sum(1)
             x.copy_(p * largest[:, None] - one_hot.to(wide))
         else:
             # The library's softmax makes no wide copy.
+            row = torch.arange(len(x), device=device)
+            right = x[row, target]
             torch.softmax(x, 1, out=x)
             largest = x.amax(1).to(wide)
             x[row, target] -= 1
-        losses.append(loss - largest.log())
+        losses.append(peak - right - largest.log())
     return torch.cat(losses)

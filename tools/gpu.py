@@ -203,14 +203,16 @@ def products(plan: Plan, device: str) -> dict[str, list[float]]:
 
 
 def windows(plan: Plan, device: str) -> dict[str, object]:
-    """Return the milliseconds of window attention, forward and backward, by each backend that runs compiled."""
+    """Return the milliseconds of window attention, forward and backward, by each backend, compiled as a step is."""
     size, dtype, found = PRESETS[plan.preset], resolve_precision("auto", device), {}
-    compiled = torch.compile(sliding_window_attention, dynamic=False)
+    attend = sliding_window_attention
+    if plan.compile != "no":
+        attend = torch.compile(attend, dynamic=False)
     for length in plan.lengths:
         shape = (4, plan.tokens // length, size.n_heads, length, size.d_model // size.n_heads)
         *qkv, dy = torch.randn(shape, device=device, dtype=dtype)
         for backend in ("blocked", "flex", "flash") if device == "cuda" else ("blocked",):
-            call = partial(compiled, window=size.window_size, backend=backend)
+            call = partial(attend, window=size.window_size, backend=backend)
             try:
                 (found[f"{backend}, {length}"],) = in_turns([Differentiated(call, qkv, dy)], plan.repeats)
             except Exception as error:  # flash-attn is not installed, say
@@ -232,7 +234,7 @@ def trained(name: str, plan: Plan, options: argparse.Namespace) -> dict:
         plan.preset, data=str(options.data), validation=str(HELD_OUT), out=options.runs / name, minutes=options.minutes,
         tokens=plan.steps * sequences * plan.lengths[0], context=plan.lengths[0], batch_size=sequences,
         micro_batch_size=sequences, precision="auto", compile=plan.compile, device=options.device, eval_every=500,
-        prompt="The ", progress=False, checkpoint_minutes=2.0)
+        progress=False, checkpoint_minutes=2.0)
     torch.manual_seed(config.seed)
     kind = {"architecture": name} if name in ("caracal", "llama") else {"variant": name}
     model = make_model(preset=plan.preset, vocab_size=corpus.vocab_size, context=config.context, **kind)
