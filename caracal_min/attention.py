@@ -140,15 +140,19 @@ _exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # from PyTo
 
 def _choose(q):
     # An exported program has standard operators only.
-    if _exporting() or not q.is_cuda:
+    if _exporting() or not _from_ampere(q):
         return "blocked"
-    # Before Ampere, as on a T4, neither of the other kernels runs.
-    if torch.cuda.get_device_properties(q.device).major < 8:
-        return "blocked"
-    half = q.dtype in (torch.float16, torch.bfloat16)
-    if flash_attn_func is not None and half:
+    if _flash_runs(q):
         return "flash"
     # FlexAttention builds L x L scores where it is not compiled, and needs 16 channels per head.
     if torch.compiler.is_compiling() and q.shape[-1] >= 16:
         return "flex"
     return "blocked"
+
+
+def _from_ampere(q):
+    return q.is_cuda and torch.cuda.get_device_properties(q.device).major >= 8
+
+
+def _flash_runs(q):
+    return flash_attn_func is not None and q.dtype in (torch.float16, torch.bfloat16)
