@@ -13,18 +13,18 @@ from .ledger import asserts_something
 from .printed_values import Problem, cell_tags
 
 OPENING = "opening-figure"  # the tag of the cell that shows a chapter's first figure
+STAND = "where-we-stand"  # and of the one with the drawing under its title, which is no figure with a number
 GOALS = re.compile(r"\*\*After this (?:chapter|investigation) you will be able to\*\*")
 
 CAPTION = re.compile(r"\*\*Figure (\d+|[A-Z])\.(\d+)\.(?:\*\*)? \S")
 _REFERENCE = re.compile(r"\bFigure (\d+|[A-Z])\.(\d+)")
-_STAND = re.compile(r"^viz\.where_we_stand\(", re.MULTILINE)  # the drawing under a title: no figure with a number
 _IMAGE = re.compile(r"!\[(.*?)\]\(|<img\b(?![^>]*\balt=\"([^\"]+)\")")
 _QUIET = {"rcParams", "style", "close", "switch_backend", "rc"}
 
 
 def opens_with_its_figure(notebook: dict) -> Iterator[Problem]:
     """A chapter begins with its question; a live figure poses it, before the goals and the imports."""
-    cells = [cell for cell in notebook["cells"] if not _STAND.search(cell["source"])]
+    cells = [cell for cell in notebook["cells"] if STAND not in cell_tags(cell)]
     question, _, figure, goals = [*cells, *[{"cell_type": "raw", "source": ""}] * 4][:4]
     if "?" not in question["source"] or "**" in question["source"]:
         yield Problem(0, "the first cell is the title and the question of the chapter, and nothing after it")
@@ -49,7 +49,9 @@ def folds(notebook: dict) -> Iterator[tuple[int, str]]:
     for index, cell in code_cells(notebook):
         if "setup" in cell_tags(cell):
             yield index, "remove-cell"
-        elif OPENING in cell_tags(cell) or _STAND.search(cell["source"]):
+        elif "viz.where_we_stand(" in cell["source"]:
+            yield from ((index, STAND), (index, "remove-input"))
+        elif OPENING in cell_tags(cell):
             yield index, "remove-input"
         elif not asserts_something(cell) and (_imports(cell) or _shows_figure(cell) or _draws(cell["source"], drawing)):
             yield index, "hide-input"
