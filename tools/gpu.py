@@ -154,7 +154,7 @@ def profile(config: BenchmarkConfig, length: int) -> dict[str, dict]:
     for name, step in training_steps(config, length).items():
         (whole,) = in_turns([step], config.repeats)
         events = traced(step)
-        sort_by = f"self_{'cuda' if config.device == 'cuda' else 'cpu'}_time_total"
+        sort_by = "self_device_time_total" if config.device == "cuda" else "self_cpu_time_total"
         found[name] = {"step": whole, "kinds": time_by_kind(events),
                        "table": events.table(sort_by=sort_by, row_limit=100, max_name_column_width=100)}
     return found
@@ -179,6 +179,7 @@ def graph(plan: Plan, device: str) -> dict[str, float]:
 
     # A graph is recorded on a stream of its own, after steps that allocate what it needs.
     side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):
             step()
@@ -301,7 +302,7 @@ def main(given: list[str] | None = None) -> None:
     for name, default, meaning in (
             ("out", Path("runs/gpu"), "folder of what comes back"), ("runs", Path("runs"), "folder of trainings"),
             ("data", Path("packed"), "folder of packed text"), ("limit", 540.0, "seconds of this call"),
-            ("minutes", 4.0, "of each training"), ("pack", "", "text to pack: a file, or a folder of files"),
+            ("minutes", 3.0, "of each training"), ("pack", "", "text to pack: a file, or a folder of files"),
             ("pack-tokens", 15_000_000, "to pack"), ("device", "auto", "auto, cpu, cuda")):
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default: {default})")
     parser.add_argument("--rows", nargs="+", default=[], help="names of rows (default: all that measure)")
