@@ -22,7 +22,10 @@ _MULTIPLE = 128
 _CACHED = 1 << 21
 
 
-def rows_at_once(vocabulary: int, device: torch.device | str = "cpu") -> int:
+def rows_at_once(
+    vocabulary: int,
+    device: torch.device | str = "cpu",
+) -> int:
     """Return how many positions have their logits held at one time, a multiple of 128.
 
     A GPU with more than 16 GB holds more of them: fewer products, each a larger one.
@@ -37,7 +40,11 @@ def rows_at_once(vocabulary: int, device: torch.device | str = "cpu") -> int:
     return max(_MULTIPLE, rows)
 
 
-def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
+def token_loss(
+    logits: Tensor,
+    targets: Tensor,
+    reduction: str = "mean",
+) -> Tensor:
     """Cross-entropy in nats, computed in at least float32.
 
     Args:
@@ -58,7 +65,10 @@ def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tens
 
 
 def linear_cross_entropy(
-    hidden: Tensor, weight: Tensor, targets: Tensor, rows: int | None = None
+    hidden: Tensor,
+    weight: Tensor,
+    targets: Tensor,
+    rows: int | None = None,
 ) -> Tensor:
     """Mean cross-entropy in nats of the logits `hidden @ weight.T`, held a chunk at a time.
 
@@ -98,8 +108,9 @@ def _require_targets(targets, hidden, vocabulary):
         raise ValueError(f"targets have shape {shapes}; give one id for each position")
     # On a GPU, a look at the ids would make the host wait for it.
     if targets.device.type == "cpu" and not torch.compiler.is_compiling():
-        outside = (targets < 0) | (targets >= vocabulary)
+        outside = targets < 0
         outside &= targets != -100
+        outside |= targets >= vocabulary
         bad = targets[outside]
         if bad.numel():
             raise ValueError(f"targets hold id {bad[0]}; accepted: 0 to {vocabulary - 1}, and -100")
@@ -179,7 +190,8 @@ def _losses_(logits, ids, wide):
         tile = max(1, _CACHED // logits.shape[1])
 
     losses = []
-    for x, target in zip(logits.split(tile), ids.split(tile), strict=True):
+    tiles = zip(logits.split(tile), ids.split(tile), strict=True)
+    for x, target in tiles:
         device = x.device
         peak = x.amax(1).to(wide)
         # Gradient: softmax minus one-hot.  The largest probability is exp(peak - logsumexp).
@@ -188,9 +200,11 @@ def _losses_(logits, ids, wide):
             id_ = torch.arange(x.shape[1], device=device)
             one_hot = id_ == target[:, None]
             right = torch.where(one_hot, x, 0).sum(1)
-            p = (x.to(wide) - peak[:, None]).exp()
+            p = x.to(wide) - peak[:, None]
+            p = p.exp()
             largest = 1 / p.sum(1)
-            x.copy_(p * largest[:, None] - one_hot.to(wide))
+            p = p * largest[:, None]
+            x.copy_(p - one_hot.to(wide))
         else:
             # The library's softmax makes no wide copy.
             row = torch.arange(len(x), device=device)
