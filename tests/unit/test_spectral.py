@@ -166,7 +166,12 @@ def test_fast_length_is_the_smallest_smooth_number():
 @pytest.mark.process
 def test_the_first_call_imports_no_compiler():
     """Which takes seconds; `torch.library.custom_op` would import it."""
-    code = ("import sys, torch\nfrom caracal_min.spectral import causal_conv\n"
-            "v = torch.ones(2, 3, requires_grad=True)\ncausal_conv(v, v).sum().backward()\nassert 'torch._dynamo' not in sys.modules")
+    code = """
+import sys, torch
+from caracal_min.spectral import causal_conv
+v = torch.ones(2, 3, requires_grad=True)
+causal_conv(v, v).sum().backward()
+assert "torch._dynamo" not in sys.modules
+"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
