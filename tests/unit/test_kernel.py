@@ -134,7 +134,8 @@ for capability, dtype, shared in ((75, "fp16", 64), (80, "fp32", 163), (80, "fp1
     fixed = dict(REVERSE=True, WIDEN=False, SIDE=64, STEP=64, ROWS=64)
     types = {n: "constexpr" if n in fixed else "*" + dtype if n in ("x0", "x1", "y", "z0", "z1") else "i32"
              for n in _toeplitz_kernel.arg_names}
-    made = compile(ASTSource(_toeplitz_kernel, types, fixed), GPUTarget("cuda", capability, 32), options=dict(num_warps=4))
+    source, target = ASTSource(_toeplitz_kernel, types, fixed), GPUTarget("cuda", capability, 32)
+    made = compile(source, target, options=dict(num_warps=4))
     assert made.metadata.shared <= shared * 1024, (capability, dtype, made.metadata.shared)
     on_tensor_cores = "mma" in made.asm["ptx"]
     assert on_tensor_cores == (capability >= 80 and dtype != "fp32"), (capability, dtype)
