@@ -218,6 +218,8 @@ torch.library.define(
 )
 torch.library.impl("caracal::causal_conv", "default", forward_steps)
 torch.library.impl("caracal::causal_conv_backward", "default", backward_steps)
+_causal_conv = torch.ops.caracal.causal_conv.default
+_causal_conv_backward = torch.ops.caracal.causal_conv_backward.default
 
 
 @torch.library.register_fake("caracal::causal_conv")
@@ -238,7 +240,7 @@ def _operators(v, g):
         # Imported where it is used, because Triton is not on every machine.
         from . import kernel
         return kernel.convolve, kernel.convolve_backward
-    return torch.ops.caracal.causal_conv, torch.ops.caracal.causal_conv_backward
+    return _causal_conv, _causal_conv_backward
 
 
 class _Differentiable(torch.autograd.Function):
