@@ -20,8 +20,8 @@ TREES = {name: ast.parse(text) for name, text in TEXTS.items()}
 
 
 def refuses(node):  # whether a statement raises and does nothing else
-    inside = [*node.body, *node.orelse] if isinstance(node, ast.If | ast.For) else [None]
-    return isinstance(node, ast.Raise | ast.Assert) or all(map(refuses, inside))
+    inside = [*node.body, *node.orelse] if isinstance(node, ast.If | ast.For) else []
+    return isinstance(node, ast.Raise | ast.Assert) or bool(inside) and all(map(refuses, inside))
 
 
 def count(name):  # the nodes, the lines of code, those that refuse, and the comments of three words or more
