@@ -3,7 +3,6 @@
 Tensors are float64 and drawn from a fixed seed.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +13,10 @@ from torch.overrides import TorchFunctionMode
 
 from caracal_min.convolution import causal_conv_direct
 
-from . import checker, expect_close
+from . import checker, expect_close, expect_numbers
 from .counting import PRODUCTS
 
-__all__ = ["depthwise_conv", "fold_gate", "head_mix", "size_of_mix", "step"]
+__all__ = ["depthwise_conv", "growth_of", "head_mix", "step"]
 
 
 @checker
@@ -57,40 +56,19 @@ def head_mix(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> str:
 
 
 @checker
-def fold_gate(answer: Callable[[Tensor, Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]) -> str:
-    """Check `fold_gate(W_1, b_1, W_2, b_2, n_heads)`: the matrix and the bias of both stages without SiLU."""
+def growth_of(answer: Callable[[nn.Module, Tensor, int, int], float]) -> str:
+    """Check `growth_of(mixer, x, early, late)`: by what factor the root mean square of r_t is larger at late."""
     source = _source()
-    cases = [(1, 1), (4, 2), (6, 2), (6, 3), (5, 1), (5, 5)]
-    for width, heads in cases:
-        W_1, b_1, b_2 = _random(source, width, width), _random(source, width), _random(source, width)
-        W_2 = _random(source, width, width // heads, 1)
-        case = f"fold_gate with {width} channels and {heads} heads"
-        given = answer(W_1, b_1, W_2, b_2, heads)
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise AssertionError(f"{case}: expected a matrix and a bias, given a {type(given).__name__}")
-        blocks = _block_diagonal(W_2, heads)
-        expect_close(f"{case}: the matrix", given[0], blocks @ W_1)
-        expect_close(f"{case}: the bias", given[1], blocks @ b_1 + b_2)
-    return f"{len(cases)} gates"
-
-
-@checker
-def size_of_mix(answer: Callable[[float, float, float, float, int], float]) -> str:
-    """Check `size_of_mix(mean_v, std_v, mean_g, std_g, t)`: the root mean square of r_t, independent streams."""
-    cases = [(0.0, 1.0, 0.0, 1.0, 0), (0.0, 1.0, 0.0, 1.0, 99), (0.0, 2.0, 0.0, 0.3, 4095), (2.0, 0.0, -3.0, 0.0, 9),
-             (0.5, 0.2, 0.0, 1.5, 63), (0.0, 0.2, 0.7, 0.5, 63), (0.1, 1.0, 0.1, 1.0, 9999), (-0.3, 0.8, 0.4, 2.0, 255)]
-    for mean_v, std_v, mean_g, std_g, t in cases:
-        both, squares = (mean_v * mean_g) ** 2, (mean_v**2 + std_v**2) * (mean_g**2 + std_g**2)
-        size = math.sqrt((t + 1) ** 2 * both + (t + 1) * (squares - both))
-        case = f"size_of_mix(mean_v={mean_v}, std_v={std_v}, mean_g={mean_g}, std_g={std_g}, t={t})"
-        given = answer(mean_v, std_v, mean_g, std_g, t)
-        try:
-            number = float(given)
-        except (TypeError, ValueError, RuntimeError):
-            raise AssertionError(f"{case}: expected a number, given a {type(given).__name__}") from None
-        if not abs(number - size) <= 1e-5 * size:
-            raise AssertionError(f"{case}: expected {size:.6g}, given {number:.6g}")
-    return f"{len(cases)} pairs of streams"
+    cases = [(1, 2, 4, 0, 1), (1, 9, 4, 2, 8), (3, 40, 6, 4, 32), (2, 40, 6, 0, 39)]
+    for batch, length, width, early, late in cases:
+        mixer, x = _Fourier(width, 1, source), _random(source, batch, length, width)
+        size = causal_conv_direct(*mixer.streams(x)).square().mean((0, 1)).sqrt()
+        case = f"growth_of with x of shape {(batch, length, width)}, early={early}, late={late}"
+        growth = float(size[late] / size[early])
+        given = expect_numbers(case, [answer(mixer, x, early, late)], ("growth",))["growth"]
+        if not abs(given - growth) <= 1e-9 * growth:
+            raise AssertionError(f"{case}: expected {growth:.6g}, given {given:.6g}")
+    return f"{len(cases)} modules"
 
 
 @checker
@@ -162,11 +140,14 @@ class _Fourier(nn.Module):
         for weight in self.parameters():
             weight.copy_(_random(source, *weight.shape))
 
+    def streams(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return contents and gates of a text, `[B, D, L]` each."""
+        x = self.norm(self.pre_conv(F.pad(x.mT, (2, 0))).mT)
+        return self.to_value(x).mT, self.gate_mix(F.silu(self.to_gate(x)).mT)
+
     def whole(self, x: Tensor) -> Tensor:
         """Apply the layer to a whole text, `[B, L, D]`."""
-        x = self.norm(self.pre_conv(F.pad(x.mT, (2, 0))).mT)
-        g = self.gate_mix(F.silu(self.to_gate(x)).mT)
-        return self.to_out(causal_conv_direct(self.to_value(x).mT, g).mT)
+        return self.to_out(causal_conv_direct(*self.streams(x)).mT)
 
 
 class _Applied(TorchFunctionMode):
