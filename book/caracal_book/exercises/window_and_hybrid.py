@@ -24,7 +24,7 @@ Module = Callable[[Tensor], Tensor]
 @checker
 def tokens_in_sight(answer: Callable[[str, int, int], int]) -> str:
     """Check `tokens_in_sight(pattern, window, t)`: how many tokens output t of a stack depends on."""
-    patterns = ("", "W", "F", "WW", "WWW", "FW", "WF", "WWF", "WFW", "WWFWW", "FFWFFW", "WWWWWWWW", "W" * 40)
+    patterns = ("", "A", "F", "AA", "AAA", "FA", "AF", "AAF", "AFA", "AAFAA", "FFAFFA", "AAAAAAAA", "A" * 40)
     for pattern in patterns:
         for window in (1, 2, 5, 256):
             for t in (0, 1, 4, 5, 30, 2000):

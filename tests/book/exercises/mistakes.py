@@ -94,11 +94,6 @@ MISTAKES = {
         ("continue_sum", "the last old tokens", "g[:m]", "g[-m:]", "entry"),
     ],
     "05_toeplitz_kernels": [
-        ("correlate", "reverses in time", "product = rfft(v, n=2 * L) * rfft(early, n=2 * L).conj()",
-         "product = rfft(v, n=2 * L) * rfft(g[..., :z + 1].flip(-1), n=2 * L)", "given a sequence reversed by flip"),
-        ("correlate", "no padding", "n=2 * L).conj()\n    return irfft(product, n=2 * L)",
-         "n=2 * L).conj()\n    return irfft(rfft(v) * rfft(early).conj(), n=L)", "entry"),
-        ("correlate", "keeps all gates", "torch.where(torch.arange(L) <= z, g, 0.0)", "g", "entry"),
         ("window_kernel", "a sum, not a mean", "= 1 / width", "= 1", "entry"),
         ("window_kernel", "ignores the delay", "g[delay:delay + width]", "g[:width]",
          "delay=1, width=1): entry [0] should be 0, given 1"),
@@ -136,7 +131,7 @@ MISTAKES = {
     ],
     "07_window_and_hybrid": [
         ("tokens_in_sight", "window times depth", "oldest - (window - 1)", "oldest - window",
-         "(pattern='W', window=1, t=1): expected 1, given 2"),
+         "(pattern='A', window=1, t=1): expected 1, given 2"),
         ("tokens_in_sight", "a Fourier module counts as a window", '0 if kind == "F" else ', "", "expected"),
         ("windows_needed", "length over window", "(length - 1) / (window - 1)", "length / window", "expected"),
         ("windows_needed", "rounds down", "math.ceil", "int",
