@@ -47,7 +47,7 @@ MADE = {
     "remember": lambda: viz.remember(model(), "The cat and", 8, 12, name="nimble"),
     "roots": lambda: viz.roots(8, [1.0, 2.0, 0.5]),
     "schedule": lambda: viz.schedule(16, 5),
-    "sight": lambda: viz.sight("WWWWWW", window=4, length=20),
+    "sight": lambda: viz.sight("AAAAAA", window=4, length=20),
     "time_budget": viz.time_budget,
     "toeplitz_kernel": lambda: viz.toeplitz_kernel(V, V.flip(0), row=2, column=1),
     "training_run": lambda: viz.training_run(LOG, SAMPLES),
