@@ -1,186 +1,113 @@
-"""Checkers for the exercises of chapter 6, The Fourier module.
-
-Tensors are float64 and drawn from a fixed seed.
-"""
+"""Checkers for the exercises of chapter 6, The Fourier module."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
 from caracal_min.convolution import causal_conv_direct
+from caracal_min.layers import MultiHeadFourier
 
-from . import checker, expect_close, expect_numbers
-from .counting import PRODUCTS
+from . import checker, drawer, ensure, expect
+from .counting import PRODUCTS, Watch, numbers_kept
 
 __all__ = ["depthwise_conv", "growth_of", "head_mix", "step"]
 
 
 @checker
-def depthwise_conv(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
-    """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
-    source = _source()
-    cases = [(batch, length, width, count) for batch, width in ((1, 1), (2, 3)) for length in (1, 2, 7)
-             for count in (1, 2, 3, 9)]
-    for batch, length, width, count in cases:
-        x, weight = _random(source, batch, width, length).mT, _random(source, width, count)
-        y = torch.stack([sum(x[:, t - k] * weight[:, -1 - k] for k in range(min(t + 1, count)))
-                         for t in range(length)], 1)
-        case = f"depthwise_conv with x of shape {(batch, length, width)} and {count} weights a channel"
-        with _Seen() as seen:
+def depthwise_conv(answer: Callable) -> str:
+    """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, size]`, without Conv1d."""
+    draw, cases = drawer(6), [(length, count) for length in (1, 2, 7) for count in (1, 2, 3, 9)]
+    for length, count in cases:
+        x, weight = draw(2, length, 3), draw(3, count)
+
+        def summed(weight: Tensor, ahead: int = 0, x=x, count=count, length=length) -> Tensor:
+            padded = F.pad(x.mT, (count - 1 - ahead, ahead))
+            return F.conv1d(padded, weight[:, None], groups=3).mT[:, :length]
+
+        case = f"depthwise_conv with x of shape {tuple(x.shape)} and {count} weights a channel"
+        with Watch() as seen:
             given = answer(x, weight)
-        expect_close(case, given, y)
-        if seen.forbidden:
-            raise AssertionError(f"{case}: expected sums of shifted texts, given {seen.forbidden}")
+        expect(case, given, summed(weight), {
+            "the last weight is that of the token itself, and the first that of the oldest": summed(weight.flip(1)),
+            "centred, as padding=1 has it: a token would read the next one":
+                summed(weight, 1)})
+        seen.forbid(case, ("conv",), "add up shifted texts instead")
     return f"{len(cases)} cases"
 
 
 @checker
-def head_mix(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> str:
+def head_mix(answer: Callable) -> str:
     """Check `head_mix(h, weight, bias, n_heads)`: the gate's second stage, without Conv1d and without zeros."""
-    source = _source()
-    cases = [(1, 1, 1, 1), (1, 6, 4, 2), (2, 5, 6, 2), (2, 5, 6, 3), (3, 4, 5, 1), (2, 3, 5, 5)]
+    draw, cases = drawer(6), [(1, 1, 1, 1), (1, 6, 4, 2), (2, 5, 6, 3), (3, 4, 5, 1), (2, 3, 5, 5)]
     for batch, length, width, heads in cases:
-        h, weight = _random(source, batch, length, width), _random(source, width, width // heads, 1)
-        bias = _random(source, width)
-        case = f"head_mix with h of shape {(batch, length, width)} and {heads} heads"
-        with _Seen(width if heads > 1 else None) as seen:
+        h, weight, bias = draw(batch, length, width), draw(width, width // heads, 1), draw(width)
+        case, blocks = f"head_mix with h of shape {tuple(h.shape)} and {heads} heads", _blocks(weight, heads)
+        with Watch() as seen:
             given = answer(h, weight, bias, heads)
-        expect_close(case, given, F.linear(h, _block_diagonal(weight, heads), bias))
-        if seen.forbidden:
-            raise AssertionError(f"{case}: expected a product head by head, given {seen.forbidden}")
+        expect(case, given, F.linear(h, blocks, bias), {
+            "the weights are [D out, D in of the head]; here each head's matrix is transposed": h @ blocks + bias,
+            "add the bias": h @ blocks.T})
+        seen.forbid(case, ("conv", "block_diag"), "multiply head by head, with one einsum")
     return f"{len(cases)} cases"
 
 
 @checker
-def growth_of(answer: Callable[[nn.Module, Tensor, int, int], float]) -> str:
+def growth_of(answer: Callable) -> str:
     """Check `growth_of(mixer, x, early, late)`: by what factor the root mean square of r_t is larger at late."""
-    source = _source()
-    cases = [(1, 2, 4, 0, 1), (1, 9, 4, 2, 8), (3, 40, 6, 4, 32), (2, 40, 6, 0, 39)]
-    for batch, length, width, early, late in cases:
-        mixer, x = _Fourier(width, 1, source), _random(source, batch, length, width)
-        size = causal_conv_direct(*mixer.streams(x)).square().mean((0, 1)).sqrt()
-        case = f"growth_of with x of shape {(batch, length, width)}, early={early}, late={late}"
-        growth = float(size[late] / size[early])
-        given = expect_numbers(case, [answer(mixer, x, early, late)], ("growth",))["growth"]
-        if not abs(given - growth) <= 1e-9 * growth:
-            raise AssertionError(f"{case}: expected {growth:.6g}, given {given:.6g}")
+    draw, cases = drawer(6), [(1, 9, 2, 8), (3, 40, 4, 32), (2, 40, 0, 39)]
+    for batch, length, early, late in cases:
+        mixer, x = MultiHeadFourier(6, 2).double().requires_grad_(False), draw(batch, length, 6)
+        r = causal_conv_direct(*mixer.streams(x))
+        mean_square, mean = r.square().mean((0, 1)), r.mean((0, 1))
+        right = float((mean_square[late] / mean_square[early]).sqrt())
+        expect(f"growth_of with x of shape {tuple(x.shape)}, early={early}, late={late}", answer(mixer, x, early, late),
+               right, {"that is the mean square: take its root": right**2, "late comes first, early divides": 1 / right,
+                       "signs cancel in a mean: square first": float(mean[late] / mean[early])})
     return f"{len(cases)} modules"
 
 
 @checker
-def step(answer: Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]) -> str:
+def step(answer: Callable) -> str:
     """Check `step(layer, x, state)`: the layer, one token at a time.
 
     Every linear map is applied to new tokens only, and what is kept is two inputs, and the contents and gates so far.
     """
-    source = _source()
-    cases = [(1, 1, 4, 2), (1, 7, 4, 2), (3, 9, 6, 3), (2, 40, 4, 2)]
+    draw, cases = drawer(6), [(1, 7, 4, 2), (3, 9, 6, 3), (2, 40, 4, 2)]
     for batch, length, width, heads in cases:
-        layer = _Fourier(width, heads, source)
-        texts = [_random(source, batch, length, width) for _ in range(2)]
-        states = [None, None]
+        layer = MultiHeadFourier(width, heads).double().requires_grad_(False)
+        for weight in layer.parameters():
+            weight.copy_(draw(*weight.shape))
+        texts, states = draw(2, batch, length, width), [None, None]
+        whole = [layer(text) for text in texts]
         for t in range(length):
             for k, x in enumerate(texts):  # in turns: what is kept belongs to its own text
                 case = f"step at token {t} of {'one' if k == 0 else 'another'} text, x of shape {(batch, width)}"
-                with _Applied(width) as seen:
+                with Watch() as seen:
                     given = answer(layer, x[:, t].clone(), states[k])
-                if not isinstance(given, tuple | list) or len(given) != 2:
-                    raise AssertionError(f"{case}: expected an output and a state, given a {type(given).__name__}")
-                if seen.tokens > batch:
-                    raise AssertionError(f"{case}: expected the linear maps to see the new token only, "
-                                         f"given {seen.tokens // batch} tokens")
+                ensure(isinstance(given, tuple | list) and len(given) == 2,
+                       f"{case}: expected an output and a state, given a {type(given).__name__}")
+                tokens = max((shape.numel() // (batch * width) for call in seen.calls for shape in call.made
+                              if call.name.startswith(PRODUCTS) or call.name == "conv1d"), default=0)
+                ensure(tokens <= 1, f"{case}: the linear maps should see the new token only, and saw {tokens}; keep "
+                                    "what they made of the others")
                 y, states[k] = given
-                expect_close(case, y, layer.whole(x[:, :t + 1])[:, -1])
-                kept, needed = _numbers(states[k]) // (batch * width), 2 + 2 * (t + 1)
-                if kept > needed:
-                    raise AssertionError(f"{case}: expected at most {needed} vectors to be kept, given {kept}: "
-                                         "the contents and the gates so far, and two inputs, are enough")
+                expect(case, y, whole[k][:, t], {
+                    "g_k weighs the content k back, so the newest content meets the first gate":
+                        partial(_not_reversed, layer, x[:, :t + 1])})
+                kept = numbers_kept(states[k]) // (batch * width)
+                ensure(kept <= 2 * t + 4, f"{case}: expected at most {2 * t + 4} vectors to be kept, given {kept}; the "
+                       "contents and the gates so far, and two inputs, are enough")
     return f"{2 * len(cases)} texts"
 
 
-def _source() -> torch.Generator:
-    return torch.Generator().manual_seed(6)
+def _not_reversed(layer: MultiHeadFourier, x: Tensor) -> Tensor:
+    v, g = layer.streams(x)
+    return layer.to_out((v * g).sum(-1))
 
 
-def _random(source: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=source)
-
-
-def _block_diagonal(weight: Tensor, heads: int) -> Tensor:
+def _blocks(weight: Tensor, heads: int) -> Tensor:
     """Return the D by D matrix of a grouped convolution's weight, `[D, D / H, 1]`."""
     return torch.block_diag(*weight[..., 0].unflatten(0, (heads, -1)))
-
-
-def _numbers(state: Any) -> int:
-    """Count the numbers in the tensors of a state, in whatever it holds them."""
-    if isinstance(state, Tensor):
-        return state.numel()
-    if isinstance(state, dict | list | tuple):
-        return sum(map(_numbers, state.values() if isinstance(state, dict) else state))
-    return sum(map(_numbers, getattr(state, "__dict__", {}).values()))
-
-
-class _Fourier(nn.Module):
-    """The layer of the chapter, PlainFourier, with random weights, its norm's too."""
-
-    def __init__(self, width: int, heads: int, source: torch.Generator):
-        super().__init__()
-        self.n_heads = heads
-        self.pre_conv = nn.Conv1d(width, width, 3, groups=width, bias=False)
-        self.norm = nn.LayerNorm(width)
-        self.to_value = nn.Linear(width, width)
-        self.to_gate = nn.Linear(width, width)
-        self.gate_mix = nn.Conv1d(width, width, 1, groups=heads)
-        self.to_out = nn.Linear(width, width)
-        self.double().requires_grad_(False)
-        for weight in self.parameters():
-            weight.copy_(_random(source, *weight.shape))
-
-    def streams(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return contents and gates of a text, `[B, D, L]` each."""
-        x = self.norm(self.pre_conv(F.pad(x.mT, (2, 0))).mT)
-        return self.to_value(x).mT, self.gate_mix(F.silu(self.to_gate(x)).mT)
-
-    def whole(self, x: Tensor) -> Tensor:
-        """Apply the layer to a whole text, `[B, L, D]`."""
-        return self.to_out(causal_conv_direct(*self.streams(x)).mT)
-
-
-class _Applied(TorchFunctionMode):
-    """Count the most vectors of `width` numbers that a product of matrices returns inside the `with` block.
-
-    A convolution with one weight for each pair of channels is such a product.
-    """
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.width, self.tokens = width, 0
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        weight = args[1] if len(args) > 1 else (kwargs or {}).get("weight")
-        if name in PRODUCTS or name == "conv1d" and weight.shape[-1] == 1:
-            self.tokens = max(self.tokens, result.numel() // self.width)
-        return result
-
-
-class _Seen(TorchFunctionMode):
-    """Note a call of a convolution or of block_diag, and a `width` by `width` matrix, inside the `with` block."""
-
-    def __init__(self, width: int | None = None):
-        super().__init__()
-        self.width, self.forbidden = width, ""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        if name.startswith("conv") or name == "block_diag":
-            self.forbidden = f"a call of {name}"
-        elif self.width and isinstance(result, Tensor) and result.shape == (self.width, self.width):
-            self.forbidden = self.forbidden or f"a matrix of {self.width} by {self.width}"
-        return result
