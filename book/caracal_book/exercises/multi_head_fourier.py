@@ -18,7 +18,7 @@ __all__ = ["depthwise_conv", "growth_of", "head_mix", "step"]
 
 @checker
 def depthwise_conv(answer: Callable) -> str:
-    """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, size]`, without Conv1d."""
+    """Check `depthwise_conv(x, weight)`: a causal convolution, `[B, L, D]` and `[D, size]`, without Conv1d."""
     draw, cases = drawer(6), [(length, count) for length in (1, 2, 7) for count in (1, 2, 3, 9)]
     for length, count in cases:
         x, weight = draw(2, length, 3), draw(3, count)
