@@ -1,22 +1,21 @@
 """Checkers for the exercises of chapter 9, teaching it.
 
-Texts and gradients are drawn from fixed seeds; the models are small enough to check in a second.
+Losses and gradients are drawn from fixed seeds; the models are small enough to check in a second.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import replace
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from caracal_min.config import PRESETS
 from caracal_min.model import Caracal
 
-from . import checker, expect_close, expect_equal
+from . import checker, expect_close, expect_equal, expect_numbers
 
-__all__ = ["adamw", "silent_parameters", "trigram_model"]
+__all__ = ["adamw", "cost_of_letters", "silent_parameters"]
 
 
 class _Parts(nn.Module):
@@ -85,7 +84,7 @@ def silent_parameters(answer: Callable[[nn.Module, Callable[[nn.Module], Tensor]
 
 @checker
 def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
-    """Check `adamw(w, g, moments, step, rate, decay)`: one step, against PyTorch's optimiser over several steps."""
+    """Check `adamw(theta, dtheta, moments, step, rate, decay)`: steps against those of PyTorch's optimiser."""
     source = torch.Generator().manual_seed(12)
     shapes, steps = ((3,), (1,), (4, 5)), 6
     for shape in shapes:
@@ -106,14 +105,14 @@ def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
                     given, moments = result
                     mean, square = moments
                 except (TypeError, ValueError):
-                    raise AssertionError(f"{case}: expected (w, (m, s)), given a {type(result).__name__}") from None
+                    raise AssertionError(f"{case}: expected (theta, (mu, nu)), given a {type(result).__name__}") from None
                 kept = optimizer.state[weight]
-                for what, part, expected in (("w", given, weight.detach()), ("m", mean, kept["exp_avg"]),
-                                             ("s", square, kept["exp_avg_sq"])):
+                for what, part, expected in (("theta", given, weight.detach()), ("mu", mean, kept["exp_avg"]),
+                                             ("nu", square, kept["exp_avg_sq"])):
                     try:
                         expect_close(f"{case}: {what}", part, expected.clone())
                     except AssertionError as error:
-                        hint = (_hint_on_weight(part, before, kept, step, rate, decay) if what == "w"
+                        hint = (_hint_on_weight(part, before, kept, step, rate, decay) if what == "theta"
                                 else "the moments are returned uncorrected, and without the decay")
                         raise AssertionError(f"{error}; {hint}") from None
     return f"{2 * len(shapes)} weights, {steps} steps each"
@@ -122,81 +121,48 @@ def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
 def _hint_on_weight(given: Tensor, before: Tensor, kept: dict[str, Tensor], step: int, rate: float,
                     decay: float) -> str:
     """Return what a wrong new weight suggests: the answers with one usual mistake are compared with it."""
-    m, s = kept["exp_avg"], kept["exp_avg_sq"]
-    mean, square, shrunk = m / (1 - 0.9**step), s / (1 - 0.95**step), (1 - rate * decay) * before
+    mu, nu = kept["exp_avg"], kept["exp_avg_sq"]
+    mean, square, shrunk = mu / (1 - 0.9**step), nu / (1 - 0.95**step), (1 - rate * decay) * before
     mistakes = {
         "the step goes against the gradient: mind its sign": [shrunk + rate * mean / (square.sqrt() + 1e-8),
                                                               before + (before - shrunk)
                                                               + rate * mean / (square.sqrt() + 1e-8)],
         "the 1e-8 is added to the root, outside of it": [shrunk - rate * mean / (square + 1e-8).sqrt(),
                                                          shrunk - rate * mean / square.sqrt()],
-        "the step takes the corrected means": [shrunk - rate * m / (s.sqrt() + 1e-8)],
+        "the step takes the corrected means": [shrunk - rate * mu / (nu.sqrt() + 1e-8)],
     }
     for hint, answers in mistakes.items():
         if isinstance(given, Tensor) and any(torch.allclose(given, answer, rtol=0, atol=1e-9) for answer in answers
                                              if answer.shape == given.shape and answer.dtype == given.dtype):
             return hint
-    return ("decay takes rate * decay * w off, beside the step and not through the moments" if decay
-            else "the step is the rate times m / (root of s + 1e-8), both means corrected")
+    return ("decay takes rate * decay * theta off, beside the step and not through the moments" if decay
+            else "the step is the rate times mu / (root of nu + 1e-8), both means corrected")
 
 
 @checker
-def trigram_model(answer: Callable[[np.ndarray, int], Callable[[int, int], np.ndarray]]) -> str:
-    """Check `trigram_model(train, vocabulary)`, a function from the last two tokens to probabilities.
-
-    The text is drawn from a known second-order source: no model of pairs can predict it, and the loss of the
-    source itself bounds what any model can reach.  Some tokens never stand together; after those a model of pairs
-    is all there is to lean on.
-    """
-    vocabulary = 12
-    source, train, held_out = _second_order_text(vocabulary)
-    predict, triples, expected = answer(train, vocabulary), *_witten_bell(train, vocabulary)
-    for a in range(vocabulary):
-        for b in range(vocabulary):
-            p = np.asarray(predict(a, b), dtype=np.float64)
-            case = f"probabilities after tokens {a}, {b}"
-            expect_equal(f"{case}: shape", p.shape, (vocabulary,))
-            if not (np.isfinite(p).all() and (p > 0).all()):
-                raise AssertionError(f"{case}: every token needs a probability above 0, the smallest is {p.min():.3g}")
-            if not math.isclose(p.sum(), 1.0, abs_tol=1e-9):
-                raise AssertionError(f"{case}: they should sum to 1, given {p.sum():.6g}")
-            if not np.allclose(p, expected[a, b], rtol=1e-6):
-                c, seen = int(np.abs(p - expected[a, b]).argmax()), triples[a, b]
-                often = (f"came {seen.sum()} times, before {np.count_nonzero(seen)} different tokens" if seen.any()
-                         else "never stand together in the text")
-                raise AssertionError(f"{case}, which {often}: expected {expected[a, b, c]:.4f} for token {c}, given "
-                                     f"{p[c]:.4f}; as many tokens as different ones came are added, drawn from the "
-                                     "chapter's bigram table")
-    history = list(zip(held_out[:-2], held_out[1:-1], held_out[2:], strict=True))
-    loss, floor = (-np.mean([math.log(model(a, b)[c]) for a, b, c in history])
-                   for model in (predict, lambda a, b: source[a, b]))
-    return f"{vocabulary**2} contexts, held-out loss {loss:.3f} nats (the source itself: {floor:.3f})"
-
-
-def _witten_bell(train: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return how often each triple came, and p(c | a, b), both `[V, V, V]`."""
-    p = (np.bincount(train, minlength=vocabulary) + 0.5) / (len(train) + vocabulary / 2)
-    counts = np.zeros(0)
-    for tokens in (2, 3):
-        counts = np.zeros((vocabulary,) * tokens, dtype=np.int64)
-        np.add.at(counts, tuple(train[k:len(train) - tokens + 1 + k] for k in range(tokens)), 1)
-        new = np.count_nonzero(counts, axis=-1, keepdims=True).clip(min=1)
-        p = (counts + new * p) / (counts.sum(-1, keepdims=True) + new)
-    return counts, p
-
-
-def _second_order_text(vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Draw a source p(c | a, b), and from it 12,000 tokens to train on and 2,000 held out.
-
-    Half of it depends on b alone, and token b never stands behind token b + 5, counted around.
-    """
-    draw = np.random.default_rng(0)
-    source = draw.dirichlet(np.full(vocabulary, 0.3), size=(vocabulary, vocabulary)) + 1e-4
-    source += draw.dirichlet(np.full(vocabulary, 0.3), size=vocabulary)
-    tokens = np.arange(vocabulary)
-    source[:, (tokens + 5) % vocabulary, tokens] = 0
-    source /= source.sum(-1, keepdims=True)
-    text = [0, 1]
-    for _ in range(14_000):
-        text.append(int(draw.choice(vocabulary, p=source[text[-2], text[-1]])))
-    return source, np.array(text[:12_000], dtype=np.uint16), np.array(text[12_000:], dtype=np.uint16)
+def cost_of_letters(answer: Callable[[Tensor, Tensor], tuple[float, float]]) -> str:
+    """Check `cost_of_letters(pieces, losses)`: the mean loss of letters after a space, and of those after a letter."""
+    source = torch.Generator().manual_seed(9)
+    texts = {"the cat sat on the mat": ["the cat sat on the mat"], "a capital": ["The Cat sat", " on the mat"],
+             "letters of other alphabets": ["na\u00efve  caf\u00e9 `z{"], "digits and signs": ["a1b c-d _e (f", "g h\ni jk, lmn"]}
+    for name, rows in texts.items():
+        data = [row.encode() for row in rows]
+        width = min(map(len, data))
+        pieces = torch.tensor([list(row[:width]) for row in data])
+        losses = torch.rand(len(rows), width - 1, dtype=torch.float64, generator=source)
+        small = [[97 <= byte <= 122 for byte in row[:width]] for row in data]
+        cost: dict[bool, list[float]] = {True: [], False: []}  # of first letters, and of inner ones
+        for row, letters, found in zip(data, small, losses.tolist(), strict=True):
+            for t in range(1, width):
+                if letters[t] and (row[t - 1] == 32 or letters[t - 1]):
+                    cost[row[t - 1] == 32].append(found[t - 1])
+        case = f"cost_of_letters of {rows}, {name}"
+        given = expect_numbers(case, answer(pieces.clone(), losses.clone()), ("first", "inner"))
+        for what, expected in (("first", cost[True]), ("inner", cost[False])):
+            mean = math.fsum(expected) / len(expected)
+            if not math.isclose(given[what], mean, abs_tol=1e-9):
+                swapped = math.isclose(given[what], math.fsum(cost[what == "inner"]) / len(cost[what == "inner"]))
+                hint = ("; this is the mean of the other kind" if swapped else
+                        f"; {len(expected)} letters count, each at the column before its own")
+                raise AssertionError(f"{case}: the {what} letters should cost {mean:.4f}, given {given[what]:.4f}{hint}")
+    return f"{len(texts)} texts"
