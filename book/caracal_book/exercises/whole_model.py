@@ -13,32 +13,35 @@ from caracal_min.model import Caracal
 
 from . import checker, expect_close, expect_equal
 
-__all__ = ["count_parameters", "inputs_and_targets", "tied_gradients"]
+__all__ = ["count_parameters", "decided_after", "tied_gradients"]
 
 
 @checker
-def inputs_and_targets(answer: Callable[[Tensor, int], tuple[Tensor, Tensor]]) -> str:
-    """Check `inputs_and_targets(ids, padding)`: inputs and targets, moved by one, nothing learnt from padding."""
-    cases = {
-        "two documents of one length": ([[5, 6, 7, 8], [1, 2, 3, 4]], 0),
-        "a shorter document": ([[5, 6, 7, 8, 9], [1, 2, 0, 0, 0]], 0),
-        "padding that is not 0": ([[0, 6, 0, 8], [1, 2, 9, 9]], 9),
-        "a document of one token": ([[3, 7, 7], [1, 2, 3]], 7),
-        "two tokens": ([[4, 5]], 0),
-        "negative padding": ([[4, 5, 6], [2, -1, -1]], -1),
-        "all documents shorter": ([[4, 5, 0, 0], [2, 0, 0, 0]], 0),
-    }
-    for name, (rows, padding) in cases.items():
-        ids = torch.tensor(rows)
-        case = f"inputs_and_targets, {name}, ids {rows}, padding {padding}"
-        given_ids = ids.clone()
-        given = _pair(case, answer(given_ids, padding))
-        if not torch.equal(given_ids, ids):
-            raise AssertionError(f"{case}: expected ids to stay as they were; the answer wrote into them")
-        expect_close(f"{case}: inputs", given[0], ids[:, :-1])
-        targets = ids[:, 1:].masked_fill((ids[:, 1:] == padding) | (ids[:, :-1] == padding), -100)
-        expect_close(f"{case}: targets", given[1], targets)
-    return f"{len(cases)} batches"
+def decided_after(answer: Callable[[nn.Module, Tensor], Tensor]) -> str:
+    """Check `decided_after(model, ids)`: after how many blocks each likeliest token is the final one and stays so.
+
+    The weights are large and random, so predictions come and go.
+    """
+    models = {f"{layers} blocks": replace(PRESETS["nano"], vocab_size=7, d_model=32, n_layers=layers, init_std=0.3)
+              for layers in (1, 3, 6)}
+    returned = 0  # predictions that were final once before, and then another
+    for name, config in models.items():
+        torch.manual_seed(8)
+        model = Caracal(config).double()
+        ids = torch.randint(7, (40,))
+        with torch.no_grad():
+            x, said = model.embedding(ids[None]), []
+            for block in (*model.blocks, None):
+                said.append((model.norm(x) @ model.embedding.weight.T)[0].argmax(-1).tolist())
+                x = x if block is None else block(x)
+        decided = [max([i + 1 for i, token in enumerate(column) if token != column[-1]], default=0)
+                   for column in zip(*said, strict=True)]
+        returned += sum(column.index(column[-1]) < at for column, at in zip(zip(*said, strict=True), decided, strict=True))
+        given = answer(model, ids.clone())
+        expect_close(f"decided_after, {name}", given.detach() if isinstance(given, Tensor) else given,
+                     torch.tensor(decided))
+    assert returned > 0
+    return f"{len(models)} models, {returned} predictions that came, went and came back"
 
 
 def _pair(case: str, given: object) -> tuple[Tensor, Tensor]:

@@ -154,9 +154,10 @@ MISTAKES = {
         ("tiled_attention", "each tile by itself", "max(0, start - window + 1)", "start", "entry"),
     ],
     "08_whole_model": [
-        ("inputs_and_targets", "padding is learnt", "targets[targets == padding] = -100", "pass", "inputs_and_targets"),
-        ("inputs_and_targets", "writes into ids", ".clone()", "", "the answer wrote into them"),
-        ("inputs_and_targets", "not shifted", "ids[:, 1:].clone()", "ids[:, :-1].clone()", "inputs_and_targets"),
+        ("decided_after", "when it is first said", "unbroken = same.long().cumprod(0).sum(0)\n    return len(said) - unbroken",
+         "return same.flip(0).long().argmax(0)", "decided_after, 3 blocks: entry"),
+        ("decided_after", "counts from one", "return len(said) - unbroken", "return len(said) - unbroken + 1", "entry"),
+        ("decided_after", "without the last norm", "model.norm(x) @", "x @", "entry"),
         ("count_parameters", "builds the model", "c, D, H = config, config.d_model, config.n_heads",
          "from caracal_min import Caracal\n    return Caracal(config).num_parameters()",
          "from the configuration alone, given one that builds Embedding"),
