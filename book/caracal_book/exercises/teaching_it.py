@@ -105,7 +105,8 @@ def adamw(answer: Callable[..., tuple[Tensor, tuple[Tensor, Tensor]]]) -> str:
                     given, moments = result
                     mean, square = moments
                 except (TypeError, ValueError):
-                    raise AssertionError(f"{case}: expected (theta, (mu, nu)), given a {type(result).__name__}") from None
+                    raise AssertionError(f"{case}: expected (theta, (mu, nu)), "
+                                         f"given a {type(result).__name__}") from None
                 kept = optimizer.state[weight]
                 for what, part, expected in (("theta", given, weight.detach()), ("mu", mean, kept["exp_avg"]),
                                              ("nu", square, kept["exp_avg_sq"])):
@@ -141,10 +142,11 @@ def _hint_on_weight(given: Tensor, before: Tensor, kept: dict[str, Tensor], step
 
 @checker
 def cost_of_letters(answer: Callable[[Tensor, Tensor], tuple[float, float]]) -> str:
-    """Check `cost_of_letters(pieces, losses)`: the mean loss of letters after a space, and of those after a letter."""
+    """Check `cost_of_letters(pieces, losses)`: the mean losses of letters after a space, and after a letter."""
     source = torch.Generator().manual_seed(9)
     texts = {"the cat sat on the mat": ["the cat sat on the mat"], "a capital": ["The Cat sat", " on the mat"],
-             "letters of other alphabets": ["na\u00efve  caf\u00e9 `z{"], "digits and signs": ["a1b c-d _e (f", "g h\ni jk, lmn"]}
+             "letters of other alphabets": ["na\u00efve  caf\u00e9 `z{"],
+             "digits and signs": ["a1b c-d _e (f", "g h\ni jk, lmn"]}
     for name, rows in texts.items():
         data = [row.encode() for row in rows]
         width = min(map(len, data))
@@ -161,8 +163,9 @@ def cost_of_letters(answer: Callable[[Tensor, Tensor], tuple[float, float]]) -> 
         for what, expected in (("first", cost[True]), ("inner", cost[False])):
             mean = math.fsum(expected) / len(expected)
             if not math.isclose(given[what], mean, abs_tol=1e-9):
-                swapped = math.isclose(given[what], math.fsum(cost[what == "inner"]) / len(cost[what == "inner"]))
+                other = cost[what == "inner"]
+                swapped = math.isclose(given[what], math.fsum(other) / len(other))
                 hint = ("; this is the mean of the other kind" if swapped else
                         f"; {len(expected)} letters count, each at the column before its own")
-                raise AssertionError(f"{case}: the {what} letters should cost {mean:.4f}, given {given[what]:.4f}{hint}")
+                raise AssertionError(f"{case}: {what} letters should cost {mean:.4f}, given {given[what]:.4f}{hint}")
     return f"{len(texts)} texts"

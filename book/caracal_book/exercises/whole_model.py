@@ -34,9 +34,10 @@ def decided_after(answer: Callable[[nn.Module, Tensor], Tensor]) -> str:
             for block in (*model.blocks, None):
                 said.append((model.norm(x) @ model.embedding.weight.T)[0].argmax(-1).tolist())
                 x = x if block is None else block(x)
-        decided = [max([i + 1 for i, token in enumerate(column) if token != column[-1]], default=0)
-                   for column in zip(*said, strict=True)]
-        returned += sum(column.index(column[-1]) < at for column, at in zip(zip(*said, strict=True), decided, strict=True))
+        columns = list(zip(*said, strict=True))
+        decided = [max((i for i, token in enumerate(column, 1) if token != column[-1]), default=0)
+                   for column in columns]
+        returned += sum(column.index(column[-1]) < at for column, at in zip(columns, decided, strict=True))
         given = answer(model, ids.clone())
         expect_close(f"decided_after, {name}", given.detach() if isinstance(given, Tensor) else given,
                      torch.tensor(decided))

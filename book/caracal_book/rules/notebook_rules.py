@@ -177,8 +177,9 @@ def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, columns_have_names,
-    nothing_is_shown_by_accident, something_is_asserted, nothing_passes_in_silence, models_are_where_the_ids_are, headings_nest,
-    exercises_can_be_checked, the_time_counts_the_exercises, numbers_are_named_well, *figure_rules.RULES,
+    nothing_is_shown_by_accident, something_is_asserted, nothing_passes_in_silence, models_are_where_the_ids_are,
+    headings_nest, exercises_can_be_checked, the_time_counts_the_exercises, numbers_are_named_well,
+    *figure_rules.RULES,
 )
 
 
