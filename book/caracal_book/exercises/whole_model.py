@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -11,79 +12,89 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from caracal_min.config import PRESETS, CaracalConfig
 from caracal_min.model import Caracal
 
-from . import checker, expect_close, expect_equal
+from . import checker, drawer, ensure, expect
 
 __all__ = ["count_parameters", "decided_after", "tied_gradients"]
 
 
 @checker
-def decided_after(answer: Callable[[nn.Module, Tensor], Tensor]) -> str:
+def decided_after(answer: Callable) -> str:
     """Check `decided_after(model, ids)`: after how many blocks each likeliest token is the final one and stays so.
 
     The weights are large and random, so predictions come and go.
     """
-    models = {f"{layers} blocks": replace(PRESETS["nano"], vocab_size=7, d_model=32, n_layers=layers, init_std=0.3)
-              for layers in (1, 3, 6)}
-    returned = 0  # predictions that were final once before, and then another
-    for name, config in models.items():
+    sizes, ids = (1, 3, 6), torch.randint(7, (40,), generator=torch.Generator().manual_seed(8))
+    for n in sizes:
         torch.manual_seed(8)
-        model = Caracal(config).double()
-        ids = torch.randint(7, (40,))
-        with torch.no_grad():
-            x, said = model.embedding(ids[None]), []
-            for block in (*model.blocks, None):
-                said.append((model.norm(x) @ model.embedding.weight.T)[0].argmax(-1).tolist())
-                x = x if block is None else block(x)
-        columns = list(zip(*said, strict=True))
-        decided = [max((i for i, token in enumerate(column, 1) if token != column[-1]), default=0)
-                   for column in columns]
-        returned += sum(column.index(column[-1]) < at for column, at in zip(columns, decided, strict=True))
-        given = answer(model, ids.clone())
-        expect_close(f"decided_after, {name}", given.detach() if isinstance(given, Tensor) else given,
-                     torch.tensor(decided))
-    assert returned > 0
-    return f"{len(models)} models, {returned} predictions that came, went and came back"
+        model = Caracal(replace(PRESETS["nano"], vocab_size=7, d_model=32, n_layers=n, init_std=0.3)).double()
+        said, plain = _said(model, ids, model.norm), _said(model, ids, lambda x: x)
+        final = _stays(said)
+        expect(f"decided_after, {n} blocks", answer(model, ids.clone()), final, {
+            "a prediction may come and go: look for where it stays": (said == said[-1]).long().argmax(0),
+            "0 stands for the embedding, before any block": final + 1,
+            "the last norm stands between the stream and the logits": _stays(plain)})
+    return f"{len(sizes)} models"
 
 
-def _pair(case: str, given: object) -> tuple[Tensor, Tensor]:
-    if not isinstance(given, tuple | list) or len(given) != 2:
-        raise AssertionError(f"{case}: expected two tensors, given {type(given).__name__}")
-    return given[0], given[1]
+@torch.no_grad()
+def _said(model: nn.Module, ids: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the likeliest tokens after the embedding and after each block, (blocks + 1, L)."""
+    stream = [model.embedding(ids[None])]
+    for block in model.blocks:
+        stream.append(block(stream[-1]))
+    return torch.cat([(norm(x) @ model.embedding.weight.T).argmax(-1) for x in stream])
+
+
+def _stays(said: Tensor) -> Tensor:
+    return len(said) - (said == said[-1]).flip(0).long().cumprod(0).sum(0)
 
 
 @checker
-def count_parameters(answer: Callable[[CaracalConfig], int]) -> str:
+def count_parameters(answer: Callable) -> str:
     """Check `count_parameters(config)`: the parameters of `Caracal(config)`, from the configuration alone."""
     small = CaracalConfig(vocab_size=300, d_model=96, n_layers=7, n_heads=6)
-    cases = {name: config for name, config in PRESETS.items()}
-    cases |= {
+    pure = replace(small, pre_conv=False, gate="single_stage", fourier_per_attention=None)
+    cases = PRESETS | {
         "d_model=96, n_layers=7": small,
         "no attention": replace(small, fourier_per_attention=None),
         "ratio 1:1": replace(small, fourier_per_attention=1),
-        "ratio 5:1": replace(small, fourier_per_attention=5),
         "ratio 5:1, 3 layers": replace(small, fourier_per_attention=5, n_layers=3),
         "pre_conv=False": replace(small, pre_conv=False),
         "a single-stage gate": replace(small, gate="single_stage"),
         "one head": replace(small, n_heads=1),
         "learned positions": replace(small, positional_encoding="learned", max_positions=70),
-        "pre_conv=False, single stage, learned positions, no attention": replace(
-            small, pre_conv=False, gate="single_stage", positional_encoding="learned", fourier_per_attention=None),
-        "another window": replace(small, window_size=31),
+        "pre_conv=False, single stage, no attention": pure,
     }
     for name, config in cases.items():
-        with torch.device("meta"):
-            expected = sum(p.numel() for p in Caracal(config).parameters())
+        attention = len(config.attention_layers)
+        late = -(-config.n_layers // (1 + (config.fourier_per_attention or config.n_layers)))
+        changes = {
+            "the embedding is the output matrix, too: it counts once": {"vocab_size": 2 * config.vocab_size},
+            "the short convolution counts, too": {"pre_conv": False},
+            "the second stage of the gate counts, too": {"gate": "single_stage"},
+            "the second stage has a matrix for each head, not a whole one": {"n_heads": 1},
+            "attention layers have other parameters than Fourier layers": {"fourier_per_attention": None},
+            "learned positions count, too": {"positional_encoding": None}}
+        wrong = {hint: partial(_parameters, replace(config, **change)) for hint, change in changes.items()}
+        right = _parameters(config)
         with _Built() as built:
             given = answer(config)
-        if built.by:
-            raise AssertionError(f"count_parameters, {name}: expected a count from the configuration alone, "
-                                 f"given one that builds {built.by}")
-        if isinstance(given, Tensor) and given.numel() == 1:
-            given = given.item()
-        if isinstance(given, float) and given.is_integer():
-            given = int(given)
-        expect_equal(f"count_parameters, {name}", given, expected)
+        ensure(not built.by, f"count_parameters, {name}: a {built.by} was built; count from the configuration alone")
+        expect(f"count_parameters, {name}", given, right, wrong | {
+            "attention comes after the Fourier layers of its group, so there are n_layers // (k + 1) of it":
+                lambda config=config, more=late - attention, right=right: right + more * _of_a_layer(config)})
     return f"{len(cases)} configurations"
+
+
+def _parameters(config: CaracalConfig) -> int:
+    with torch.device("meta"):
+        return Caracal(config).num_parameters()
+
+
+def _of_a_layer(config: CaracalConfig) -> int:
+    """Return by how many parameters an attention layer exceeds a Fourier layer."""
+    pure, mixed = (replace(config, fourier_per_attention=k, n_layers=2) for k in (None, 1))
+    return _parameters(mixed) - _parameters(pure)
 
 
 class _Built:
@@ -103,33 +114,21 @@ class _Built:
 
 
 @checker
-def tied_gradients(answer: Callable[..., tuple[Tensor, Tensor]]) -> str:
-    """Check `tied_gradients(E, body, tokens, targets)`: the gradient of a tied matrix, by input and by output.
-
-    The bodies are causal sums, a map of each vector, and none at all; E is float64.
-    """
-    source = torch.Generator().manual_seed(8)
-
-    def draw(*shape: int) -> Tensor:
-        return torch.randn(*shape, dtype=torch.float64, generator=source)
-
+def tied_gradients(answer: Callable) -> str:
+    """Check `tied_gradients(E, body, tokens, targets)`: the gradient of a tied matrix, by input and by output."""
+    draw = drawer(8)
     inner = draw(4, 4)
-    bodies = {"no body": lambda x: x, "a map of each vector": lambda x: torch.tanh(x @ inner),
-              "a causal sum": lambda x: F.layer_norm(x.cumsum(1) @ inner, (4,))}
+    bodies = {"no body": lambda x: x, "a causal sum": lambda x: F.layer_norm(x.cumsum(1) @ inner, (4,))}
     for name, body in bodies.items():
         for grad in (False, True):
-            E = draw(7, 4).requires_grad_(grad)
-            tokens, targets = (torch.randint(0, 5, (2, 6), generator=source) for _ in range(2))
-            expected = _two_gradients(E.detach(), body, tokens, targets)
-            wanted = ", E with requires_grad" if grad else ""
-            case = f"tied_gradients with {name}{wanted}"
-            given = _pair(case, answer(E, body, tokens, targets))
-            for part, a, b in zip(("by the input", "by the output"), given, expected, strict=True):
-                expect_close(f"{case}: {part}", a.detach() if isinstance(a, Tensor) else a, b)
+            E, tokens, targets = draw(7, 4).requires_grad_(grad), *draw(2, 2, 6).abs().mul(2).long().clamp(max=4)
+            rows, columns = (E.detach().clone().requires_grad_() for _ in range(2))
+            loss = F.cross_entropy((body(rows[tokens]) @ columns.T).flatten(0, 1), targets.flatten())
+            by_input, by_output = torch.autograd.grad(loss, (rows, columns))
+            both = by_input + by_output
+            expect(f"tied_gradients with {name}{', E with requires_grad' * grad}", answer(E, body, tokens, targets),
+                   {"by the input": by_input, "by the output": by_output}, {
+                "you returned the sum of both parts; use a copy of the matrix for each": (both, both),
+                "the two are exchanged: first by the input, then by the output": (by_output, by_input),
+                "the loss is the mean over all positions, and not the sum": (12 * by_input, 12 * by_output)})
     return f"{len(bodies)} bodies"
-
-
-def _two_gradients(E: Tensor, body: Callable[[Tensor], Tensor], tokens: Tensor, targets: Tensor) -> list[Tensor]:
-    rows, columns = (E.clone().requires_grad_() for _ in range(2))
-    logits = body(rows[tokens]) @ columns.T
-    return list(torch.autograd.grad(F.cross_entropy(logits.flatten(0, 1), targets.flatten()), (rows, columns)))
