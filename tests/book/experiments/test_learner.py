@@ -11,12 +11,21 @@ import pytest
 import torch
 
 from caracal_book.commands.learn import run_learn_command
-from caracal_book.experiments import sweep
-from caracal_book.experiments.learner import CONTENDERS, Lesson, learn, make_contender, measure
+from caracal_book.experiments import learner
+from caracal_book.experiments.learner import (
+    CONTENDERS,
+    LearnConfig,
+    Lesson,
+    comparison,
+    learn,
+    learning_curves,
+    make_contender,
+    measure,
+    run_learn,
+    runs_of,
+)
 from caracal_book.experiments.surgery import gate_of_another, gate_up_to, windows_of
-from caracal_book.experiments.sweep import LearnConfig, at_best_rate, comparison, learning_curves, run_learn, runs_of
-from caracal_book.experiments.task import IGNORED
-from caracal_book.experiments.tasks import TASKS, Recall, make_task
+from caracal_book.experiments.tasks import IGNORED, TASKS, Recall, make_task
 from caracal_book.records import read_record
 from caracal_book.runs import describe
 
@@ -58,16 +67,6 @@ def test_contenders_differ_in_their_mixers_alone_and_in_positions():
     placed = {name for name in CONTENDERS if CONTENDERS[name].positions}
     assert placed == {"attention-absolute", "attention-taps-absolute", "attention-taps-places"}
     assert CONTENDERS["attention-taps-places"] == CONTENDERS["attention-taps"]._replace(positions=True)
-
-
-def test_absolute_positions_tell_two_places_apart_that_are_alike():
-    task = make_task("recall")
-    batch = task.draw(1, torch.Generator().manual_seed(0))
-    ids = batch.ids[:, :1].expand_as(batch.ids)  # one token everywhere: without positions every state is the same
-    asked = batch._replace(ids=ids)
-    bag, placed = (make_contender(name, task, SMALL)(asked)[0] for name in ("attention-no-positions",
-                                                                          "attention-absolute"))
-    assert torch.allclose(bag[0], bag[1], atol=1e-6) and not torch.allclose(placed[0], placed[1], atol=1e-3)
 
 
 def test_a_run_is_repeatable_and_the_seed_changes_it():
@@ -118,7 +117,7 @@ def test_where_answers_have_distances_gates_and_windows_are_cut(tmp_path):
     assert operated["recall-far", "attention"] == operated["recall", "attention"] == []
     task, model = make_task("recall-far"), make_contender("fourier-window", make_task("recall-far"), SMALL)
     texts = task.draw(50, torch.Generator().manual_seed(0))
-    found = sweep._ablations("fourier-window", task)
+    found = learner._ablations("fourier-window", task)
     with found["half the window, gates up to lag 8"](model):
         both = model(texts)[0]
     with windows_of(model, 6), gate_up_to(model, 8):
@@ -140,24 +139,6 @@ def test_answers_are_counted_by_their_distance():
     assert "by_distance" not in learn("static", EASY, 1e-2, 0, SMALL)
 
 
-def test_a_window_that_ends_before_a_pair_does_not_reach_it():
-    """With g_0 alone a Fourier block brings a value two taps further, and a window of 4 another three tokens."""
-    task = Recall(1, 2, 8, tokens=12)
-    texts = task.draw(400, torch.Generator().manual_seed(0))
-    far = task.distances(texts)
-    model = make_contender("fourier-short-window", task, SMALL)
-
-    def answered(ids):
-        return model(texts._replace(ids=ids))[0]
-
-    other = texts.ids.clone()
-    other[:, 1] = 2 + (other[:, 1] - 1) % 8                        # another value of the only pair
-    with gate_up_to(model, 0):                                     # so that the window alone mixes
-        moved = (answered(texts.ids) - answered(other)).abs().amax(1) > 1e-5
-    assert set(far.tolist()) == {1, 3, 5, 7, 9}
-    assert moved[far <= 5].all() and not moved[far > 5].any()
-
-
 def test_a_run_that_diverges_ends_and_says_so():
     run = learn("window", make_task("recall"), 1e30, 0, replace(SMALL, steps=40))
     assert run["loss"] is None and run["curve"][-1][0] <= 40
@@ -173,19 +154,6 @@ def test_later_seeds_run_at_the_best_rate_alone(tmp_path):
         own = [run for run in first if run["contender"] == row["contender"]]
         assert row["seeds"] == 3 and row["learning_rate"] == max(
             sorted(own, key=lambda run: run["learning_rate"]), key=lambda run: run["accuracy"])["learning_rate"]
-
-
-def test_a_rate_of_one_lucky_seed_does_not_stand_for_a_contender():
-    def run(rate, seed, accuracy):
-        return {"task": "recall", "contender": "static", "learning_rate": rate, "seed": seed, "accuracy": accuracy,
-                "curve": [[1, 1.0, accuracy]]}
-    runs = [run(1e-3, 0, 0.9), run(1e-2, 1, 0.6), run(1e-2, 0, 0.8)]
-    rows = comparison(runs)
-    assert [(row["learning_rate"], row["mean"], row["low"]) for row in rows] == [(1e-2, 0.7, 0.6)]
-    other = run(1e-3, 0, 1.0) | {"task": "mirror"}
-    assert at_best_rate([*runs, other], "recall", "static") == [runs[2], runs[1]]
-    with pytest.raises(ValueError, match="no run of fourier on recall"):
-        at_best_rate(runs, "recall", "fourier")
 
 
 def test_a_sweep_is_recorded(tmp_path, capsys):
@@ -250,7 +218,6 @@ def test_of_equal_rates_the_one_of_the_fewest_steps_is_the_best_and_then_the_sma
     (dict(contenders=("mamba",)), "unknown contender 'mamba'; accepted: fourier,"),
     (dict(tasks=("sorting",)), "unknown task 'sorting'"),
     (dict(seeds=()), "seeds=none; give at least one"), (dict(learning_rates=(1e-3, 1e-3)), "each once"),
-    (dict(d_model=9), "d_model=9 is not divisible by n_heads=2"),
 ])
 def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, what):
     with pytest.raises(ValueError, match=what) as caught:
