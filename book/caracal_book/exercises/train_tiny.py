@@ -5,7 +5,6 @@ Gradients are drawn from fixed seeds; the models are small enough to check in a 
 
 import math
 import numbers
-import statistics
 from collections.abc import Callable
 
 import torch
@@ -16,7 +15,7 @@ from caracal_min.model import Caracal
 
 from . import checker, expect_close
 
-__all__ = ["accumulated_gradients", "bits_per_byte", "hours_to_go"]
+__all__ = ["accumulated_gradients", "bits_per_byte", "mixed", "stop_in_time"]
 
 
 @checker
@@ -115,20 +114,52 @@ class _Passes:
 
 
 @checker
-def hours_to_go(answer: Callable[[list[float], int, int], float]) -> str:
-    """Check `hours_to_go(seconds, tokens_per_step, tokens)`: hours for a run, from its first steps by their median."""
-    cases = [([2.0], 3600, 7_200_000), ([40.0, 0.5, 0.5], 4096, 15_000_000),
-             ([9.0, 1.0, 1.5, 1.25, 1.0], 32_768, 10**10), ([1.0, 3.0], 512, 1_000_000),
-             ([0.25] * 6, 524_288, 10**10), ([5.0, 1.0, 2.0, 2.0], 1000, 0)]
-    for seconds, each, tokens in cases:
-        case = f"hours_to_go({seconds}, {each}, {tokens})"
-        given = answer(list(seconds), each, tokens)
-        if not isinstance(given, numbers.Real):
-            raise AssertionError(f"{case}: expected a number, given a {type(given).__name__}")
-        hours, mean = (of(seconds) * tokens / each / 3600 for of in (statistics.median, statistics.mean))
-        if not math.isclose(given, hours, rel_tol=1e-6, abs_tol=1e-12):
-            mistakes = {"these are seconds": 3600 * hours, "these are minutes": 60 * hours,
-                        "the first step also prepares; take the median": mean}
-            hint = next((f"; {of}" for of, wrong in mistakes.items() if math.isclose(given, wrong, rel_tol=1e-6)), "")
-            raise AssertionError(f"{case}: expected {hours:.6g}, given {given:.6g}{hint}")
+def stop_in_time(answer: Callable[[list[float], int], tuple[int, int]]) -> str:
+    """Check `stop_in_time(losses, patience)`: the measurement to keep, and the one after which the run stops."""
+    cases = [([3.0], 1), ([3.0, 2.5, 2.6, 2.4], 2), ([3.0, 2.5, 2.6, 2.7, 2.4], 2), ([3.0, 2.0, 1.0], 1),
+             ([2.0, 2.0, 2.0, 1.0], 2), ([2.0, 2.1, 1.9, 2.2, 2.3, 1.0], 3), ([5.0, 4.0, 4.5, 3.9, 4.2, 4.3, 4.4], 3)]
+    for losses, patience in cases:
+        case = f"stop_in_time({losses}, {patience})"
+        given = answer(list(losses), patience)
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise AssertionError(f"{case}: expected two indices, given {given!r}")
+        best = last = 0
+        while last + 1 < len(losses) and last - best < patience:
+            last += 1
+            best = last if losses[last] < losses[best] else best
+        if tuple(given) != (best, last):
+            raise AssertionError(f"{case}: expected {(best, last)}, given {tuple(given)}"
+                                 f"{_hint_on_stopping(tuple(given), losses, patience, last)}")
     return f"{len(cases)} runs"
+
+
+def _hint_on_stopping(given: tuple[int, int], losses: list[float], patience: int, last: int) -> str:
+    """Return what wrong indices suggest, or "" if they have no usual cause."""
+    if given[1] == len(losses) - 1 > last:
+        return "; the run stops before its end, and what would come later is never measured"
+    if given == (last, last):
+        return "; keep the best measurement, which need not be the last"
+    if given[1] < last:
+        return f"; it stops after {patience} measurements in a row without a new best, and a loss as low is none"
+    return ""
+
+
+@checker
+def mixed(answer: Callable[[list[str], list[str], int], list[str]]) -> str:
+    """Check `mixed(new, old, every)`: an old document after each full group of `every` new ones."""
+    cases = [("abcdef", "XYZ", 2), ("abcdef", "XY", 1), ("abcde", "XYZ", 2), ("abc", "", 1), ("", "XY", 3),
+             ("ab", "XY", 3), ("abcdefgh", "X", 4)]
+    for new, old, every in cases:
+        case = f"mixed({[*new]}, {[*old]}, {every})"
+        given = answer([*new], [*old], every)
+        left, expected = [*old], []
+        for i in range(0, len(new), every):
+            expected += new[i:i + every]
+            if i + every <= len(new):
+                expected += left[:1]
+                left = left[1:]
+        if given is None or [*given] != expected:
+            ended = given is not None and [*given][:len(expected)] == expected
+            hint = "; nothing old comes after a group that is not full" if ended else ""
+            raise AssertionError(f"{case}: expected {expected}, given {given}{hint}")
+    return f"{len(cases)} mixtures"
