@@ -1,19 +1,19 @@
 """Say in two minutes whether a change is worth a full run: python tools/check.py [--since REVISION]
 
-Runs ruff, the rules on imports and on notebooks, and the quick tests that the change reaches: those of which a file
-that they import or name, at any distance (`caracal_book.rules.closure`), was changed since the revision.  Quick tests
-are those without a mark; pyproject.toml says what the marks are.
+Runs ruff, the rules on imports and on notebooks, and the quick tests that name a file which was changed since the
+revision.  A change of the core also runs the tests of the whole model.  Quick tests are those without a mark;
+pyproject.toml says what the marks are.
 """
 
 import argparse
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from caracal_book.rules import closure
-
 ROOT = Path(__file__).resolve().parent.parent
 MARKS = ("compile", "process", "built", "browser", "slow")
+WHOLE_MODEL = {"test_minimal", "test_model", "test_packing", "test_rooms"}
 SHARED = {ROOT / name for name in ("pyproject.toml", "requirements.txt", "tests/conftest.py")}
 
 
@@ -29,17 +29,15 @@ def changed(since: str | None) -> set[Path]:
 
 
 def reached(change: set[Path]) -> list[Path]:
-    """Return the files of tests that a change reaches; all of them if it is of what they all share."""
+    """Return the files of tests that name a changed file; all of them if it is of what they all share."""
     tests = sorted((ROOT / "tests").rglob("test_*.py"))
     if change & SHARED:
         return tests
-    return [test for test in tests if change & _behind(test)]
-
-
-def _behind(test: Path) -> set[Path]:
-    """Return the files that a file of tests, and the conftest.py beside it, import or name."""
-    beside = test.with_name("conftest.py")
-    return closure.of_file(test, ROOT) | (closure.of_file(beside, ROOT) if beside.is_file() else set())
+    names = {path.parent.name if path.stem.startswith("__") else path.stem for path in change}
+    if any(ROOT / "caracal_min" in path.parents for path in change):
+        names |= WHOLE_MODEL
+    named = re.compile(rf"(?<![a-z])({'|'.join(map(re.escape, sorted(names))) or '$^'})(?![a-z])")
+    return [test for test in tests if test in change or test.stem in names or named.search(test.read_text("utf-8"))]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -9,8 +9,8 @@ weights     caracal_min/pretrained/micro: the weights in bfloat16, configuration
 measures    book/caracal_book/runs/micro_evaluation and micro_surgery: held-out loss, samples and ablations; and
             micro_counts and micro_counts_once: tables of tokens in a row, counted in as many tokens of its text as the
             model has read, and in a text of the same sources in which no document stands twice
-card        README.md beside the weights, whose every number comes from these records; and from micro_blind_test, once
-            `tools/blind_test.py` has written it: then run this again
+card        README.md beside the weights, whose every number comes from these records, and from those of its blind test
+            and of its twins, where they exist
 
 Commit the code first, since the records name the commit that holds it.
 """

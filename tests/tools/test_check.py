@@ -3,14 +3,12 @@
 import subprocess
 
 import check
-import pytest
 
 
-@pytest.mark.slow
-def test_a_change_reaches_the_tests_that_import_or_name_it(root):
+def test_a_change_reaches_the_tests_that_name_it_and_those_of_the_model(root):
     for name, reaches, leaves in (
-            ("caracal_min/convolution.py", {"test_convolution", "test_model"}, {"test_workflows", "test_supply"}),
-            ("book/caracal_book/viz/clock.js", {"test_clock"}, {"test_poke", "test_convolution"})):
+            ("caracal_min/spectral.py", {"test_spectral", "test_minimal", "test_model"}, {"test_supply", "test_clock"}),
+            ("book/caracal_book/viz/poke.js", {"test_poke"}, {"test_clock", "test_model"})):
         assert (root / name).is_file()
         found = {path.stem for path in check.reached({root / name})}
         assert reaches <= found and not leaves & found

@@ -7,7 +7,7 @@ here connect it to the build.
 from importlib import import_module
 
 _MODULES = ("site", "kernel", "formulas", "execution", "docstrings", "measured", "claims", "plots", "boxes", "chapters",
-            "landing", "typography", "search", "weight", "access")
+            "landing", "weight", "access")
 
 
 def setup(app):

@@ -10,6 +10,8 @@ from bs4 import BeautifulSoup
 _CITATION = re.compile(r' role="doc-biblioentry"')
 
 _TABLE = re.compile(r'<div class="pst-scrollable-table-container"')
+# A browser may break a line between a formula and the full stop that follows it.
+_FORMULA = re.compile(r'[(\[‘“]*<span class="math [^>]*>(?:(?!</math>).)*</math></span>[.,;:?!)\]’”…]*', re.DOTALL)
 
 
 def setup(app):
@@ -17,13 +19,14 @@ def setup(app):
 
 
 def repair(app, pagename, templatename, context, doctree):
-    """Name the folds of the sidebar, let keys scroll a wide table, and call the entries of a list what they are."""
+    """Name the folds of the sidebar, let keys scroll tables, call entries what they are, keep commas at formulas."""
     if "generate_toctree_html" in context:
         write = context["generate_toctree_html"]
         context["generate_toctree_html"] = lambda *args, **kwargs: name_folds(str(write(*args, **kwargs)))
     if "body" in context:
         context["body"] = _TABLE.sub(r'\g<0> tabindex="0" role="group" aria-label="Table"', _CITATION.sub(
             ' role="listitem"', context["body"]))
+        context["body"] = _FORMULA.sub(r'<span class="keep-together">\g<0></span>', context["body"])
 
 
 def name_folds(tree: str) -> str:

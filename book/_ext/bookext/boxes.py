@@ -12,6 +12,7 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 from sphinx.util import logging
 
+from caracal_book.rules.figure_rules import STAND
 from caracal_book.rules.ledger import VERDICTS, slug
 
 from .claims import badge, ledger_pages
@@ -64,7 +65,8 @@ def frame_figures(app, doctree):
                                  ids=[f"figure-{number[1]}-{number[2]}"])
             parent.insert(index - 1, figure)
     for cell in doctree.findall(nodes.container):
-        if cell.get("nb_element") == "cell_code" and not isinstance(cell.parent, book_figure) and _shows_figure(cell):
+        captioned = isinstance(cell.parent, book_figure) or STAND in cell.get("cell_metadata", {}).get("tags", [])
+        if cell.get("nb_element") == "cell_code" and not captioned and _shows_figure(cell):
             logger.warning("cell %d shows a figure without caption", cell["cell_index"], location=cell, type="figures")
 
 

@@ -1,8 +1,8 @@
 """Notebooks are executed before Sphinx reads them: those that changed, two at a time where the machine has room.
 
 jupyter-cache finds the outputs of a notebook by its code cells alone, and would serve old ones after an edit to the
-packages.  Beside the cache stands a file with a key for each notebook, over its code, all files that this is made of
-(`caracal_book.rules.closure`) and the versions of what computes and draws; an output with another key is thrown away.
+packages.  Beside the cache stands a file with a key for each notebook, over its code, the files that it is made of
+(`caracal_book.rules.ingredients`) and the versions of what computes and draws; one with another key is thrown away.
 
 The spine runs from its end, where the longest training is, so that the others fit beside it.  No cell has a time limit,
 since machines differ; a line a minute says which cells are running.  A notebook that fails is reported at once, the
@@ -27,8 +27,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from sphinx.errors import ExtensionError
 
-from caracal_book.rules import closure
 from caracal_book.rules.cells import code_cells
+from caracal_book.rules.ingredients import files_of
 
 VERSIONS = ("torch", "numpy", "matplotlib")
 MEMORY = 3 << 30  # bytes that a kernel may take
@@ -48,7 +48,7 @@ def key_of(notebook: dict, root: Path) -> str:
     """Return a hash over the code of a notebook, the files that it is made of, and versions."""
     digest = hashlib.sha256("\n".join([platform.python_version(), *(version(name) for name in VERSIONS),
                                        *(cell["source"] for _, cell in code_cells(notebook))]).encode())
-    for path in sorted(closure.of_notebook(notebook, root)):
+    for path in files_of(notebook, root):
         digest.update(f"\0{path.relative_to(root).as_posix()}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()

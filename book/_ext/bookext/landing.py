@@ -1,8 +1,9 @@
 """The landing page: the live cover, the verdicts as they are counted, and a card for each chapter.
 
-The directives `cover`, `verdict-strip` and `chapter-cards` take nothing that is typed twice: the cover is the figure
-that a chapter opens with, the verdicts are counted in the ledger, and titles, questions, times and pictures are the
-chapters' own, by part of _toc.yml.  `micro`, on any page, is a figure of `caracal_book.viz` with micro and a sentence.
+The directives `cover`, `verdict-strip` and `chapter-cards` and the role `hours` take nothing that is typed twice: the
+cover is the figure that a chapter opens with, the verdicts are counted in the ledger, and titles, questions, times and
+pictures are the chapters' own, by part of _toc.yml.  `micro`, on any page, is a figure of `caracal_book.viz` with micro
+and a sentence.
 """
 
 import re
@@ -13,10 +14,9 @@ from urllib.parse import unquote
 import nbformat
 from docutils import nodes
 from sphinx.util import logging
-from sphinx.util.docutils import SphinxDirective
+from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from caracal_book import viz
-from caracal_book.rules import closure
 from caracal_book.rules.cells import heading_of, minutes_of, question_of
 from caracal_book.rules.drawings import on_dark, without_ground
 from caracal_book.rules.figure_rules import OPENING
@@ -47,6 +47,7 @@ def setup(app):
     app.add_directive("micro", Micro)
     app.add_directive("verdict-strip", VerdictStrip)
     app.add_directive("chapter-cards", ChapterCards)
+    app.add_role("hours", Hours())
     app.connect("doctree-read", keep_opening)
     app.connect("html-page-context", fill_in_cover)
     app.connect("html-page-context", describe)
@@ -109,7 +110,7 @@ class Micro(SphinxDirective):
 
     def run(self):
         name = self.arguments[0]
-        for path in closure.of_file(Path(viz.__file__).with_name(f"{name}.py"), Path(viz.__file__).parents[3]):
+        for path in Path(viz.__file__).parent.glob("*.*"):
             self.env.note_dependency(str(path))
         figure = getattr(viz, name)(Caracal.from_pretrained("micro", device="cpu"), " ".join(self.content),
                                     **self.options)
@@ -166,6 +167,18 @@ class ChapterCards(SphinxDirective):
         reading, exercises = (round(sum(times) / 60) for times in zip(*minutes, strict=True))
         said = f"About {reading} hours of reading and {exercises} of exercises."
         return [nodes.raw("", f'<p>{said}</p><ul class="chapter-cards">{"".join(cards)}</ul>', format="html")]
+
+
+class Hours(SphinxRole):
+    """How many hours all chapters take, as they say themselves: of `reading`, or of `exercises`."""
+
+    def run(self):
+        names = [name for tree in self.env.external_site_map.root.subtrees for name in tree.files()
+                 if name.startswith("notebooks/")]
+        for name in names:
+            self.env.note_dependency(self.env.doc2path(name))
+        minutes = [minutes_of(notebook_of(self.env, name))[self.text == "exercises"] for name in names]
+        return [nodes.Text(f"{round(sum(minutes) / 60)} hours")], []
 
 
 def describe(app, pagename, templatename, context, doctree):

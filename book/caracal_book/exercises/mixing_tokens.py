@@ -6,14 +6,15 @@ numbers that torch's functions return, and looks at which functions are called.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from . import checker, expect_close, expect_equal
-from .counting import PRODUCTS, CountWork
+from .counting import CountWork
 
-__all__ = ["causal_average", "depends_on_data", "prefix_dfts", "strict_attention"]
+__all__ = ["causal_average", "depends_on_data", "how_far", "strict_attention"]
 
 
 @checker
@@ -38,6 +39,35 @@ def causal_average(answer: Callable[[Tensor], Tensor]) -> str:
             raise AssertionError(f"{case}: {counted.numbers} numbers were computed, expected at most {30 * x.numel()}; "
                                  "a matrix of all weights, or a sum from the start for each token, is too much")
     return f"{len(shapes)} shapes"
+
+
+@checker
+def how_far(answer: Callable[[Any, Tensor, int, int], Tensor]) -> str:
+    """Check `how_far(model, ids, place, token)`: half the change of all probabilities, `[L]`, by small models."""
+    source, cases = torch.Generator().manual_seed(5), 0
+    for length, vocabulary in ((1, 2), (3, 5), (6, 11)):
+        table = torch.randn(vocabulary, vocabulary, dtype=torch.float64, generator=source)
+        model = _SumOfRows(table)
+        for place in range(length):
+            ids = torch.randint(vocabulary, (length,), generator=source)
+            token, kept = int(ids[place] + 1) % vocabulary, ids.clone()
+            changed = torch.cat([ids[:place], torch.tensor([token]), ids[place + 1:]])
+            p, new = (model.logits(one[None])[0].softmax(-1) for one in (ids, changed))
+            case = f"how_far in {length} tokens, place {place}"
+            expect_close(case, answer(model, ids, place, token), (new - p).abs().sum(-1) / 2)
+            expect_equal(f"{case}, ids afterwards", ids.tolist(), kept.tolist())
+            cases += 1
+    return f"{cases} changes"
+
+
+class _SumOfRows:
+    """A causal model: its logits after a token are the sum of the rows of a table up to it."""
+
+    def __init__(self, table: Tensor):
+        self.table = table
+
+    def logits(self, ids: Tensor) -> Tensor:
+        return self.table[ids].cumsum(1)
 
 
 @checker
@@ -139,31 +169,3 @@ _FROM_DATA: dict[str, Callable[[Tensor], Tensor]] = {
         torch.eye(len(x), dtype=x.dtype).flip(0) if x.sum() > 0 else torch.eye(len(x), dtype=x.dtype)),
     "the average, in which the first token decides the sign": lambda x: _average(x) * x[0, 0].sign(),
 }
-
-
-@checker
-def prefix_dfts(answer: Callable[[Tensor], Tensor]) -> str:
-    """Check `prefix_dfts(v)`: row t is the DFT on L points of v[0..t], from O(L^2) operations and without an FFT."""
-    lengths = (1, 2, 3, 4, 7, 8, 31, 96)
-    source = torch.Generator().manual_seed(4)
-    for length in lengths:
-        v = torch.randn(length, dtype=torch.float64, generator=source)
-        case = f"prefix_dfts of {length} tokens"
-        with CountWork() as counted:
-            given = answer(v)
-        expect_close(case, torch.view_as_real(given) if _is_complex(given) else given,
-                     torch.view_as_real(torch.fft.fft(torch.ones(length, length, dtype=v.dtype).tril() * v)))
-        counted.expect_within_torch(case)
-        transforms = sorted(name for name in counted.names if name.startswith("fft_"))
-        products = sorted(counted.names & PRODUCTS)
-        if transforms or products:
-            raise AssertionError(f"{case}: {(transforms + products)[0]} was called, "
-                                 "expected neither an FFT nor a matrix product")
-        if length > 50 and counted.numbers > 40 * length**2:
-            raise AssertionError(f"{case}: {counted.numbers} numbers were computed, expected at most 40 L^2 = "
-                                 f"{40 * length**2}")
-    return f"{len(lengths)} lengths"
-
-
-def _is_complex(x: object) -> bool:
-    return isinstance(x, Tensor) and x.is_complex()

@@ -3,7 +3,7 @@
     cells           a notebook's cells by kind, code as syntax trees
     printed_values  the `name = number` lines that cells print
     prose_numbers   the numbers in the text, each compared with a printed value
-    closure         the files that a notebook is made of
+    ingredients     the files that a notebook is made of
     ledger          the claims of the paper, read and checked
     figure_rules    figures, captions, alternative texts
     notebook_rules  all other rules

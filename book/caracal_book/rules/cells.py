@@ -1,6 +1,6 @@
 """A notebook, as `nbformat` reads it: its cells by kind, its code as syntax trees, its question and its minutes.
 
-Its name says its number: chapters have numbers, `04_causal_convolution`, and investigations letters, `a_compare_or_carry`.
+Its name says its number: chapters have numbers, `04_causal_convolution`, investigations letters, `a_compare_or_carry`.
 """
 
 import ast

@@ -13,6 +13,7 @@ from .ledger import asserts_something
 from .printed_values import Problem, cell_tags
 
 OPENING = "opening-figure"  # the tag of the cell that shows a chapter's first figure
+STAND = "where-we-stand"  # and of the one with the drawing under its title, which is no figure with a number
 GOALS = re.compile(r"\*\*After this (?:chapter|investigation) you will be able to\*\*")
 
 CAPTION = re.compile(r"\*\*Figure (\d+|[A-Z])\.(\d+)\.(?:\*\*)? \S")
@@ -23,7 +24,8 @@ _QUIET = {"rcParams", "style", "close", "switch_backend", "rc"}
 
 def opens_with_its_figure(notebook: dict) -> Iterator[Problem]:
     """A chapter begins with its question; a live figure poses it, before the goals and the imports."""
-    question, _, figure, goals = [*notebook["cells"], *[{"cell_type": "raw", "source": ""}] * 4][:4]
+    cells = [cell for cell in notebook["cells"] if STAND not in cell_tags(cell)]
+    question, _, figure, goals = [*cells, *[{"cell_type": "raw", "source": ""}] * 4][:4]
     if "?" not in question["source"] or "**" in question["source"]:
         yield Problem(0, "the first cell is the title and the question of the chapter, and nothing after it")
     if OPENING not in cell_tags(figure) or not _shows_figure(figure):
@@ -47,6 +49,8 @@ def folds(notebook: dict) -> Iterator[tuple[int, str]]:
     for index, cell in code_cells(notebook):
         if "setup" in cell_tags(cell):
             yield index, "remove-cell"
+        elif "viz.where_we_stand(" in cell["source"]:
+            yield from ((index, STAND), (index, "remove-input"))
         elif OPENING in cell_tags(cell):
             yield index, "remove-input"
         elif not asserts_something(cell) and (_imports(cell) or _shows_figure(cell) or _draws(cell["source"], drawing)):
@@ -114,7 +118,8 @@ def _shows_figure(cell: dict) -> bool:
     body = parse(cell["source"]).body if cell["cell_type"] == "code" else []
     value = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
     name = ast.unparse(value.func) if isinstance(value, ast.Call) else ""
-    return name == "model_diagram" or (name.startswith("viz.") and name != "viz.use_style")
+    return name == "model_diagram" or (
+        name.startswith("viz.") and name not in ("viz.use_style", "viz.where_we_stand"))
 
 
 def _uses_pyplot(nodes: list[ast.AST]) -> bool:

@@ -12,6 +12,9 @@ MISTAKES = {
          "    sums = torch.conv1d(x.mT, kernel, padding=length - 1, groups=width)[..., :length].mT\n"
          "    return sums / read", "conv1d was called, expected sums that use the sums before them"),
         ("causal_average", "changes its input", "x.cumsum(dim=0)", "x.cumsum_(dim=0)", "x itself afterwards"),
+        ("how_far", "logits instead of probabilities", ".softmax(-1)", "", "how_far in 1 tokens, place 0: entry [0]"),
+        ("how_far", "without the half", " / 2", "", "how_far in 1 tokens, place 0: entry [0]"),
+        ("how_far", "changes its input", "ids.clone()", "ids", "entry"),
         ("strict_attention", "NaN from a row of -inf", "lowest = torch.finfo(scores.dtype).min",
          "lowest = -math.inf", "of 1 tokens, 2 channels, scores of size 1: entry [0, 0]"),
         ("strict_attention", "NaN replaced in the output", "return (scores.masked_fill(~past, lowest)"
@@ -22,12 +25,6 @@ MISTAKES = {
          "x = y = torch.randn(length, channels, dtype=torch.float64)", "by the directions of the tokens"),
         ("depends_on_data", "an absolute tolerance", "1e-10 * size", "1e-10", "a trillion times the average"),
         ("depends_on_data", "forgets to return", "return False", "pass", "given None; is a return missing"),
-        ("prefix_dfts", "L transforms", "return (v[:, None] * waves).cumsum(dim=0)",
-         "return torch.fft.fft(torch.ones(L, L, dtype=v.dtype).tril() * v)", "fft_fft was called"),
-        ("prefix_dfts", "a product of matrices", "return (v[:, None] * waves).cumsum(dim=0)",
-         "return torch.ones(L, L).tril().to(waves.dtype) @ (v[:, None] * waves)",
-         "expected neither an FFT nor a matrix product"),
-        ("prefix_dfts", "the sign of the inverse", "-2j", "2j", "prefix_dfts of 3 tokens: entry"),
     ],
     "02_multiplying_polynomials": [
         ("deciders", "forgets the short convolution", "list(range(max(0, gate - taps + 1), gate + 1))", "[gate]",

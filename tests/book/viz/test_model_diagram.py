@@ -1,5 +1,6 @@
 """The diagram of a model: drawn from the configuration, in the names of the model's own modules."""
 
+import ast
 import json
 import re
 from dataclasses import replace
@@ -9,7 +10,9 @@ import pytest
 import torch
 
 from caracal_book.rivals import VARIANTS
+from caracal_book.rules.cells import number_of
 from caracal_book.viz.model_diagram import model_diagram
+from caracal_book.viz.where_we_stand import where_we_stand
 from caracal_min import Caracal
 from caracal_min.config import PRESETS
 from caracal_min.minimal import Minimal
@@ -56,3 +59,12 @@ def test_chapter_8_says_in_words_what_it_draws(root):
     (cell,) = (cell for cell in cells if "".join(cell["source"]).startswith("model_diagram("))
     drawing = model_diagram(PRESETS[re.search(r'PRESETS\["(\w+)"\]', "".join(cell["source"]))[1]])
     assert cell["metadata"]["mystnb"]["image"]["alt"] == drawing.alt
+
+
+def test_a_chapter_says_in_words_where_it_stands(root):
+    for path in sorted((root / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if found := re.search(r"^viz\.where_we_stand\((.*)\)$", "".join(cell["source"]), re.MULTILINE):
+                assert found[1].strip('"') == number_of(path.stem), path.name
+                drawing = where_we_stand(ast.literal_eval(found[1]))
+                assert cell["metadata"]["mystnb"]["image"]["alt"] == drawing.alt, path.name
