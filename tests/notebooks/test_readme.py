@@ -97,7 +97,7 @@ def test_the_verdict_says_what_the_records_hold(readme, notebooks, capsys):
     """README's numbers are those that the cells of chapter 12 print."""
     names = {}
     for cell in notebooks["12_train_tiny"]["cells"]:
-        if cell["id"] in ("opening-figure", "imports") or cell["id"].startswith("verdict-") and "code" in cell["cell_type"]:
+        if cell["cell_type"] == "code" and cell["id"].startswith(("opening-figure", "imports", "verdict-")):
             exec("".join(cell["source"]), names)
     values = {value.name: value for line in capsys.readouterr().out.splitlines() if (value := parse_line(line))}
     found = list(quotes(readme))

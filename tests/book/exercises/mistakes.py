@@ -243,8 +243,10 @@ MISTAKES = {
          "it stops after 2 measurements in a row without a new best"),
         ("mixed", "after a group that is not full", "if len(group) == every", "if group",
          "nothing old comes after a group that is not full"),
-        ("mixed", "the old ones at the end", "        if len(group) == every:\n            documents += old[i // every:i // every + 1]\n    return documents",
-         "    return documents + old", "mixed(['a', 'b', 'c', 'd', 'e', 'f'], ['X', 'Y', 'Z'], 2): expected"),
+        ("mixed", "the old ones at the end",
+         "            documents += old[i // every:i // every + 1]\n    return documents",
+         "            pass\n    return documents + old",
+         "mixed(['a', 'b', 'c', 'd', 'e', 'f'], ['X', 'Y', 'Z'], 2): expected"),
     ],
     "a_compare_or_carry": [
         ("mirrored_pairs", "around the end", "n=2 * length)\n    return irfft((spectra**2).sum(0), n=2 * length)",
