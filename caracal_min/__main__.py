@@ -1,7 +1,8 @@
 """The command line: `python -m caracal_min COMMAND ...`; `COMMAND --help` lists its options."""
 
+import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -15,7 +16,7 @@ from .config import Precision
 from .data import make_tokenizer, sequential_windows, tokenize, tokens_of
 from .export import export_onnx, export_program
 from .generation import stream_text
-from .model import Caracal
+from .model import CONFIG, Caracal, locate_model, shipped_models
 from .precision import autocast, find_device, resolve_precision
 from .training import DivergedError, StoppedError, TrainConfig, Trainer, load_run
 
@@ -26,6 +27,8 @@ MULTIPLES = (1, 2, 4, 8, 16)
 
 def train(config: TrainConfig) -> None:
     """Train a model, or resume the run in --out; Ctrl-C stops it with a checkpoint."""
+    # A space belongs to the token of the next word: after one alone, samples begin with fragments.
+    config = replace(config, prompt=config.prompt.rstrip(" "))
     with Trainer(config) as trainer:
         trainer.run()
         # Every process trains, and one of them reports.
@@ -34,6 +37,11 @@ def train(config: TrainConfig) -> None:
         print(f"step {trainer.step} of {config.steps}: done")
         if config.out is not None:
             print(f"model: {config.out / 'model'}")
+            # Sums over an uncut gate grow with the text, beyond the sizes seen in training.
+            shape = trainer.model.config
+            if shape.gate_length is None and shape.positional_encoding is None:
+                print(f"for texts of more than {shape.max_positions} tokens, cut its gate: sample "
+                      f"{config.out} --gate-length {shape.max_positions}")
 
 
 def sample(
@@ -233,9 +241,17 @@ def main() -> None:
         return cli_evaluate()
     # The other defaults of train depend on the preset, so that --help shows the truth.
     preset = "nano"
+    of_start = {}
     for option, value in zip(arguments, arguments[1:], strict=False):
         if option == "--preset":
             preset = value
+        # A model of the package is named after its preset, and brings its tokenizer and its cut.
+        elif option == "--start" and value in shipped_models():
+            preset = value
+            folder = locate_model(value)
+            shape = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            of_start["tokenizer"] = str(folder)
+            of_start["model"] = (f"gate_length={shape['gate_length']}",)
     commands = {
         "sample": sample,
         "evaluate": evaluate,
@@ -246,7 +262,7 @@ def main() -> None:
     }
     # A mistake of the user ends in one line instead of a traceback.
     try:
-        recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset)
+        recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset, **of_start)
 
         # Tyro reads the defaults of train from this signature.
         def train_preset(config: TrainConfig = recipe) -> None:

@@ -111,6 +111,7 @@ PRESETS: dict[str, CaracalConfig] = {
     # Bytes, and small enough to train on a laptop in minutes; the paper has no such size.
     "nano": CaracalConfig(256, 128, 6, 4, window_size=64),
     # 4,095 ids of GPT-2 and its end of text (tokenizer "gpt2:4096"); hours on two CPU cores.
+    # Trained without a cut, as in the paper; the model that comes with the package has one.
     "micro": CaracalConfig(4096, 256, 6, 4, window_size=64, max_positions=256),
     # Table 1 of the paper, with the GPT-2 vocabulary.
     "tiny": CaracalConfig(_GPT2_VOCABULARY, 512, 12, 8),

@@ -110,9 +110,11 @@ def causal_conv_fft(v: Tensor, g: Tensor) -> Tensor:
     """
     dtype = _check(v, g)
     # The operator takes one leading shape and one dtype; expanding copies nothing.
-    lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
-    v = v.expand(*lead, -1)
-    g = g.expand(*lead, -1)
+    if v.shape[:-1] != g.shape[:-1]:
+        # Its first call imports sympy, for most of a second; the layers have equal shapes.
+        lead = torch.broadcast_shapes(v.shape[:-1], g.shape[:-1])
+        v = v.expand(*lead, -1)
+        g = g.expand(*lead, -1)
     return causal_conv(v.to(dtype), g.to(dtype))
 
 

@@ -58,7 +58,8 @@ class _State:
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors, filled or not."""
-        return sum(x.nbytes for x in vars(self).values() if isinstance(x, Tensor | _State))
+        parts = vars(self).values()
+        return sum(x.nbytes for x in parts if isinstance(x, Tensor | _State))
 
     def reorder(self, rows: Sequence[int] | Tensor) -> None:
         """Let row i be what row rows[i] was, as beam search does; the number of rows may change."""
@@ -73,18 +74,22 @@ class _State:
 
     def _append(self, tokens: int, lengths: Sequence[int] | None = None) -> list[tuple]:
         """Lengthen the rows.  Return runs of equal rows: slice, tokens held before, new tokens."""
-        pairs = list(zip(self.lengths, lengths or [tokens] * len(self.lengths), strict=True))
-        longer = list(map(sum, pairs))
-        most = max(longer)
+        before = self.lengths
+        added = lengths or [tokens] * len(before)
+        pairs = list(zip(before, added, strict=True))
+        after = list(map(sum, pairs))
+        most = max(after)
         if self.capacity is not None and most > self.capacity:
             raise ValueError(f"{most} tokens do not fit a cache for {self.capacity}; "
                              "make the cache longer")
-        self.lengths = longer
+        self.lengths = after
         # Prompts of one length, the usual case, make a single run.
-        runs, end = [], 0
+        runs = []
+        start = 0
         for (held, new), run in itertools.groupby(pairs):
-            start, end = end, end + len(list(run))
+            end = start + len(list(run))
             runs.append((slice(start, end), held, new))
+            start = end
         return runs
 
 
@@ -135,16 +140,19 @@ class DotProductConvolution(_State):
         # A longer text is one more product of polynomials, read anew: exact for any chunks.
         r = torch.zeros_like(v)
         for rows, held, new in self._append(v.shape[-1], lengths):
-            past_v, past_g = self._read(rows, held)
-            content = torch.cat([past_v, v[rows, :, :new]], dim=-1)
-            gate = torch.cat([past_g, g[rows, :, :new]], dim=-1)[..., :self.slots]
-            r[rows, :, :new] = causal_conv_fft(content, gate)[..., -new:]
+            content, gate = self._read(rows, held)
+            content = torch.cat([content, v[rows, :, :new]], dim=-1)
+            gate = torch.cat([gate, g[rows, :, :new]], dim=-1)
+            gate = gate[..., :self.slots]
+            results = causal_conv_fft(content, gate)
+            r[rows, :, :new] = results[..., -new:]
             end = held + new
             if end > self.slots:
                 # Later results need this period and the one before, which zeros may complete:
                 # what was forgotten of it is more than K tokens old.
                 needed = self.slots + end % self.slots
-                content = F.pad(content, (needed - content.shape[-1], 0))
+                missing = needed - content.shape[-1]
+                content = F.pad(content, (missing, 0))
             for period in content.split(self.slots, dim=-1):
                 self._load(rows, period, gate)
         return r
@@ -170,8 +178,9 @@ class DotProductConvolution(_State):
 
     def _read(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
         """Return v and g, oldest token first; at most the last K of v and the first K of g."""
+        stored = min(held, self.slots)
+        v, g = self.streams[rows, :2, :, :stored].unbind(1)
         # Slot 0 of a ring that has been filled is not the oldest token.
-        v, g = self.streams[rows, :2, :, :min(held, self.slots)].unbind(1)
         if held > self.slots:
             v = v.roll(-held, dims=-1)
         return v, g
@@ -193,10 +202,7 @@ class DotProductConvolution(_State):
 class RollingConvolution(DotProductConvolution):
     """Online causal convolution with a gate of fixed length K by dot products: O(K) per token.
 
-    It holds 2 K numbers per channel.
-
-    Args:
-        batch, channels, capacity, dtype, device: as `PartitionedConvolution`.
+    It holds 2 K numbers per channel.  Args: as `PartitionedConvolution`.
 
     Source: the rolling buffer of Caracal, Section 3.3 and Appendix F.
     """
@@ -248,7 +254,8 @@ class RelaxedConvolution(DotProductConvolution):
 
     def _read(self, rows, held):
         # The newest tokens are still in `block` alone.
-        self._stored_block(rows, held % self.slots).copy_(self.block[rows])
+        stored = self._stored_block(rows, held % self.slots)
+        stored.copy_(self.block[rows])
         return super()._read(rows, held)
 
     def _load(self, rows, v, g):
@@ -265,22 +272,28 @@ class RelaxedConvolution(DotProductConvolution):
             while end:
                 self._add_block(rows, end, growing)
                 end &= end - 1
-        self.first[rows] = self._stored_block(rows, 0)[:, :, :2].flip(1, 2)
+        streams = self._stored_block(rows, 0)[:, :, :2]
+        self.first[rows] = streams.flip(1, 2)
         self.block[rows] = self._stored_block(rows, n % self.slots)
 
     def _step(self, rows, held, v, g):
         place = held % self.slots
         i = place % self.base
         growing = g is not None
-        self.block[rows, i, 0] = v
+        token = self.block[rows, i]
+        token[:, 0] = v
+        # v meets the first gates; while the gate grows, g meets the first contents too, which in
+        # the first block are the same pairs.
+        kinds = 1
         if growing:
-            self.block[rows, i, 1] = g
+            token[:, 1] = g
             if held < self.base:
-                self.first[rows, -1 - held] = self.block[rows, i, :2].flip(1)
-        # v with first g; from the second block on, also g with first v, while the gate is growing.
-        kinds = 2 if growing and held >= self.base else 1
-        pairs = self.block[rows, :i + 1, :kinds] * self.first[rows, -1 - i:, :kinds]
-        r = pairs.sum((1, 2)) + self.due[rows, i]
+                self.first[rows, -1 - held] = token[:, :2].flip(1)
+            else:
+                kinds = 2
+        present = self.block[rows, :i + 1, :kinds]
+        pairs = present * self.first[rows, -1 - i:, :kinds]
+        r = pairs.sum((1, 2)) + token[:, 2]
         n = place + 1
         if n % self.base == 0 or n == self.slots:
             # The block is full: write it back, compute what it adds, and load the next one.
@@ -292,7 +305,8 @@ class RelaxedConvolution(DotProductConvolution):
     def _stored_block(self, rows: slice, place: int) -> Tensor:
         """Return the block of `streams` around a place as a view, in the layout of `block`."""
         start = place - place % self.base
-        return self.streams[rows, :, :, start:start + self.base].permute(0, 3, 1, 2)
+        block = self.streams[rows, ..., start:start + self.base]
+        return block.permute(0, 3, 1, 2)
 
     def _add_block(self, rows: slice, n: int, growing: bool) -> None:
         """Add to later results what the last m of the first n tokens of a period contribute."""
@@ -309,13 +323,16 @@ class RelaxedConvolution(DotProductConvolution):
         channels = self.streams.shape[2]
         if self.streams.device.type == "cpu":
             channels = max(1, CPU_BLOCK // (2 * points))
+        new = slice(n - m, n)
         for some in self.streams[rows].split(channels, dim=2):
             v, g, due = some.unbind(1)
-            due = due[..., start:start + m]
-            product = rfft(v[..., n - m:n], points) * rfft(g[..., :lags], points)
+            product = rfft(v[..., new], points) * rfft(g[..., :lags], points)
             if growing and n > m:
-                product.addcmul_(rfft(g[..., n - m:n], points), rfft(v[..., :points], points))
-            due += irfft(product, points)[..., m:m + due.shape[-1]]
+                early = rfft(v[..., :points], points)
+                product.addcmul_(rfft(g[..., new], points), early)
+            due = due[..., start:start + m]
+            end = m + due.shape[-1]
+            due += irfft(product, points)[..., m:end]
 
 
 class PartitionedConvolution(RelaxedConvolution):
@@ -372,7 +389,8 @@ class FourierCache(_State):
         """
         if is_one_token(v.mT, lengths):
             # No gate at all where the layer's is complete.
-            return self.convolution.step(v[..., 0], *g.unbind(-1)).unsqueeze(-1)
+            r = self.convolution.step(v[..., 0], *g.unbind(-1))
+            return r.unsqueeze(-1)
         return self.convolution.prefill(v, g, lengths)
 
     @torch.no_grad()
@@ -420,7 +438,8 @@ class WindowCache(_State):
         if min(self.lengths) < self.slots:
             # Hide the slots that are still empty.
             age = torch.arange(self.slots, 0, -1, device=k.device)
-            mask = age <= torch.tensor(self.lengths, device=k.device)[:, None, None, None]
+            lengths = torch.tensor(self.lengths, device=k.device)
+            mask = age <= lengths.view(-1, 1, 1, 1)
         return F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask)
 
     @torch.no_grad()
@@ -450,7 +469,8 @@ class WindowCache(_State):
                 cache[rows] = past[:, :, -self.slots:]
                 seen.append(past[:, :, self.slots - old:])
             # Attention takes as many queries as keys; those of old tokens are dropped afterwards.
-            queries = F.pad(q[rows, :, :new], (0, 0, old, 0))
+            queries = q[rows, :, :new]
+            queries = F.pad(queries, (0, 0, old, 0))
             found = sliding_window_attention(queries, *seen, self.window, backend)
             y[rows, :, :new] = found[:, :, old:]
         return y

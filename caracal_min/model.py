@@ -12,7 +12,7 @@ import os
 import tempfile
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -214,10 +214,6 @@ class Caracal(nn.Module):
             x = block(x, cache, lengths)
         return self.norm(x)
 
-    def hidden_of(self, tokens: Tensor, documents: Tensor | None = None) -> Tensor:
-        """The old name of `hidden` with documents; goes when `evaluation` no longer calls it."""
-        return self.hidden(tokens, documents=documents)
-
     def unembed(self, hidden: Tensor) -> Tensor:
         """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
         return F.linear(hidden, self.embedding.weight)
@@ -308,11 +304,6 @@ class Caracal(nn.Module):
             raise ValueError("the model has no tokenizer; give it one: model.tokenizer = "
                              "make_tokenizer(...) in Python, --tokenizer on the command line")
         return self.tokenizer
-
-    def take_tokenizer(self, read: Callable[[], Tokenizer]) -> None:
-        """Take the tokenizer of a file, if it is there; goes when `training` no longer calls it."""
-        with suppress(FileNotFoundError):
-            self.tokenizer = read()
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration, weights, and the tokenizer if there is one, into `folder`.

@@ -51,10 +51,12 @@ class PackedDocuments:
         if (steps < 0).any():
             raise ValueError("documents fall along a row; give numbers that stay or rise")
         # A document begins with each row, and where the number rises.
-        first = F.pad(steps > 0, (1, 0), value=True)
-        starts = first.flatten().nonzero().flatten().tolist()
+        rises = steps > 0
+        begins = F.pad(rises, (1, 0), value=True)
+        starts = begins.flatten().nonzero()
+        bounds = [*starts.flatten().tolist(), tokens.numel()]
         self.shape = tokens.shape
-        self.lengths = [end - start for start, end in pairwise([*starts, tokens.numel()])]
+        self.lengths = [end - start for start, end in pairwise(bounds)]
 
     def apart(self, ids: Tensor, padding: int = 0) -> Tensor:
         """Return ids `[B, L]` with a row for each document, `[documents, longest]`."""
@@ -63,12 +65,17 @@ class PackedDocuments:
 
     def together(self, rows: Tensor) -> Tensor:
         """Return rows `[documents, longest, ...]` as windows again, `[B, L, ...]`."""
-        texts = [row[:n] for row, n in zip(rows, self.lengths, strict=True)]
-        return torch.cat(texts).view(*self.shape, *rows.shape[2:])
+        pairs = zip(rows, self.lengths, strict=True)
+        texts = [row[:length] for row, length in pairs]
+        tokens = torch.cat(texts)
+        return tokens.unflatten(0, self.shape)
 
 
 def micro_batches(
-    batch: Tensor, size: int, end_of_text: int | None = None, few_shapes: bool = False
+    batch: Tensor,
+    size: int,
+    end_of_text: int | None = None,
+    few_shapes: bool = False,
 ) -> list[tuple[Tensor, float]]:
     """Cut a batch into parts of as many tokens as `size` of its rows have, or fewer.
 
@@ -84,25 +91,36 @@ def micro_batches(
         and how many times as many targets the batch has: the mean loss of the batch is the sum of
         the parts' mean losses, each divided by that.
     """
-    length = batch.shape[2]
+    _, count, length = batch.shape
     if end_of_text is None:
-        return [(part.contiguous(), batch.shape[1] / size) for part in batch.split(size, 1)]
+        return [(part.contiguous(), count / size) for part in batch.split(size, 1)]
 
-    documents = PackedDocuments(document_ids(batch[0], end_of_text), batch[0])
+    inputs = batch[0]
+    ids = document_ids(inputs, end_of_text)
+    documents = PackedDocuments(ids, inputs)
     rows = batch.flatten(1).split(documents.lengths, 1)
+    # Similar lengths together, the longest first: each part is padded to the first of its rows.
     rows = sorted(rows, key=lambda row: -row.shape[1])
+    # A compiler builds kernels for each shape: a quarter of a window, half of one, all of it.
+    quarter = -(-length // 4)
+    half = -(-length // 2)
     parts = []
     while rows:
         longest = rows[0].shape[1]
-        if few_shapes:  # a quarter of a window, half of one, or all of it
-            longest = min(n for n in (-(-length // 4), -(-length // 2), length) if n >= longest)
+        if few_shapes:
+            longest = min(n for n in (quarter, half, length) if n >= longest)
         # As many documents as fit the tokens of `size` windows.
         most = size * length // longest
-        taken, rows = rows[:most], rows[most:]
-        part = batch.new_full((2, most if few_shapes else len(taken), longest), -100)
+        taken = rows[:most]
+        rows = rows[most:]
+        height = most if few_shapes else len(taken)
+        # The loss leaves -100 out; among the inputs any id will do, since no token reads ahead.
+        part = batch.new_full((2, height, longest), -100)
+        targets = 0
         for i, row in enumerate(taken):
-            part[:, i, :row.shape[1]] = row
-        targets = sum(row.shape[1] for row in taken)
+            end = row.shape[1]
+            part[:, i, :end] = row
+            targets += end
         part[0].clamp_(min=0)
-        parts.append((part, batch[1].numel() / targets))
+        parts.append((part, count * length / targets))
     return parts

@@ -61,13 +61,15 @@ document twice, the best needs {once_bits:.3f}: {below_once:.3f} more than micro
 {blind}
 Its matrices rounded to eight bits, one scale per row, cost {eight_bits:+.4f} bits a byte.
 
-Loss by the length of the text that it sees, in nats a token on the same tokens. It was trained at {context}. With
-`gate_length={context}` the gate is cut there, so that the sums stop growing:
+Loss by the length of the text that it sees, in nats a token on the same tokens. It was trained on {context} tokens
+with a gate at every token, and in longer texts the sums of its Fourier layers grow. Therefore its configuration cuts
+the gate after {context} tokens. This changes no logit up to there, and all other numbers on this page were measured
+within that length. `Caracal.from_pretrained("micro", gate_length=None)` is the model as trained:
 
 | tokens | {lengths} |
 |---|{rule}|
-| gate as trained | {whole} |
-| `gate_length={context}` | {cut} |
+| `gate_length={context}`, as it comes | {cut} |
+| `gate_length=None`, as trained | {whole} |
 
 What the loss owes to its parts, on {surgery_tokens:,} tokens of the same text:
 
@@ -125,10 +127,9 @@ def card(record: dict, size: int, evaluation: dict, surgery: dict, counts: dict,
     shape, mixture = trained["model"], trained["shipped"]["mixture"]["sources"]
     every = shape["fourier_per_attention"]
     attention = [] if every is None else [str(i + 1) for i in range(every, shape["n_layers"], every + 1)]
-    gate = "a gate at every token" if shape["gate_length"] is None else f"{shape['gate_length']} gates"
     layers = (f"width {shape['d_model']}, {shape['n_layers']} layers of {shape['n_heads']} heads: attention to the "
-              f"last {shape['window_size']} tokens in {' and '.join(attention) or 'none'}, Fourier layers with {gate} "
-              "in the others; no positional encoding")
+              f"last {shape['window_size']} tokens in {' and '.join(attention) or 'none'}, Fourier layers in the "
+              f"others, whose gate ends after {record['config']['context']} tokens; no positional encoding")
     lengths = cut["loss_by_length"]
     bits = counts["results"]["bits_per_byte"]
     once_bits = min(counts_once["results"]["bits_per_byte"].values())

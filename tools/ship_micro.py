@@ -3,14 +3,16 @@
     python tools/ship_micro.py runs/micro --shards shards --mixture micro.json --held-out fineweb-validation.jsonl.xz \
         --once shards_once
 
-Three steps; the second leaves out what is there already, so a call that was stopped goes on.
+Four steps; the second leaves out what is there already, so a call that was stopped goes on.
 
 weights     caracal_min/pretrained/micro: the weights in bfloat16, configuration, tokenizer, and the record of the run
 measures    book/caracal_book/runs/micro_evaluation and micro_surgery: held-out loss, samples and ablations; and
             micro_counts and micro_counts_once: tables of tokens in a row, counted in as many tokens of its text as the
             model has read, and in a text of the same sources in which no document stands twice
+cut         gate_length in the configuration: the length of training.  No logit changes up to there, and in longer texts
+            the loss stays.  All measures come before it, so they are of the model as it was trained
 card        README.md beside the weights, whose every number comes from these records, and from those of its blind test
-            and of its twins, where they exist
+            and of its twins, where they exist.  SHA256SUMS: the hashes of what a user loads
 
 Commit the code first, since the records name the commit that holds it.
 """
@@ -35,7 +37,7 @@ from caracal_book.records import code, read_record, seal
 from caracal_min import Caracal
 from caracal_min.data import load_corpus
 from caracal_min.files import file_sha256, writing
-from caracal_min.model import WEIGHTS
+from caracal_min.model import CONFIG, WEIGHTS
 from caracal_min.training import TrainConfig
 
 NAME = "micro"
@@ -136,14 +138,23 @@ def measured(record: dict, shards: Path, once: Path, held_out: str, folder: Path
 
 
 def ship(run: Path, shards: Path, mixture: Path, held_out: str, once: Path, root: Path = add_record.ROOT) -> Path:
-    """Do the three steps, and return the folder of the model."""
+    """Do the four steps, and return the folder of the model."""
     code()  # is read once: now, and not when the first measure ends
     folder = root / "caracal_min" / "pretrained" / NAME
     record = write_weights(run, shards, mixture, held_out, folder)
-    found = measured(record, shards, once, held_out, folder, root)
+    finish(folder, record, measured(record, shards, once, held_out, folder, root))
+    return folder
+
+
+def finish(folder: Path, record: dict, found: dict[str, dict]) -> None:
+    """Cut the gate at the length of training, and write the card and the hashes, from the records of the model."""
+    cut = Caracal.from_pretrained(folder, device="cpu", dtype=torch.bfloat16, gate_length=record["config"]["context"])
+    cut.save_pretrained(folder)
     with writing(folder / "README.md") as partial:
         partial.write_text(micro_card.card(record, (folder / WEIGHTS).stat().st_size, **found), encoding="utf-8")
-    return folder
+    files = (CONFIG, WEIGHTS, "tokenizer.json", "tokenizer_config.json")
+    with writing(folder / "SHA256SUMS") as partial:
+        partial.write_text("".join(f"{file_sha256(folder / name)}  {name}\n" for name in files))
 
 
 def main() -> None:

@@ -79,7 +79,8 @@ def web_scripts(model: Caracal) -> tuple[dict[str, Any], dict[str, str]]:
     `parts`.  Each part has `file`, `bytes`, `sha256`, and `tensors`: `name`, `shape`, and whether they are `rows`: then
     a float32 scale for each row stands first, and int8 values follow; otherwise all is float32.  Numbers are
     little-endian, tensors follow one another without gaps, and the rows of a large one are shared by parts, one after
-    the other.  `digest` is the SHA-256 of all that, in JSON without spaces and with sorted keys.
+    the other.  `digest` is the SHA-256 of all that but `gate_length`, in JSON without spaces and with sorted keys: a
+    page may cut the gate of the same weights, or not.
 
     Raises:
         ValueError: no tokenizer, or not one of the kind "gpt2:N"; a weight that is not finite.
@@ -98,7 +99,8 @@ def web_scripts(model: Caracal) -> tuple[dict[str, Any], dict[str, str]]:
                       "tensors": described})
     manifest = {"config": asdict(model.config), "tokenizer": _merges(model.require_tokenizer()), "parts": parts,
                 "bytes": sum(part["bytes"] for part in parts)}
-    manifest["digest"] = hashlib.sha256(_compact(manifest).encode()).hexdigest()
+    shape = {name: value for name, value in manifest["config"].items() if name != "gate_length"}
+    manifest["digest"] = hashlib.sha256(_compact(manifest | {"config": shape}).encode()).hexdigest()
     # Last, so that a page never finds a manifest whose parts are still to be written.
     scripts[MANIFEST] = _script(manifest)
     return manifest, scripts

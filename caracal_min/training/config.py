@@ -43,8 +43,8 @@ class TrainConfig:
     layers, 5:1, 3:1, 2:1 or 1:1."""
     start: str | None = None
     """Trained model whose weights to start from, of the same size and tokenizer: folder of a run or
-    of a model, or "owner/name" on the hub.  A resumed run no longer reads it.  None: weights are
-    drawn with the seed."""
+    of a model, "owner/name" on the hub, or micro, which on the command line brings its preset and
+    tokenizer.  A resumed run no longer reads it.  None: weights are drawn with the seed."""
     model: tuple[str, ...] = ()
     """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128
     gate_length=256 fourier_per_attention=None."""
@@ -68,8 +68,8 @@ class TrainConfig:
     """Budget: minutes to train for, which may grow too.  The run ends with the budget that is used
     up first."""
     corpus_tokens: int | None = None
-    """Tokens to read from the source.  None: as many as the first budget; for nano at least 10
-    million."""
+    """Tokens to read from the source.  None: as many as the first budget, and at least 10 million,
+    so that a short run is not left with too little text that is held out."""
     context: int = 512
     """Tokens per sequence."""
     reset_documents: bool = False
@@ -196,12 +196,8 @@ class TrainConfig:
     @property
     def corpus_limit(self) -> int:
         """Tokens to read from the source: `corpus_tokens`, or what None there means."""
-        if self.corpus_tokens:
-            return self.corpus_tokens
-        # Short runs of nano then read the same text as long ones, so they can be compared.
-        if self.preset == "nano":
-            return max(self.tokens, 10_000_000)
-        return self.tokens
+        # Short runs then read the same text as long ones, so they can be compared.
+        return self.corpus_tokens or max(self.tokens, 10_000_000)
 
     @property
     def steps(self) -> int:

@@ -103,9 +103,9 @@ def page(request, browser):
 
 @pytest.fixture(scope="module")
 def weights(request, tmp_path_factory):
-    """A folder with a page that has a module's FIGURE, and the weights of its MODEL beside it."""
+    """A folder with a page that has a module's FIGURE, and beside it the weights of its MODEL, or of SHIPPED."""
     folder = tmp_path_factory.mktemp("live")
-    engine.write(request.module.MODEL, folder / "weights")
+    engine.write(getattr(request.module, "SHIPPED", request.module.MODEL), folder / "weights")
     write_page(folder, request.module.FIGURE.to_html())
     return folder
 

@@ -21,6 +21,8 @@ FIGURE = viz.remember(MODEL, TEXT, LENGTH, WORDS, name="nimble", folder="weights
 OWN = MODEL.tokenizer.encode(TEXT)
 CUT = Caracal(replace(MODEL.config, gate_length=LENGTH)).eval().requires_grad_(False)
 CUT.load_state_dict(MODEL.state_dict())
+CUT.tokenizer = MODEL.tokenizer
+SHIPPED = CUT  # as micro is: the figure, made of the model as trained, asks these weights for all gates
 
 
 COSTS = [*range(1, 32), 32 + 3 * 64 * 6, *range(2, 64, 2), 64 + 3 * 128 * 7, *range(2, 64, 2), 64 + 5 * 64 * 6]

@@ -8,6 +8,7 @@ import torch
 from caracal_book import runs
 from caracal_book.rules.ledger import (
     CONDITIONAL,
+    LITERATURE,
     Claim,
     check_boxes,
     check_claims,
@@ -37,6 +38,8 @@ def test_the_ledger_of_the_book(root, notebooks):
     assert claims
     assert check_claims(claims, notebooks) == []
     assert check_boxes(claims, notebooks) == []
+    page = (root / "book" / f"{LITERATURE}.md").read_text(encoding="utf-8")
+    assert all(f"\n(claim-{claim.id})=\n" in page for claim in claims if claim.notebook == LITERATURE)
 
 
 def box(found, link="[claim 1](../book/claims.md)"):
@@ -68,6 +71,7 @@ def test_a_box_that_says_another_verdict(verdict, found, says, make_notebook):
     ({"notebook": "notebooks/04.ipynb"}, "give a name like 04_causal_convolution"),
     ({"extra": "x"}, "a claim has the keys"), ({"condition": "The points are distinct."}, "a condition goes with"),
     ({"verdict": CONDITIONAL, "condition": "It may be so."}, "give one sentence of at most 100 letters"),
+    ({"found": "It is {measured}`a: b`. " * 20}, "longer than 45 words"),
 ])
 def test_an_entry_that_does_not_fit(change, says):
     with pytest.raises(ValueError, match=says) as error:
@@ -86,6 +90,10 @@ def test_cells_that_do_not_fit_the_ledger(cells, says, claim, make_notebook, mak
     (stem, problem), = check_claims([claim], {claim.notebook: notebook})
     assert stem == claim.notebook
     assert says in problem.message
+
+
+def test_a_claim_that_earlier_publications_decide_has_no_cell():
+    assert check_claims([claim_with(notebook=LITERATURE)], {}) == []
 
 
 @pytest.mark.parametrize("prints, tags, says", [

@@ -18,6 +18,7 @@ Speed:
   verdict: holds under a condition
   condition: Both are $L$ long.
   found: "It is {measured}`04_causal_convolution: points`, with {measured}`04_causal_convolution: leak`."
+  more: It is proved.
   notebook: 04_causal_convolution
 """
 CLAIMS_PAGE = "# Ledger\n\n```{claims-ledger} claims.yml\n```\n"
@@ -63,6 +64,7 @@ def test_a_sound_book_builds_without_a_warning(build):
     chapter, claims = pages[STEM], pages["claims"]
     assert f'data-notebook="{STEM}" data-name="points" data-value="2047">2047</span>' in claims
     assert 'data-value="3.1e-06">3.1 × 10<sup>−6</sup></span>' in claims
+    assert "<details><summary>More</summary><p>It is proved.</p>" in "".join(claims.splitlines())
     assert 'id="ledger-1"' in claims and f'href="{STEM}.html#claim-1"' in claims
     assert ">holds under a condition</span> (1): it stands where" in claims and "Both are" in claims
     assert 'id="claim-1"' in chapter

@@ -113,6 +113,9 @@ def test_a_run_is_shipped_with_measures_and_a_card(run, mixture, tmp_path, as_co
     with torch.no_grad():
         model.norm.bias += 1e-5
     assert ship_micro.logits_sha256(model, shipped["text"]) != shipped["logits_sha256"]
+    assert (record["results"]["model"]["gate_length"], model.config.gate_length) == (None, 32)
+    sums = dict(line.split()[::-1] for line in (folder / "SHA256SUMS").read_text().splitlines())
+    assert sums == {name: file_sha256(folder / name) for name in sums} and {"config.json", weights.name} < {*sums}
     before = {path: path.stat().st_mtime_ns for path in runs.iterdir()}
     ship_micro.ship(*given)
     assert {path: path.stat().st_mtime_ns for path in runs.iterdir()} == before

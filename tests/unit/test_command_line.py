@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 
@@ -55,8 +56,24 @@ def test_train_resumes_and_sample_reads_the_run(run, text, tmp_path, capsys):
     assert run(*sample).startswith("text")  # from the checkpoint of a run that has not ended
     said = run("train", "--preset", "nano", "--data", text, "--out", out, *SMALL)
     assert "step 4 of 4: done" in said and str(out / "model") in said
+    assert f"more than 32 tokens, cut its gate: sample {out} --gate-length 32" in said
     written = Caracal.from_pretrained(out / "model", device="cpu").generate_text("text", 8, temperature=0.8, seed=1)
     assert run(*sample) == written + "\n"
+
+
+def test_train_goes_on_with_micro_on_a_small_text_of_ones_own(run, text, tmp_path, monkeypatch):
+    """Its preset, its tokenizer and its cut gate come along; of a text of 400 short documents some are held out."""
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("the network was asked"))
+    train = ["train", "--start", "micro", "--data", text, "--out", tmp_path, "--tokens", 256, "--context", 64,
+             "--batch-size", 2, "--micro-batch-size", 2, "--prompt", "text ", "--device", "cpu", "--no-progress"]
+    said = run(*train)
+    assert "step 2 of 2: done" in said and "cut its gate" not in said
+    log = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert log[0]["loss"] < 8 and log[0]["sample"].startswith("text") and not log[0]["sample"].startswith("text  ")
+    model, micro = (Caracal.from_pretrained(name, device="cpu") for name in (tmp_path / "model", "micro"))
+    assert (model.tokenizer.to_json(), model.config.gate_length) == (micro.tokenizer.to_json(), 256)
+    train[train.index("--tokens") + 1] = 512
+    assert "step 4 of 4: done" in run(*train)  # and is extended without a look at micro
 
 
 def test_evaluate_prints_the_loss_of_the_library(run, model, text):

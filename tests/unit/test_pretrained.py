@@ -2,6 +2,7 @@
 
 import socket
 import time
+from itertools import islice
 from pathlib import Path
 
 import micro_card
@@ -15,8 +16,9 @@ from caracal_book.records import read_record
 from caracal_min import Caracal
 from caracal_min.__main__ import main
 from caracal_min.config import PRESETS
-from caracal_min.data import RULE
+from caracal_min.data import RULE, documents
 from caracal_min.files import file_sha256
+from caracal_min.loss import token_loss
 
 FOLDER = Path(caracal_min.__file__).parent / "pretrained" / "micro"
 WEIGHTS = FOLDER / "model.safetensors"
@@ -44,7 +46,10 @@ def test_it_is_the_model_that_was_trained_and_measured(record, measured):
     for kind, found in measured.items():
         assert found["results"].get("model_sha256", file_sha256(WEIGHTS)) == file_sha256(WEIGHTS), kind
     assert record["data"]["rule"] == RULE
-    assert Caracal.from_pretrained("micro").config == PRESETS["micro"]
+    assert Caracal.from_pretrained("micro", gate_length=None).config == PRESETS["micro"]
+    for line in (FOLDER / "SHA256SUMS").read_text().splitlines():
+        sha256, name = line.split()
+        assert file_sha256(FOLDER / name) == sha256, name
     assert Caracal.from_pretrained("micro").num_parameters() == record["results"]["parameters"]
     assert WEIGHTS.stat().st_size < 13e6
 
@@ -53,6 +58,20 @@ def test_its_logits_are_the_same_on_every_machine(record):
     shipped = record["results"]["shipped"]
     model = Caracal.from_pretrained("micro", device="cpu", dtype=torch.float64)
     assert ship_micro.logits_sha256(model, shipped["text"]) == shipped["logits_sha256"]
+
+
+def test_its_gate_is_cut_where_its_training_ended():
+    """Up to there no bit of a logit changes; beyond, the text as trained is worse than a uniform guess of 8.3 nats."""
+    cut = Caracal.from_pretrained("micro", device="cpu")
+    trained = Caracal.from_pretrained("micro", device="cpu", gate_length=None)
+    assert cut.config.gate_length == cut.config.max_positions == 256
+    text = "\n".join(islice(documents("embedded"), 20))
+    ids = torch.tensor([cut.tokenizer.encode(text)[:2049]])
+    with torch.inference_mode(), pytest.warns(UserWarning, match="predicts worse unless its gate is cut") as told:
+        assert torch.equal(cut.logits(ids[:, :256]), trained.logits(ids[:, :256]))
+        late = [token_loss(model.logits(ids[:, :-1])[:, 1024:], ids[:, 1025:]).item() for model in (cut, trained)]
+        trained.logits(ids)
+    assert len(told) == 1 and late[0] < 7.5 and late[1] > 8.3
 
 
 def test_it_knows_more_than_tables_counted_in_its_text_and_bears_eight_bits(record, measured):

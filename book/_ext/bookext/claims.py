@@ -16,6 +16,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from caracal_book.rules.cells import number_of
 from caracal_book.rules.ledger import (
+    LITERATURE,
     VERDICTS,
     Claim,
     check_boxes,
@@ -86,9 +87,13 @@ class ClaimsLedger(SphinxDirective):
         link = nodes.paragraph("", "", claim_link(number=claim.id, to="cell"), classes=["ledger-source"])
         columns = ([number], [*self.markdown(claim.says), source],
                    [nodes.paragraph("", "", badge(claim.verdict)), *self.markdown(claim.condition)],
-                   [*self.markdown(claim.found), link])
+                   [*self.markdown(claim.found), *self.folded(claim.more), link])
         return nodes.row("", *(nodes.entry("", *column) for column in columns), ids=[f"ledger-{claim.id}"],
                          classes=[f"is-{slug(claim.verdict)}", f"in-{claim.notebook}"])
+
+    def folded(self, text: str) -> list[nodes.Node]:
+        start, end = (nodes.raw("", html, format="html") for html in ("<details><summary>More</summary>", "</details>"))
+        return [start, *self.markdown(text), end] if text else []
 
     def markdown(self, text: str) -> list[nodes.Node]:
         box = nodes.Element()
@@ -113,8 +118,8 @@ def ledger_filter(claims: list[Claim]) -> nodes.Node:
     """Return two lists to choose from, which hide the rows of other verdicts and chapters; no script, no lists."""
     stems = sorted({claim.notebook for claim in claims})
     lists = (("verdict", [(f"is-{slug(verdict)}", verdict) for verdict in VERDICTS]),
-             ("chapter", [(f"in-{stem}", f"{number_of(stem)}. {stem.partition('_')[2].replace('_', ' ')}")
-                          for stem in stems]))
+             ("chapter", [(f"in-{stem}", "earlier publications" if stem == LITERATURE else
+                           f"{number_of(stem)}. {stem.partition('_')[2].replace('_', ' ')}") for stem in stems]))
     fields = "".join(f'<label>{name} <select><option value="">all</option>' + "".join(
         f'<option value="{value}">{words}</option>' for value, words in choices) + "</select></label>"
                      for name, choices in lists)
@@ -165,9 +170,10 @@ class ResolveClaimLinks(SphinxPostTransform):
         if node["to"] == "ledger":
             return nodes.reference("", "", nodes.Text(f"Claim {claim.id} in the ledger: {claim.verdict}"),
                                    internal=True, refuri=f"{self.uri(ledger)}#ledger-{claim.id}")
-        docname = notebook_docname(self.env, claim.notebook)
+        docname = page_of(self.env, claim.notebook)
         title = self.env.titles[docname].astext() if docname else claim.notebook
-        return nodes.reference("", "", nodes.Text(f"Cell in {title}"), internal=True,
+        what = "Sources" if claim.notebook == LITERATURE else "Cell"
+        return nodes.reference("", "", nodes.Text(f"{what} in {title}"), internal=True,
                                refuri=f"{self.uri(docname)}#claim-{claim.id}" if docname else "#")
 
     def uri(self, docname: str) -> str:
@@ -180,9 +186,10 @@ class ResolveClaimLinks(SphinxPostTransform):
                 reference["refuri"] = f"{ledger_uri}#ledger-{words[1]}"
 
 
-def notebook_docname(env, stem: str) -> str | None:
+def page_of(env, stem: str) -> str | None:
+    """Return the document of a notebook, or of the page on earlier publications; a solution may have its name, too."""
     return next((name for name in sorted(env.found_docs) if name.rsplit("/", 1)[-1] == stem
-                 and env.doc2path(name).endswith(".ipynb")), None)
+                 and (stem == LITERATURE or env.doc2path(name).endswith(".ipynb"))), None)
 
 
 def check_consistency(app, env):

@@ -28,8 +28,7 @@ def files_of(notebook: dict, root: Path) -> list[Path]:
 def _choices(root: Path) -> dict[str, set[str]]:
     """Return, by folder, the names of which a chapter uses few; what else a folder holds, all may use."""
     book = root / "book" / "caracal_book"
-    figures = re.findall(r"^from \.(\w+) import", (book / "viz" / "__init__.py").read_text(encoding="utf-8"), re.M)
-    return {"viz": {*figures} - {"figure", "style"},
+    return {"viz": {path.stem for path in (book / "viz").glob("*.js")} - {"drawing"},
             "exercises": {path.stem.partition("_")[2] for path in (root / "notebooks").glob("*.ipynb")},
             "runs": {path.stem for path in (book / "runs").glob("*.json")}}
 

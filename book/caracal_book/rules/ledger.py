@@ -10,6 +10,7 @@ Nothing in this module needs Sphinx.  `claims` turns the ledger into a table wit
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -21,17 +22,21 @@ from .printed_values import Problem, cell_tags, printed_text
 
 NOT_TESTED = "not tested here"
 CONDITIONAL = "holds under a condition"
+LITERATURE = "where_it_stands"  # the page that a row rests on where no computation can decide; it needs no cell
 VERDICTS = {  # and what they mean
     "holds": "a cell asserts the statement as it stands",
     "holds in substance, wording loose": "what is meant stands; a word, or a reason that is given, says too much",
     CONDITIONAL: "it stands where the sentence below the verdict is true, and not further",
-    "does not hold": "a cell shows a case that contradicts the statement or one of its halves",
+    "not shown on text": "it is true of a task that was made for it, and our trained models of text do not show it",
+    "not reproduced": "our models, or a count of operations, do not agree with it and do not refute it",
+    "does not hold": "a cell, or an earlier publication, contradicts the statement or one of its halves",
     "not tested at this scale": "it is about models or data larger than a build of this book can train",
 }
 _ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _TAG = re.compile(r"claim-(\d+)")
 _CLAIM = re.compile(r"\bclaim (\d+)", re.IGNORECASE)
 _SENTENCE = re.compile(r"[^.!?;]{10,100}\.")
+_MEASURED = re.compile(r"\{measured\}`[^`]*`")
 _HEDGE = re.compile(r"\b(?:may|might|could|can|perhaps|probably|likely|seems?|mostly|usually|often|sometimes)\b")
 
 
@@ -40,6 +45,7 @@ class Claim:
     """One row of the ledger: where the paper says what, our verdict, what we found, in which notebook.
 
     `condition` is the sentence that says when a statement holds under a condition; other verdicts have none.
+    `found` is short, and `more` is what a reader unfolds.
     """
 
     id: int
@@ -50,11 +56,12 @@ class Claim:
     notebook: str
     topic: str
     condition: str = ""
+    more: str = ""
 
     def __post_init__(self):
         if type(self.id) is not int or self.id < 1:
             raise ValueError(f"claim id {self.id!r}: give a whole number from 1 on")
-        for field in fields(self)[1:-1]:
+        for field in fields(self)[1:-2]:
             text = getattr(self, field.name)
             if not isinstance(text, str) or not text.strip():
                 raise ValueError(f"claim {self.id}: {field.name} is {text!r}; give a text")
@@ -66,7 +73,9 @@ class Claim:
         if self.condition and (not _SENTENCE.fullmatch(self.condition) or _HEDGE.search(self.condition)):
             raise ValueError(f"claim {self.id}: condition '{self.condition}'; give one sentence of at most 100 letters "
                              "that says when it holds, without a 'may' or 'usually'")
-        if not STEM.fullmatch(self.notebook):
+        if len(_MEASURED.sub("0", self.found).split()) > 45:
+            raise ValueError(f"claim {self.id}: found is longer than 45 words; the rest belongs into more")
+        if self.notebook != LITERATURE and not STEM.fullmatch(self.notebook):
             raise ValueError(f"claim {self.id}: notebook '{self.notebook}'; give a name like 04_causal_convolution")
 
 
@@ -78,11 +87,11 @@ def read_ledger(path: Path) -> list[Claim]:
 def parse_ledger(entries: object) -> list[Claim]:
     if not isinstance(entries, dict) or not all(isinstance(rows, list) for rows in entries.values()):
         raise ValueError(f"the ledger is {entries!r:.60}; give topics, each with a list of claims")
-    names = [field.name for field in fields(Claim)[:-2]]
+    names, optional = [field.name for field in fields(Claim)[:-3]], {"condition", "more"}
     claims: dict[int, Claim] = {}
     for topic, entry in ((topic, entry) for topic, rows in entries.items() for entry in rows):
-        if not isinstance(entry, dict) or {*entry, "condition"} != {*names, "condition"}:
-            raise ValueError(f"a claim has the keys {', '.join(names)} and maybe condition; given: {entry!r}")
+        if not isinstance(entry, dict) or {*entry} | optional != {*names} | optional:
+            raise ValueError(f"a claim has the keys {', '.join(names)}, maybe condition and more; given: {entry!r}")
         claim = Claim(**entry, topic=topic)
         if claim.id in claims:
             raise ValueError(f"claim {claim.id} is entered twice; give each claim an id of its own")
@@ -105,27 +114,22 @@ def check_claims(claims: list[Claim], notebooks: Mapping[str, dict]) -> list[tup
 
     Returns pairs of a notebook's stem and a problem; the cell is -1 where a whole notebook is meant.
     """
-    problems = []
-    cells: dict[int, list[tuple[str, int]]] = {}
+    problems, known, cells = [], {claim.id: claim for claim in claims}, Counter()
     for stem, notebook in notebooks.items():
         for index, cell in enumerate(notebook["cells"]):
             for number in claim_tags(cell):
-                cells.setdefault(number, []).append((stem, index))
-                if not asserts_something(cell):
+                cells[number, stem] += 1
+                if number not in known:
+                    problems.append((stem, Problem(index, f"the tag claim-{number} names no claim of claims.yml")))
+                elif known[number].notebook != stem:
+                    problems.append((stem, Problem(
+                        index, f"the tag claim-{number} belongs in the notebook '{known[number].notebook}'")))
+                elif not asserts_something(cell):
                     problems.append((stem, Problem(index, f"the cell tagged claim-{number} asserts nothing")))
-    known = {claim.id: claim for claim in claims}
-    for number, places in cells.items():
-        for stem, index in places:
-            if number not in known:
-                problems.append((stem, Problem(index, f"the tag claim-{number} names no claim of claims.yml")))
-            elif known[number].notebook != stem:
-                problems.append((stem, Problem(
-                    index, f"the tag claim-{number} belongs in the notebook '{known[number].notebook}'")))
     for claim in claims:
-        here = [place for place in cells.get(claim.id, []) if place[0] == claim.notebook]
-        if len(here) != 1:
+        if claim.notebook != LITERATURE and (count := cells[claim.id, claim.notebook]) != 1:
             problems.append((claim.notebook, Problem(
-                -1, f"claim {claim.id} needs exactly one cell tagged claim-{claim.id} here; there are {len(here)}")))
+                -1, f"claim {claim.id} needs exactly one cell tagged claim-{claim.id} here; there are {count}")))
     return problems
 
 

@@ -15,7 +15,7 @@ from small_run import Words, config, corpus, losses, same_numbers
 
 from caracal_min import Caracal
 from caracal_min.data import load_corpus
-from caracal_min.training import StoppedError, Trainer, load_run
+from caracal_min.training import StoppedError, TrainConfig, Trainer, load_run
 from caracal_min.training.checkpoint import load_checkpoint
 
 
@@ -172,9 +172,10 @@ def test_an_extended_run_reads_the_text_of_its_first_budget(tmp_path, monkeypatc
     asked = []
     monkeypatch.setattr("caracal_min.training.trainer.load_corpus",
                         lambda *given: asked.append(given[2]) or corpus())
-    made = dict(preset="micro", tokenizer="byte", model=("n_layers=2", "d_model=32"))
-    Trainer(config(tmp_path, **made)).run()
-    Trainer(config(tmp_path, steps=20, **made))
+    limit = property(lambda config: config.tokens)  # as beyond ten million tokens
+    monkeypatch.setattr(TrainConfig, "corpus_limit", limit)
+    Trainer(config(tmp_path)).run()
+    Trainer(config(tmp_path, steps=20))
     assert asked == [12 * 128, 12 * 128]
 
 

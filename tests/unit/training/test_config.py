@@ -61,8 +61,8 @@ def test_a_variant_and_fields_of_the_model_change_its_shape(variant):
     assert shape.max_positions == (2048 if variant == "pe" else 64)
 
 
-def test_nano_reads_ten_million_tokens_or_its_budget():
+def test_a_short_run_reads_ten_million_tokens_and_a_long_one_its_budget():
     assert TrainConfig.for_preset("nano").corpus_limit == 10_000_000
-    assert TrainConfig.for_preset("nano", tokens=20_000_000).corpus_limit == 20_000_000
-    assert TrainConfig(tokens=4096).corpus_limit == 4096
+    assert TrainConfig(tokens=4096).corpus_limit == 10_000_000  # --tokens leaves what is held out
+    assert TrainConfig(tokens=20_000_000).corpus_limit == 20_000_000
     assert TrainConfig(tokens=4096, corpus_tokens=9).corpus_limit == 9

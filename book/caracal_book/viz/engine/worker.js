@@ -3,8 +3,8 @@
 // In:  { kind: "open", manifest }                        what `caracal_min.export.web_scripts` says of a model
 //      { kind: "part", index, data }                     the base64 of one of its parts
 //      { kind: "run", id, text | ids, count, sampling, shown, gates, ends }   read a text, then draw `count` ids that
-//                                                        continue it; `gates` cuts gates from there on (null: none), where
-//                                                        it is given; a text ends at its end unless `ends` is false
+//                                                        continue it; `gates` cuts gates from there on (null: none; left
+//                                                        out: as the manifest says); a text ends at its end unless `ends` is false
 //      { kind: "look", id, text | ids, shown, wanted }   why the `shown` likeliest ids are likely; gates of channels
 //      { kind: "compare", id, takes }                    two texts or ids, each with an edit of model.js; `texts` in an
 //                                                        edit, in the place of `gates`, are those whose mean gates count
@@ -56,7 +56,7 @@ function serve(post) {
   }
 
   async function run(request) {
-    const { id, count = 0, sampling = {}, gates = model.config.gate_length, ends = true } = request, mine = ++current;
+    const { id, count = 0, sampling = {}, gates = manifest.config.gate_length, ends = true } = request, mine = ++current;
     let ids = idsOf(request), began = performance.now();
     if (gates !== model.config.gate_length) {
       model = new Model({ ...manifest.config, gate_length: gates }, tensors);
