@@ -88,7 +88,7 @@ def test_the_examples_of_going_on_run(going_on, tmp_path, capsys):
         exec(example, names)
     card = (tmp_path / "my_micro" / "README.md").read_text(encoding="utf-8")
     assert "A Caracal of 5,979,648 parameters" in card and "7,527 steps" in card
-    mean, local = (next(row["loss"] for row in names["record"]["results"]["standings"] if row["contender"] == name)
+    mean, local = (next(row["loss"] for row in names["race"]["results"]["standings"] if row["contender"] == name)
                    for name in ("mean", "local"))
     assert 0 < mean < 6 and 0 < local < 6 and "the cache keeps" in capsys.readouterr().out
 
