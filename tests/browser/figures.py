@@ -51,7 +51,6 @@ MADE = {
     "time_budget": viz.time_budget,
     "toeplitz_kernel": lambda: viz.toeplitz_kernel(V, V.flip(0), row=2, column=1),
     "training_run": lambda: viz.training_run(LOG, SAMPLES),
-    "weighted_sum": lambda: viz.weighted_sum(WORDS, [0.5, 1.0, -0.5, 0.2]),
     "why": lambda: viz.why(model(), "The cat and the", name="nimble"),
 }
 

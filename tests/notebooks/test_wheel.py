@@ -106,7 +106,7 @@ def shipped() -> set[str]:
     """The files of both packages, as the checkout has them, with the names that they have in a wheel."""
     return {path.relative_to((ROOT / package).parent).as_posix()
             for package in PACKAGES for path in (ROOT / package).rglob("*")
-            if path.suffix in (".py", ".js", ".css", ".json", ".typed", ".xz", ".LICENSE")
+            if path.suffix in (".py", ".js", ".css", ".svg", ".json", ".typed", ".xz", ".LICENSE")
             or path.is_file() and path.parents[1].name == "pretrained"}
 
 

@@ -18,7 +18,7 @@ from sphinx.util.docutils import SphinxDirective, SphinxRole
 
 from caracal_book import viz
 from caracal_book.rules.cells import heading_of, minutes_of, question_of
-from caracal_book.rules.drawings import on_dark, without_ground
+from caracal_book.rules.drawings import on_dark, with_stills, without_ground
 from caracal_book.rules.figure_rules import OPENING
 from caracal_book.rules.ledger import VERDICTS, read_ledger, slug
 from caracal_min import Caracal
@@ -59,7 +59,7 @@ def keep_opening(app, doctree):
     for cell in doctree.findall(nodes.container):
         if OPENING in cell.get("cell_metadata", {}).get("tags", []):
             for raw in cell.findall(nodes.raw):
-                if _STILL.search(raw.astext()):
+                if 'class="caracal-figure"' in raw.astext():
                     openings(app.env)[app.env.docname] = raw.astext()
 
 
@@ -69,7 +69,9 @@ def write_stills(app, exception):
         folder = Path(app.outdir, STILLS)
         folder.mkdir(parents=True, exist_ok=True)
         for docname, html in openings(app.env).items():
-            drawing = without_ground(unquote(_STILL.search(html)[1]).replace("'", '"'))  # as it was drawn
+            if not (still := _STILL.search(with_stills(html))):
+                continue
+            drawing = without_ground(unquote(still[1]).replace("'", '"'))  # as it was drawn
             for theme, coloured in (("light", drawing), ("dark", on_dark(drawing).replace(_PLOT, _TURNED))):
                 (folder / still_name(docname, theme)).write_text(coloured, encoding="utf-8")
 

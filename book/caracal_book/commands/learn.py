@@ -1,6 +1,6 @@
-"""The command `learn`: its options are `experiments.sweep.LearnConfig`."""
+"""The command `learn`: its options are `experiments.learner.LearnConfig`."""
 
-from ..experiments.sweep import LearnConfig, comparison, run_learn
+from ..experiments.learner import LearnConfig, comparison, run_learn
 from . import Command
 
 __all__ = ["COMMAND", "run_learn_command"]

@@ -1,14 +1,11 @@
-"""Checkers for the exercises of chapter 4, causal convolution by FFT.
+"""Checkers for the exercises of chapter 4, causal convolution by FFT."""
 
-Sequences are float64 and drawn from a fixed seed: a right answer by FFT agrees with the slow sum to about
-1e-14, a wrong one does not.
-"""
-
+import math
 from collections.abc import Callable
 
 import torch
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.nn.functional import pad
 
 from caracal_min.convolution import (
     causal_conv_direct,
@@ -18,128 +15,97 @@ from caracal_min.convolution import (
     linear_conv,
 )
 
-from . import checker, expect_close, expect_equal
+from . import checker, drawer, expect, expect_verdicts
+from .counting import Watch
 
 __all__ = ["conv_by_squaring", "continue_sum", "is_causal", "next_block"]
 
 
 @checker
-def next_block(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
+def next_block(answer: Callable) -> str:
     """Check `next_block(block, g, carry)`: the outputs of a block of contents, and what it leaves for later ones."""
-    cases = ((1, (1, 3)), (2, (1, 1, 1)), (3, (4, 4, 4)), (4, (1, 1, 1, 1, 1)), (5, (2, 1, 3, 9)), (8, (8, 8)),
-             (16, (3, 20, 1, 7)), (64, (50, 64, 1)))
-    source = torch.Generator().manual_seed(4)
+    cases = ((1, (1, 3)), (2, (1, 1, 1)), (3, (4, 4, 4)), (5, (2, 1, 3, 9)), (16, (3, 20, 1, 7)), (64, (50, 64, 1)))
+    draw = drawer(4)
     for taps, sizes in cases:
-        g = torch.randn(taps, dtype=torch.float64, generator=source)
-        text = torch.randn(sum(sizes), dtype=torch.float64, generator=source)
-        carry = torch.zeros(taps - 1, dtype=torch.float64)
+        g, text, carry = draw(taps), draw(sum(sizes)), torch.zeros(taps - 1, dtype=torch.float64)
         for number, block in enumerate(text.split(sizes)):
-            end = sum(sizes[:number + 1])
-            product = linear_conv(text[:end], g)  # of all blocks so far: the newest outputs, then the carry
-            case = f"next_block with a gate of {taps} and blocks of {sizes}, block {number}"
-            given = answer(block.clone(), g.clone(), carry.clone())
-            if not isinstance(given, tuple | list) or len(given) != 2:
-                raise AssertionError(f"{case}: expected two tensors, outputs and carry, given {type(given).__name__}")
-            expect_close(f"{case}: outputs", given[0], product[end - len(block):end])
-            expect_close(f"{case}: carry", given[1], product[end:])
-            carry = given[1]
+            m, end = len(block), sum(sizes[:number + 1])
+            product, alone = linear_conv(text[:end], g), linear_conv(block, g)  # of all blocks so far, of this one
+            right = product[end - m:end], product[end:]
+            expect(f"next_block with a gate of {taps} and blocks of {sizes}, block {number}",
+                   answer(block.clone(), g.clone(), carry.clone()), dict(zip(("outputs", "carry"), right, strict=True)),
+                   {"add the carry of the block before": (alone[:m], alone[m:]),
+                    "the new carry is what this block leaves, and not the one before": (right[0], carry),
+                    "a carry that is longer than the block reaches into the next one, too": (right[0], alone[m:])})
+            carry = right[1]
     return f"{len(cases)} texts"
 
 
 @checker
-def is_causal(answer: Callable[[Callable[[Tensor, Tensor], Tensor], int], bool]) -> str:
+def is_causal(answer: Callable) -> str:
     """Check `is_causal(f, length)`: True for every causal mixer, rounding included, False for every leak."""
-    for mixers, verdict in ((_CAUSAL, True), (_LEAKY, False)):
-        for name, f in mixers.items():
-            for length in (4, 11, 32):
-                case, given = f"is_causal({name}, length={length})", answer(f, length)
-                if given is None:
-                    raise AssertionError(f"{case}: expected {verdict}, given None; is a return missing?")
-                expect_equal(case, bool(given), verdict)
-    return f"{len(_CAUSAL)} causal and {len(_LEAKY)} leaky mixers"
-
-
-_CAUSAL: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "the direct sum": causal_conv_direct,
-    "the padded FFT": causal_conv_fft,
-    "the right-angle route": causal_conv_right_angle,
-    "the direct sum, delayed by one token": lambda v, g: _shift(causal_conv_direct(v, g), 1),
-    "the content itself": lambda v, g: v.clone(),
-    "a million times the padded FFT": lambda v, g: 1e6 * causal_conv_fft(v, g),
-}
-_LEAKY: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "the circular convolution": circular_conv,
-    "a tiny circular convolution": lambda v, g: 1e-12 * circular_conv(v, g),
-    "2L - 2 FFT points": lambda v, g: circular_conv(v, g, 2 * len(v) - 2)[:len(v)],
-    "the sum, one token early": lambda v, g: linear_conv(v, g)[1:len(v) + 1],
-    "the content reversed": lambda v, g: v.flip(-1) + g,
-    "the gate reversed": lambda v, g: v + g.flip(-1),
-    "the sum over the mean square of v": lambda v, g: causal_conv_direct(v, g) / v.pow(2).mean(),
-    "the sum and a faint look ahead": lambda v, g: causal_conv_direct(v, g) + 1e-5 * _shift(v, -1),
-    "the sum, output 0 with a faint look at v[1]": lambda v, g: causal_conv_direct(v, g) + _peek(v, 0),
-    "the sum, output 0 with a faint look at g[1]": lambda v, g: causal_conv_direct(v, g) + _peek(g, 0),
-    "the sum, output 2 with a faint look at v[3]": lambda v, g: causal_conv_direct(v, g) + _peek(v, 2),
-    "the sum, output 2 with a faint look at g[3]": lambda v, g: causal_conv_direct(v, g) + _peek(g, 2),
-}
-
-
-def _shift(x: Tensor, by: int) -> Tensor:
-    """Move x later (by > 0) or earlier (by < 0) in time, with zeros where nothing comes from."""
-    return torch.nn.functional.pad(x, (by, -by))
+    return expect_verdicts(answer, "is_causal", _MIXERS, ((4,), (11,), (32,)))
 
 
 def _peek(x: Tensor, output: int) -> Tensor:
     """Return a leak into one output: 1e-5 times the next entry of x there, zero elsewhere."""
-    return 1e-5 * _shift(x, -1) * (torch.arange(len(x)) == output)
+    return 1e-5 * pad(x, (-1, 1)) * (torch.arange(len(x)) == output)
+
+
+_ROUNDING = "an FFT rounds, so what should be zero is about 1e-16 of the output"
+_SCALE = "compare with the size of the outputs, and not with a fixed number"
+_ONE_PLACE = "a leak may stand at a single position, and may come through v or through g alone"
+_MIXERS = {
+    "the direct sum": (causal_conv_direct, True, "no later v or g has any effect on an output"),
+    "the padded FFT": (causal_conv_fft, True, _ROUNDING),
+    "the right-angle route": (causal_conv_right_angle, True, _ROUNDING),
+    "a million times the padded FFT": (lambda v, g: 1e6 * causal_conv_fft(v, g), True, _SCALE),
+    "the circular convolution": (circular_conv, False, "later tokens wrap around"),
+    "a tiny circular convolution": (lambda v, g: 1e-12 * circular_conv(v, g), False, _SCALE),
+    "the gate reversed": (lambda v, g: v + g.flip(-1), False, _ONE_PLACE),
+    "the sum over the mean square of v": (lambda v, g: causal_conv_direct(v, g) / v.pow(2).mean(), False,
+                                          "the last token changes all outputs"),
+    "the sum, output 0 with a faint look at v[1]": (lambda v, g: causal_conv_direct(v, g) + _peek(v, 0), False,
+                                                    _ONE_PLACE),
+    "the sum, output 2 with a faint look at g[3]": (lambda v, g: causal_conv_direct(v, g) + _peek(g, 2), False,
+                                                    _ONE_PLACE),
+}
 
 
 @checker
-def conv_by_squaring(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+def conv_by_squaring(answer: Callable) -> str:
     """Check `conv_by_squaring(v, g)`: the causal convolution, `[..., L]`, one forward transform a pair."""
-    lengths = (1, 2, 3, 4, 5, 7, 8, 16, 31, 64, 97, 100)
-    source = torch.Generator().manual_seed(4)
+    lengths, draw = (1, 2, 3, 5, 8, 31, 64, 100), drawer(4)
     for length in lengths:
-        v, g = torch.randn(2, 3, length, dtype=torch.float64, generator=source)
-        case = f"conv_by_squaring with v and g of shape (3, {length})"
-        with _CountTransforms() as counted:
+        v, g = draw(2, 3, length)
+        case, right = f"conv_by_squaring with v and g of shape (3, {length})", causal_conv_direct(v, g)
+        with Watch() as seen:
             given = answer(v, g)
-        expect_close(case, given, causal_conv_direct(v, g))
-        if counted.forward != len(v):
-            raise AssertionError(f"{case}: torch.fft.fft and torch.fft.rfft transformed {counted.forward} sequences, "
-                                 f"expected {len(v)}, one for each pair")
+        expect(case, given, right, {"the imaginary part of a square is 2vg: halve it": 2 * right,
+                                    "without padding the end wraps around to the start": circular_conv(v, g)})
+        forward = [math.prod(call.made[0][:-1]) for call in seen.transforms if call.name in ("fft_fft", "fft_rfft")]
+        expect(f"{case}, sequences transformed", sum(forward), 3, {"transform v + ig, and not each by itself": 6})
     return f"{len(lengths)} lengths"
 
 
-class _CountTransforms(TorchFunctionMode):
-    """Count the sequences that torch.fft.fft and torch.fft.rfft transform inside the `with` block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.forward = 0
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        if func in (torch.fft.fft, torch.fft.rfft):
-            self.forward += result[..., 0].numel()
-        return result
-
-
 @checker
-def continue_sum(answer: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]) -> str:
+def continue_sum(answer: Callable) -> str:
     """Check `continue_sum(tail, v, g, new_v, new_g)`: the outputs of m <= L new tokens after a prompt of L.
 
     A second run adds random numbers to the tail and expects them in the outputs: an answer that computes
     the products of two prompt tokens again does not return them.
     """
-    cases = ((1, 1), (2, 1), (2, 2), (5, 3), (8, 8), (16, 5), (31, 30), (64, 64))
-    source = torch.Generator().manual_seed(4)
+    cases, draw = ((1, 1), (2, 1), (2, 2), (5, 3), (16, 5), (31, 30), (64, 64)), drawer(4)
     for length, new in cases:
-        v, g = torch.randn(2, length + new, dtype=torch.float64, generator=source)
-        tail = linear_conv(v[:length], g[:length])[length:]
-        added = torch.randn(length - 1, dtype=torch.float64, generator=source)
-        outputs = causal_conv_direct(v, g)[length:]
+        v, g = draw(2, length + new)
+        old, late = (v[:length], g[:length]), (v[length:], g[length:])
+        tail, right = linear_conv(*old)[length:], causal_conv_direct(v, g)[length:]
         case = f"continue_sum after a prompt of {length}, with {new} new"
-        for name, extra in ((case, 0 * added), (f"{case} and random numbers added to the tail", added)):
-            given = answer(tail + extra, v[:length], g[:length], v[length:], g[length:])
-            expect_close(name, given, outputs + torch.nn.functional.pad(extra, (0, new))[:new])
+        for name, extra in ((case, 0 * tail), (f"{case} and numbers added to the tail", draw(length - 1))):
+            kept, added = (pad(x, (0, new))[:new] for x in (tail + extra, extra))
+            expect(name, answer(tail + extra, *old, *late), right + added, {
+                "the products of two prompt tokens are in the tail, and have to be added": right + added - kept,
+                "do not compute the tail again, use the one given": right,
+                "a new token meets the first gates and contents of the prompt, and not the last": kept + (
+                    causal_conv_direct(old[0][:new], late[1]) + causal_conv_direct(late[0], old[1][-new:]))})
     return f"{len(cases)} prompts"

@@ -1,10 +1,8 @@
-"""Checkers for the exercises of chapter 10, generating.
+"""Checkers for the exercises of chapter 10, generating."""
 
-Expected values come from the schedule itself, run pair by pair, and from the package.
-"""
-
-from collections.abc import Callable, Iterator
-from numbers import Real
+import inspect
+from collections.abc import Callable, Generator
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -12,129 +10,117 @@ from torch import Tensor
 from caracal_min.config import CaracalConfig
 
 from ..viz.schedule import pairs_by_time
-from . import checker, expect_close
-from .streams import Stream, numbers_kept
+from . import checker, drawer, ensure, expect
+from .counting import numbers_kept
 
 __all__ = ["cache_bytes", "fixed_state", "semi_relaxed", "speculative", "when_counted"]
 
 
 @checker
-def cache_bytes(answer: Callable[[CaracalConfig, int, int], int]) -> str:
+def cache_bytes(answer: Callable) -> str:
     """Check `cache_bytes(config, tokens, bytes_each)`: what a model must keep to continue exactly."""
     configs = (CaracalConfig(256, 8, 2, 2, fourier_per_attention=None),
                CaracalConfig(256, 8, 2, 2, fourier_per_attention=None, pre_conv=False),
-               CaracalConfig(256, 8, 3, 2, window_size=16),
-               CaracalConfig(256, 12, 7, 3, window_size=5, pre_conv=False),
-               CaracalConfig(256, 12, 4, 3, window_size=64, fourier_per_attention=1))
+               CaracalConfig(256, 8, 3, 2, window_size=16), CaracalConfig(256, 12, 7, 3, window_size=5, pre_conv=False))
     for config in configs:
         attention = len(config.attention_layers)
         fourier = config.n_layers - attention
-        for tokens in (1, 2, 16, 100):
-            for size in (2, 4):
-                tail = 2 * fourier if config.pre_conv else 0
-                vectors = 2 * fourier * tokens + tail + 2 * attention * min(tokens, config.window_size)
-                case = (f"cache_bytes with {fourier} Fourier and {attention} window layers, "
-                        f"d_model={config.d_model}, window_size={config.window_size}, "
-                        f"pre_conv={config.pre_conv}, {tokens} tokens of {size} bytes")
-                _expect_number(case, answer(config, tokens, size), vectors * config.d_model * size)
+        for tokens, size in ((1, 2), (100, 2), (16, 4), (100, 4)):
+            def kept(sums: int, keys: int, inputs: int, size=size, fourier=fourier, attention=attention,
+                     width=config.d_model) -> int:
+                return 2 * width * size * (fourier * (sums + inputs) + attention * keys)
+
+            inputs, keys = int(config.pre_conv), min(tokens, config.window_size)
+            case = (f"cache_bytes with {fourier} Fourier and {attention} window layers, d_model={config.d_model}, "
+                    f"window_size={config.window_size}, pre_conv={config.pre_conv}, {tokens} tokens of {size} bytes")
+            expect(case, answer(config, tokens, size), kept(tokens, keys, inputs), {
+                "a Fourier module keeps the contents and gates of all tokens, and not of a fixed number":
+                    kept(min(tokens, 16), keys, inputs),
+                "a window keeps at most window_size keys and values": kept(tokens, tokens, inputs),
+                "the short convolution keeps its last two inputs, zeros before the text": kept(tokens, keys, 0),
+                "that is how many numbers: each has bytes_each bytes": kept(tokens, keys, inputs) // size})
     return f"{len(configs)} models"
 
 
 @checker
-def when_counted(answer: Callable[[int, int], int]) -> str:
+def when_counted(answer: Callable) -> str:
     """Check `when_counted(j, i)`: the number of tokens after which the schedule adds the pair."""
-    after = pairs_by_time(72)
+    after = pairs_by_time(72) | {(300_000, 5): 300_004}
     for (j, i), n in sorted(after.items(), key=lambda item: (sum(item[0]), item[0])):
-        _expect_number(f"when_counted({j}, {i})", answer(j, i), n)
-    _expect_number("when_counted(300000, 5)", answer(300_000, 5), 300_004)
-    return f"{len(after) + 1} pairs"
+        expect(f"when_counted({j}, {i})", answer(j, i), n, {
+            "a block is added as a whole: when its pairs are known, and before the first of them is due": max(j, i) + 1,
+            "when it is due is the latest time: its block is added earlier": j + i})
+    return f"{len(after)} pairs"
 
 
 @checker
-def speculative(answer: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
-    """Check `speculative(p, q)`: the probability of keeping a draft drawn from q, and what is drawn from otherwise.
-
-    Both answers follow from two demands: what is written has the distribution p, and no draft that can be kept is
-    refused.
-    """
-    source = torch.Generator().manual_seed(10)
-    cases = []
-    for shape in ((4,), (2,), (3, 50), (2, 3, 20)):
-        p, q = (2 * torch.randn(2, *shape, dtype=torch.float64, generator=source)).softmax(-1)
-        cases.append((f"rows of shape {shape}", p, q))
+def speculative(answer: Callable) -> str:
+    """Check `speculative(p, q)`: the probability of keeping a draft drawn from q, and what is drawn from otherwise."""
+    draw, cases = drawer(10), []
+    for shape in ((4,), (2,), (3, 50)):
+        cases.append((f"rows of shape {shape}", *(2 * draw(2, *shape)).softmax(-1)))
     p, q = torch.tensor([[0.5, 0.3, 0.2, 0.0], [0.25, 0.25, 0.25, 0.25]], dtype=torch.float64)
-    cases += [("0.5, 0.3, 0.2, 0 checking 0.25, 0.25, 0.25, 0.25", p, q), ("p and q the same, so none refused", q, q),
+    cases += [("p and q the same, so none refused", q, q),
               ("two rows, one with p and q the same", torch.stack([p, q]), torch.stack([q, q]))]
     for what, p, q in cases:
-        result = answer(p.clone(), q.clone())
-        try:
-            kept, other = result
-        except (TypeError, ValueError):
-            raise AssertionError(f"speculative, {what}: expected two tensors, given a "
-                                 f"{type(result).__name__}") from None
-        expect_close(f"speculative, {what}: probability of keeping a draft", kept, (p / q).clamp(max=1))
-        missing = (p - q).clamp(min=0)
-        refused = missing.sum(-1, keepdim=True)
-        expect_close(f"speculative, {what}: distribution after a refusal", other,
-                     torch.where(refused > 0, missing / refused, p))
+        kept, missing = (p / q).clamp(max=1), (p - q).clamp(min=0)
+        rest = missing / missing.sum(-1, keepdim=True)
+        right = torch.where(rest.isnan(), p, rest)
+        expect(f"speculative, {what}", answer(p.clone(), q.clone()),
+               {"probability of keeping a draft": kept, "distribution after a refusal": right}, {
+            "a refusal draws what drafts leave missing of p, and not from p itself": (kept, p),
+            "where none is refused, what is missing is 0: no division": (kept, rest),
+            "divide what is missing by its sum": (kept, missing),
+            "p and q both count: a draft is kept with probability p / q": (p, right)})
     return f"{len(cases)} pairs of models"
 
 
 @checker
-def semi_relaxed(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+def semi_relaxed(answer: Callable) -> str:
     """Check `semi_relaxed(v, g)`: the block after len(v) contents, with the whole kernel known."""
-    source = torch.Generator().manual_seed(10)
-    lengths = (*range(1, 41), 48, 64, 96, 100, 127, 128)
+    draw, lengths = drawer(10), (*range(1, 17), 24, 48, 96, 127, 128)
     for n in lengths:
         m = n & -n
-        v = torch.randn(n, dtype=torch.float64, generator=source)
         for spare in (0, 7):
-            g = torch.randn(2 * m + spare, dtype=torch.float64, generator=source)
-            expected = torch.stack([(v[n - m:] * g[t - n + 1:t - n + m + 1].flip(0)).sum() for t in range(n, n + m)])
-            case = f"semi_relaxed after n={n} contents (m={m}) with {len(g)} numbers of the kernel"
-            expect_close(case, answer(v.clone(), g.clone()), expected)
+            v, g = draw(n), draw(2 * m + spare)
+
+            def block(first: int, lags: int, v=v, g=g, n=n, m=m) -> Tensor:
+                return torch.stack([sum((v[j] * g[t - j] for j in range(n - m, n) if 0 <= t - j < lags), 0 * v[0])
+                                    for t in range(first, first + m)])
+
+            expect(f"semi_relaxed after n={n} contents (m={m}) with {len(g)} numbers of the kernel",
+                   answer(v.clone(), g.clone()), block(n, 2 * m), {
+                "the kernel is known: no block is special, and each takes 2m numbers of it": partial(block, n, m),
+                "results n to n + m - 1 are the second half of the product": partial(block, n - m, 2 * m)})
     return f"{len(lengths)} blocks"
 
 
 @checker
-def fixed_state(answer: Callable[[Iterator[tuple[Tensor, Tensor]], int], Iterator[Tensor]]) -> str:
+def fixed_state(answer: Callable) -> str:
     """Check `fixed_state(stream, K)`: a generator of r_t, the sum over k < K of g_k v_{t-k}, from a fixed state.
 
-    stream yields (v_t, g_t), each `(D,)`, float64, and does not say how long it is.  Result t comes before pair t + 1
-    is drawn.  Contents older than the last K and gates after the first K may not stay, nor copies of them.
+    stream yields (v_t, g_t), each `(D,)`, float64.  Result t comes before pair t + 1 is drawn.
     """
-    channels, source = 4, torch.Generator().manual_seed(9)
+    channels, draw = 4, drawer(9)
     sizes = [(K, length) for K in (1, 3, 8) for length in sorted({1, 2, K, K + 1, 150})]
     for K, length in sizes:
-        v, g = torch.randn(2, length, channels, dtype=torch.float64, generator=source)
-        case = f"fixed_state with K={K}, length {length}"
-        stream, ended = Stream(v, g), object()
+        v, g = draw(2, length, channels)
+        case, drawn, ended = f"fixed_state with K={K}, length {length}", [], object()
+        stream = (drawn.append(t) or (v[t].clone(), g[t].clone()) for t in range(length))
         results = answer(stream, K)
-        if not isinstance(results, Iterator):
-            raise AssertionError(f"{case}: expected a generator, given a {type(results).__name__}; is a yield missing?")
+        ensure(isinstance(results, Generator),
+               f"{case}: expected a generator, given a {type(results).__name__}; is a yield missing?")
         for t in range(length):
             given = next(results, ended)
-            if given is ended:
-                raise AssertionError(f"{case}: expected {length} results, given {t}")
-            if stream.drawn != t + 1:
-                raise AssertionError(f"{case}: expected result {t} between the draws of pairs {t} and {t + 1}, "
-                                     f"given it with {stream.drawn} drawn")
-            lags = range(min(t + 1, K))
-            expect_close(f"{case}: r_{t}", given, sum(g[k] * v[t - k] for k in lags))
-            del given
-            stream.expect_dropped(case, K)
-            most, kept = channels * (10 * K + 16), numbers_kept(results)
-            if kept > most:
-                raise AssertionError(f"{case}: after token {t} expected a state of about {2 * K * channels} numbers, "
-                                     f"given {kept}")
-        if next(results, ended) is not ended:
-            raise AssertionError(f"{case}: expected {length} results, given more")
+            ensure(given is not ended, f"{case}: expected {length} results, given {t}")
+            ensure(len(drawn) == t + 1, f"{case}: result {t} should come before pair {t + 1} is drawn, and "
+                                        f"{len(drawn)} pairs were; the text may go on for ever")
+            most = range(min(t + 1, K))
+            expect(f"{case}: r_{t}", given, sum(g[k] * v[t - k] for k in most), {
+                "the gates that stay are the first K, since g_k weighs what is k back; of contents the last K stay":
+                    sum(g[max(0, t - K + 1) + k] * v[t - k] for k in most)})
+            kept = numbers_kept([x for x in inspect.getgeneratorlocals(results).values() if x is not stream])
+            ensure(kept <= channels * (10 * K + 16), f"{case}: after token {t} expected a state of about "
+                   f"{2 * K * channels} numbers, given {kept}; keep the first K gates and the last K contents")
+        ensure(next(results, ended) is ended, f"{case}: expected {length} results, given more")
     return f"{len(sizes)} texts"
-
-
-def _expect_number(case: str, given: object, expected: int) -> None:
-    """Compare whole numbers, whatever holds them."""
-    value = given.item() if isinstance(given, Tensor) and given.numel() == 1 else given
-    if isinstance(value, bool) or not isinstance(value, Real) or value != expected:
-        raise AssertionError(f"{case}: expected {expected}, given {given!r}")
-

@@ -1,205 +1,131 @@
-"""Checkers for the exercises of chapter 6, The Fourier module.
-
-Tensors are float64 and drawn from a fixed seed.
-"""
+"""Checkers for the exercises of chapter 6, The Fourier module."""
 
 import math
 from collections.abc import Callable
-from typing import Any
+from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
+from torch import Tensor
 
-from caracal_min.convolution import causal_conv_direct
+from caracal_min.layers import MultiHeadFourier
 
-from . import checker, expect_close
-from .counting import PRODUCTS
+from . import checker, drawer, ensure, expect
+from .counting import PRODUCTS, Watch, numbers_kept
 
 __all__ = ["depthwise_conv", "fold_gate", "head_mix", "size_of_mix", "step"]
 
 
 @checker
-def depthwise_conv(answer: Callable[[Tensor, Tensor], Tensor]) -> str:
+def depthwise_conv(answer: Callable) -> str:
     """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
-    source = _source()
-    cases = [(batch, length, width, count) for batch, width in ((1, 1), (2, 3)) for length in (1, 2, 7)
-             for count in (1, 2, 3, 9)]
-    for batch, length, width, count in cases:
-        x, weight = _random(source, batch, width, length).mT, _random(source, width, count)
-        y = torch.stack([sum(x[:, t - k] * weight[:, -1 - k] for k in range(min(t + 1, count)))
-                         for t in range(length)], 1)
-        case = f"depthwise_conv with x of shape {(batch, length, width)} and {count} weights a channel"
-        with _Seen() as seen:
+    draw, cases = drawer(6), [(length, count) for length in (1, 2, 7) for count in (1, 2, 3, 9)]
+    for length, count in cases:
+        x, weight = draw(2, length, 3), draw(3, count)
+
+        def summed(weight: Tensor, ahead: int = 0, x=x, count=count, length=length) -> Tensor:
+            padded = F.pad(x.mT, (count - 1 - ahead, ahead))
+            return F.conv1d(padded, weight[:, None], groups=3).mT[:, :length]
+
+        case = f"depthwise_conv with x of shape {tuple(x.shape)} and {count} weights a channel"
+        with Watch() as seen:
             given = answer(x, weight)
-        expect_close(case, given, y)
-        if seen.forbidden:
-            raise AssertionError(f"{case}: expected sums of shifted texts, given {seen.forbidden}")
+        expect(case, given, summed(weight), {
+            "the last weight is that of the token itself, and the first that of the oldest": summed(weight.flip(1)),
+            "centred, as padding=1 has it: a token would read the next one":
+                summed(weight, 1)})
+        seen.forbid(case, ("conv",), "add up shifted texts instead")
     return f"{len(cases)} cases"
 
 
 @checker
-def head_mix(answer: Callable[[Tensor, Tensor, Tensor, int], Tensor]) -> str:
+def head_mix(answer: Callable) -> str:
     """Check `head_mix(h, weight, bias, n_heads)`: the gate's second stage, without Conv1d and without zeros."""
-    source = _source()
-    cases = [(1, 1, 1, 1), (1, 6, 4, 2), (2, 5, 6, 2), (2, 5, 6, 3), (3, 4, 5, 1), (2, 3, 5, 5)]
+    draw, cases = drawer(6), [(1, 1, 1, 1), (1, 6, 4, 2), (2, 5, 6, 3), (3, 4, 5, 1), (2, 3, 5, 5)]
     for batch, length, width, heads in cases:
-        h, weight = _random(source, batch, length, width), _random(source, width, width // heads, 1)
-        bias = _random(source, width)
-        case = f"head_mix with h of shape {(batch, length, width)} and {heads} heads"
-        with _Seen(width if heads > 1 else None) as seen:
+        h, weight, bias = draw(batch, length, width), draw(width, width // heads, 1), draw(width)
+        case, blocks = f"head_mix with h of shape {tuple(h.shape)} and {heads} heads", _blocks(weight, heads)
+        with Watch() as seen:
             given = answer(h, weight, bias, heads)
-        expect_close(case, given, F.linear(h, _block_diagonal(weight, heads), bias))
-        if seen.forbidden:
-            raise AssertionError(f"{case}: expected a product head by head, given {seen.forbidden}")
+        expect(case, given, F.linear(h, blocks, bias), {
+            "the weights are [D out, D in of the head]; here each head's matrix is transposed": h @ blocks + bias,
+            "add the bias": h @ blocks.T})
+        seen.forbid(case, ("conv", "block_diag"), "multiply head by head, with one einsum")
     return f"{len(cases)} cases"
 
 
 @checker
-def fold_gate(answer: Callable[[Tensor, Tensor, Tensor, Tensor, int], tuple[Tensor, Tensor]]) -> str:
+def fold_gate(answer: Callable) -> str:
     """Check `fold_gate(W_1, b_1, W_2, b_2, n_heads)`: the matrix and the bias of both stages without SiLU."""
-    source = _source()
-    cases = [(1, 1), (4, 2), (6, 2), (6, 3), (5, 1), (5, 5)]
+    draw, cases = drawer(6), [(1, 1), (4, 2), (6, 3), (5, 1), (5, 5)]
     for width, heads in cases:
-        W_1, b_1, b_2 = _random(source, width, width), _random(source, width), _random(source, width)
-        W_2 = _random(source, width, width // heads, 1)
-        case = f"fold_gate with {width} channels and {heads} heads"
-        given = answer(W_1, b_1, W_2, b_2, heads)
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise AssertionError(f"{case}: expected a matrix and a bias, given a {type(given).__name__}")
-        blocks = _block_diagonal(W_2, heads)
-        expect_close(f"{case}: the matrix", given[0], blocks @ W_1)
-        expect_close(f"{case}: the bias", given[1], blocks @ b_1 + b_2)
+        W_1, b_1, b_2, W_2 = draw(width, width), draw(width), draw(width), draw(width, width // heads, 1)
+        blocks = _blocks(W_2, heads)
+        bias = blocks @ b_1 + b_2
+        expect(f"fold_gate with {width} channels and {heads} heads", answer(W_1, b_1, W_2, b_2, heads),
+               {"the matrix": blocks @ W_1, "the bias": bias}, {
+            "the first bias passes the second stage, too": (blocks @ W_1, b_2),
+            "the first stage acts first, so its matrix stands on the right": (W_1 @ blocks, bias)})
     return f"{len(cases)} gates"
 
 
 @checker
-def size_of_mix(answer: Callable[[float, float, float, float, int], float]) -> str:
+def size_of_mix(answer: Callable) -> str:
     """Check `size_of_mix(mean_v, std_v, mean_g, std_g, t)`: the root mean square of r_t, independent streams."""
-    cases = [(0.0, 1.0, 0.0, 1.0, 0), (0.0, 1.0, 0.0, 1.0, 99), (0.0, 2.0, 0.0, 0.3, 4095), (2.0, 0.0, -3.0, 0.0, 9),
-             (0.5, 0.2, 0.0, 1.5, 63), (0.0, 0.2, 0.7, 0.5, 63), (0.1, 1.0, 0.1, 1.0, 9999), (-0.3, 0.8, 0.4, 2.0, 255)]
-    for mean_v, std_v, mean_g, std_g, t in cases:
-        both, squares = (mean_v * mean_g) ** 2, (mean_v**2 + std_v**2) * (mean_g**2 + std_g**2)
-        size = math.sqrt((t + 1) ** 2 * both + (t + 1) * (squares - both))
-        case = f"size_of_mix(mean_v={mean_v}, std_v={std_v}, mean_g={mean_g}, std_g={std_g}, t={t})"
-        given = answer(mean_v, std_v, mean_g, std_g, t)
-        try:
-            number = float(given)
-        except (TypeError, ValueError, RuntimeError):
-            raise AssertionError(f"{case}: expected a number, given a {type(given).__name__}") from None
-        if not abs(number - size) <= 1e-5 * size:
-            raise AssertionError(f"{case}: expected {size:.6g}, given {number:.6g}")
+    cases = [(0.1, 1.0, 0.1, 1.0, 9999), (0.0, 1.0, 0.0, 1.0, 0), (0.0, 2.0, 0.0, 0.3, 4095), (2.0, 0.0, -3.0, 0.0, 9),
+             (0.5, 0.2, 0.0, 1.5, 63), (-0.3, 0.8, 0.4, 2.0, 255)]
+    for case in cases:
+        mean_v, std_v, mean_g, std_g, t = case
+        means = (mean_v * mean_g) ** 2
+        rest = (mean_v**2 + std_v**2) * (mean_g**2 + std_g**2) - means
+        expect(f"size_of_mix{case}", answer(*case), math.sqrt((t + 1) ** 2 * means + (t + 1) * rest), {
+            "that is the random walk alone: products of means add up in one direction": math.sqrt((t + 1) * rest),
+            "r_t is a sum of t + 1 products": math.sqrt(t**2 * means + t * rest),
+            "the random part, too, is a sum of t + 1 products":
+                math.sqrt((t + 1) ** 2 * means + t * rest),
+            "that is the mean square: return its root": (t + 1) ** 2 * means + (t + 1) * rest})
     return f"{len(cases)} pairs of streams"
 
 
 @checker
-def step(answer: Callable[[nn.Module, Tensor, Any], tuple[Tensor, Any]]) -> str:
+def step(answer: Callable) -> str:
     """Check `step(layer, x, state)`: the layer, one token at a time.
 
     Every linear map is applied to new tokens only, and what is kept is two inputs, and the contents and gates so far.
     """
-    source = _source()
-    cases = [(1, 1, 4, 2), (1, 7, 4, 2), (3, 9, 6, 3), (2, 40, 4, 2)]
+    draw, cases = drawer(6), [(1, 7, 4, 2), (3, 9, 6, 3), (2, 40, 4, 2)]
     for batch, length, width, heads in cases:
-        layer = _Fourier(width, heads, source)
-        texts = [_random(source, batch, length, width) for _ in range(2)]
-        states = [None, None]
+        layer = MultiHeadFourier(width, heads).double().requires_grad_(False)
+        for weight in layer.parameters():
+            weight.copy_(draw(*weight.shape))
+        texts, states = draw(2, batch, length, width), [None, None]
+        whole = [layer(text) for text in texts]
         for t in range(length):
             for k, x in enumerate(texts):  # in turns: what is kept belongs to its own text
                 case = f"step at token {t} of {'one' if k == 0 else 'another'} text, x of shape {(batch, width)}"
-                with _Applied(width) as seen:
+                with Watch() as seen:
                     given = answer(layer, x[:, t].clone(), states[k])
-                if not isinstance(given, tuple | list) or len(given) != 2:
-                    raise AssertionError(f"{case}: expected an output and a state, given a {type(given).__name__}")
-                if seen.tokens > batch:
-                    raise AssertionError(f"{case}: expected the linear maps to see the new token only, "
-                                         f"given {seen.tokens // batch} tokens")
+                ensure(isinstance(given, tuple | list) and len(given) == 2,
+                       f"{case}: expected an output and a state, given a {type(given).__name__}")
+                tokens = max((shape.numel() // (batch * width) for call in seen.calls for shape in call.made
+                              if call.name.startswith(PRODUCTS) or call.name == "conv1d"), default=0)
+                ensure(tokens <= 1, f"{case}: the linear maps should see the new token only, and saw {tokens}; keep "
+                                    "what they made of the others")
                 y, states[k] = given
-                expect_close(case, y, layer.whole(x[:, :t + 1])[:, -1])
-                kept, needed = _numbers(states[k]) // (batch * width), 2 + 2 * (t + 1)
-                if kept > needed:
-                    raise AssertionError(f"{case}: expected at most {needed} vectors to be kept, given {kept}: "
-                                         "the contents and the gates so far, and two inputs, are enough")
+                expect(case, y, whole[k][:, t], {
+                    "g_i weighs the content i back, so the newest content meets the first gate":
+                        partial(_not_reversed, layer, x[:, :t + 1])})
+                kept = numbers_kept(states[k]) // (batch * width)
+                ensure(kept <= 2 * t + 4, f"{case}: expected at most {2 * t + 4} vectors to be kept, given {kept}; the "
+                       "contents and the gates so far, and two inputs, are enough")
     return f"{2 * len(cases)} texts"
 
 
-def _source() -> torch.Generator:
-    return torch.Generator().manual_seed(6)
+def _not_reversed(layer: MultiHeadFourier, x: Tensor) -> Tensor:
+    v, g = layer.streams(x)
+    return layer.to_out((v * g).sum(-1))
 
 
-def _random(source: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=source)
-
-
-def _block_diagonal(weight: Tensor, heads: int) -> Tensor:
+def _blocks(weight: Tensor, heads: int) -> Tensor:
     """Return the D by D matrix of a grouped convolution's weight, `[D, D / H, 1]`."""
     return torch.block_diag(*weight[..., 0].unflatten(0, (heads, -1)))
-
-
-def _numbers(state: Any) -> int:
-    """Count the numbers in the tensors of a state, in whatever it holds them."""
-    if isinstance(state, Tensor):
-        return state.numel()
-    if isinstance(state, dict | list | tuple):
-        return sum(map(_numbers, state.values() if isinstance(state, dict) else state))
-    return sum(map(_numbers, getattr(state, "__dict__", {}).values()))
-
-
-class _Fourier(nn.Module):
-    """The layer of the chapter, PlainFourier, with random weights, its norm's too."""
-
-    def __init__(self, width: int, heads: int, source: torch.Generator):
-        super().__init__()
-        self.n_heads = heads
-        self.pre_conv = nn.Conv1d(width, width, 3, groups=width, bias=False)
-        self.norm = nn.LayerNorm(width)
-        self.to_value = nn.Linear(width, width)
-        self.to_gate = nn.Linear(width, width)
-        self.gate_mix = nn.Conv1d(width, width, 1, groups=heads)
-        self.to_out = nn.Linear(width, width)
-        self.double().requires_grad_(False)
-        for weight in self.parameters():
-            weight.copy_(_random(source, *weight.shape))
-
-    def whole(self, x: Tensor) -> Tensor:
-        """Apply the layer to a whole text, `[B, L, D]`."""
-        x = self.norm(self.pre_conv(F.pad(x.mT, (2, 0))).mT)
-        g = self.gate_mix(F.silu(self.to_gate(x)).mT)
-        return self.to_out(causal_conv_direct(self.to_value(x).mT, g).mT)
-
-
-class _Applied(TorchFunctionMode):
-    """Count the most vectors of `width` numbers that a product of matrices returns inside the `with` block.
-
-    A convolution with one weight for each pair of channels is such a product.
-    """
-
-    def __init__(self, width: int):
-        super().__init__()
-        self.width, self.tokens = width, 0
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        weight = args[1] if len(args) > 1 else (kwargs or {}).get("weight")
-        if name in PRODUCTS or name == "conv1d" and weight.shape[-1] == 1:
-            self.tokens = max(self.tokens, result.numel() // self.width)
-        return result
-
-
-class _Seen(TorchFunctionMode):
-    """Note a call of a convolution or of block_diag, and a `width` by `width` matrix, inside the `with` block."""
-
-    def __init__(self, width: int | None = None):
-        super().__init__()
-        self.width, self.forbidden = width, ""
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        name = getattr(func, "__name__", "")
-        if name.startswith("conv") or name == "block_diag":
-            self.forbidden = f"a call of {name}"
-        elif self.width and isinstance(result, Tensor) and result.shape == (self.width, self.width):
-            self.forbidden = self.forbidden or f"a matrix of {self.width} by {self.width}"
-        return result

@@ -1,18 +1,16 @@
-"""Checkers for the exercises of chapter 5, Toeplitz kernels.
-
-Sequences are float64 and drawn from a fixed seed.
-"""
+"""Checkers for the exercises of chapter 5, Toeplitz kernels."""
 
 from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.fft import irfft, rfft
 
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, circular_conv, toeplitz
 
-from . import checker, expect_close, expect_equal
+from . import checker, drawer, ensure, expect, expect_verdicts
+from .counting import Watch
 
 __all__ = ["correlate", "is_shift_equivariant", "nearest_kernel", "window_kernel"]
 
@@ -20,120 +18,89 @@ Mixer = Callable[[Tensor], Tensor]
 
 
 @checker
-def window_kernel(answer: Callable[[int, int, int], Tensor]) -> str:
+def window_kernel(answer: Callable) -> str:
     """Check `window_kernel(length, delay, width)`: the kernel of a mean of `width` tokens, `delay` steps back."""
-    cases = [(length, delay, width) for length in (9, 5, 2, 1) for delay in (0, 1, 4, 9) for width in (1, 2, 3, 12)]
+    cases = [(length, delay, width) for length in (9, 5, 1) for delay in (0, 1, 4, 9) for width in (1, 2, 3, 12)]
     for length, delay, width in cases:
-        case = f"window_kernel(length={length}, delay={delay}, width={width})"
         lag = torch.arange(length)
-        inside = (lag >= delay) & (lag < delay + width)
-        expect_close(case, answer(length, delay, width), inside.double() / width)
+        right = ((lag >= delay) & (lag < delay + width)).double() / width
+        expect(f"window_kernel(length={length}, delay={delay}, width={width})", answer(length, delay, width), right, {
+            "that is the sum of the window: a mean is divided by its width": width * right,
+            "the window begins `delay` steps back": (lag < width).double() / width})
     return f"{len(cases)} kernels"
 
 
 @checker
-def nearest_kernel(answer: Callable[[Tensor], Tensor]) -> str:
+def nearest_kernel(answer: Callable) -> str:
     """Check `nearest_kernel(A)`: the kernel whose Toeplitz matrix is nearest to a lower-triangular A."""
-    source = torch.Generator().manual_seed(5)
-    sizes = (1, 2, 3, 7, 20)
+    sizes, draw = (1, 2, 3, 7, 20), drawer(5)
     for size in sizes:
-        g = torch.randn(size, dtype=torch.float64, generator=source)
-        noise = torch.randn(size, size, dtype=torch.float64, generator=source).tril()
-        lag = torch.arange(size)[:, None] - torch.arange(size)
-        best = torch.stack([(toeplitz(g) + noise)[lag == k].sum() / (size - k) for k in range(size)])
-        expect_close(f"nearest_kernel of a {size} by {size} Toeplitz matrix", answer(toeplitz(g)), g)
-        expect_close(f"nearest_kernel of a random {size} by {size} matrix", answer(toeplitz(g) + noise), best)
+        g = draw(size)
+        for what, A in (("Toeplitz", toeplitz(g)), ("random", toeplitz(g) + draw(size, size).tril())):
+            sums = torch.stack([A.diagonal(-k).sum() for k in range(size)])
+            expect(f"nearest_kernel of a {what} {size} by {size} matrix", answer(A.clone()),
+                   sums / torch.arange(size, 0, -1), {
+                "first column: the mean over the diagonal was asked for": A[:, 0],
+                "sums over the diagonals: their means were asked for": sums,
+                "diagonal k has L - k entries, and not L": sums / size})
     return f"{2 * len(sizes)} matrices"
 
 
 @checker
-def is_shift_equivariant(answer: Callable[[Mixer, int], bool]) -> str:
+def is_shift_equivariant(answer: Callable) -> str:
     """Check `is_shift_equivariant(f, length)`: True for every static kernel, False for whatever ties to positions."""
-    for mixers, verdict in ((_EQUIVARIANT, True), (_TIED, False)):
-        for name, f in mixers.items():
-            for length in (6, 17):
-                case, given = f"is_shift_equivariant({name}, length={length})", answer(f, length)
-                if given is None:
-                    raise AssertionError(f"{case}: expected {verdict}, given None; is a return missing?")
-                expect_equal(case, bool(given), verdict)
-    return f"{len(_EQUIVARIANT)} mixers that commute with delays and {len(_TIED)} that do not"
+    return expect_verdicts(answer, "is_shift_equivariant", _MIXERS, ((6,), (17,)))
 
 
-def _taps(count: int, seed: int = 5) -> Tensor:
-    taps = torch.randn(64, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
-    return taps * (torch.arange(64) < count)
+_TAPS = drawer(5)(64)
 
 
 def _static(taps: Tensor) -> Mixer:
     """Return the mixer with this kernel; it reaches as far back as there are taps."""
-
-    def mix(x: Tensor) -> Tensor:
-        return causal_conv_fft(x, F.pad(taps, (0, max(0, len(x) - len(taps))))[:len(x)])
-
-    return mix
+    return lambda x: causal_conv_fft(x, F.pad(taps, (0, max(0, len(x) - len(taps))))[:len(x)])
 
 
-def _from_late_gates(x: Tensor) -> Tensor:
-    """A kernel that only the tokens from position 3 on write; those before are fixed."""
-    return causal_conv_direct(x, torch.where(torch.arange(len(x)) < 3, _taps(3)[:len(x)], x))
-
-
-_EQUIVARIANT: dict[str, Mixer] = {
-    "the content itself": lambda x: x.clone(),
-    "a kernel of three taps": _static(_taps(3)),
-    "a kernel as long as the text": _static(_taps(64)),
-    "a million times a long kernel": _static(1e6 * _taps(64)),
-    "a kernel that copies the token before": _static((torch.arange(64) == 1).double()),
-    "a kernel and a tanh at each output": lambda x: torch.tanh(_static(_taps(64))(x)),
-    "a kernel and a constant added": lambda x: _static(_taps(5))(x) + 1,
-    "two kernels, their outputs multiplied": lambda x: _static(_taps(4))(x) * _static(_taps(6, seed=6))(x),
-}
-_TIED: dict[str, Mixer] = {
-    "the content is its own kernel": lambda x: causal_conv_direct(x, x),
-    "a kernel made from the content": lambda x: causal_conv_direct(x, torch.tanh(2 * x) + 0.3),
-    "a kernel made from the content from token 3 on": _from_late_gates,
-    "a long kernel, faintly changed by the content": lambda x: _static(_taps(64))(x) + 1e-5 * causal_conv_direct(x, x),
-    "a circular convolution": lambda x: circular_conv(x, _taps(64)[:len(x)]),
-    "the mean of all tokens so far": lambda x: x.cumsum(0) / torch.arange(1, len(x) + 1),
-    "a weight for each position": lambda x: x * _taps(64)[:len(x)],
-    "the first token added everywhere": lambda x: x + x[0],
-    "even positions negated": lambda x: x * (-1.0) ** torch.arange(len(x)),
+_ROUNDING = "an FFT rounds, so compare with the size of the outputs"
+_DELAYS = "one delay may look right: try each"
+_MIXERS = {
+    "the content itself": (lambda x: x.clone(), True, "a delayed content comes out delayed"),
+    "a kernel as long as the text": (_static(_TAPS), True, _ROUNDING),
+    "a million times a long kernel": (_static(1e6 * _TAPS), True, _ROUNDING),
+    "a kernel and a tanh at each output": (lambda x: torch.tanh(_static(_TAPS)(x)), True,
+                                           "it is not linear, but it is the same at every position"),
+    "the content is its own kernel": (lambda x: causal_conv_direct(x, x), False,
+                                      "a delayed kernel delays the output once more"),
+    "a long kernel, faintly changed by the content": (
+        lambda x: _static(_TAPS)(x) + 1e-5 * causal_conv_direct(x, x), False, "the tolerance is too wide"),
+    "a circular convolution": (lambda x: circular_conv(x, _TAPS[:len(x)]), False,
+                               "what leaves at the end must not return at the start"),
+    "the mean of all tokens so far": (lambda x: x.cumsum(0) / torch.arange(1, len(x) + 1), False,
+                                      "its weights depend on the position"),
+    "the first token added everywhere": (lambda x: x + x[0], False, _DELAYS),
+    "even positions negated": (lambda x: x * (-1.0) ** torch.arange(len(x)), False, _DELAYS),
 }
 
 
 @checker
-def correlate(answer: Callable[[Tensor, Tensor, int], Tensor]) -> str:
+def correlate(answer: Callable) -> str:
     """Check `correlate(v, g, z)`: the z-shifted sum, `[..., L]`, by FFT and without reversing a stream."""
-    source = torch.Generator().manual_seed(5)
-    cases = [(length, z) for length in (1, 2, 5, 8, 13, 32) for z in sorted({0, length // 3, length - 1})]
+    draw = drawer(5)
+    cases = [(length, z) for length in (1, 2, 5, 8, 32) for z in sorted({0, length // 3, length - 1})]
     for length, z in cases:
-        v, g = torch.randn(2, 3, length, dtype=torch.float64, generator=source)
+        v, g = draw(2, 3, length)
         case = f"correlate with v and g of shape (3, {length}) and z={z}"
-        with _Seen() as seen:
+        early = torch.where(torch.arange(length) <= z, g, 0.0)
+        with Watch() as seen:
             given = answer(v, g, z)
-        expect_close(case, given, _z_shifted(v, g, z))
-        if not seen.transformed:
-            raise AssertionError(f"{case}: expected torch.fft to be called, given a sum without it")
-        if seen.reversed:
-            raise AssertionError(f"{case}: expected a conjugated spectrum, given a sequence reversed by flip")
+        expect(case, given, _shifted(v, early, z, 2 * length), {
+            "gates after z meet contents that are later than t: set them to zero": _shifted(v, g, z, 2 * length),
+            "on L points the ends wrap around: pad": _shifted(v, early, z, length),
+            "output t stands z places further on in the inverse transform": _shifted(v, early, 0, 2 * length)})
+        ensure(seen.transforms, f"{case}: expected torch.fft to be called, given a sum without it")
+        seen.forbid(case, ("flip",), "conjugate the spectrum, and reverse no sequence")
     return f"{len(cases)} cases"
 
 
-def _z_shifted(v: Tensor, g: Tensor, z: int) -> Tensor:
-    """Sum v_j g_{j-t+z} over max(0, t - z) <= j <= t, term by term."""
-    length = v.shape[-1]
-    return torch.stack([sum(v[..., j] * g[..., j - t + z] for j in range(max(0, t - z), t + 1))
-                        for t in range(length)], dim=-1)
-
-
-class _Seen(TorchFunctionMode):
-    """Note whether torch.fft was called, and flip, inside the `with` block."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.transformed = self.reversed = False
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        self.transformed |= func in (torch.fft.fft, torch.fft.rfft)
-        self.reversed |= getattr(func, "__name__", "") in ("flip", "flipud")
-        return func(*args, **(kwargs or {}))
+def _shifted(v: Tensor, g: Tensor, z: int, points: int) -> Tensor:
+    """Sum v_j g_{j-t+z} over j, on some points."""
+    return irfft(rfft(v, n=points) * rfft(g, n=points).conj(), n=points).roll(z, dims=-1)[..., :v.shape[-1]]

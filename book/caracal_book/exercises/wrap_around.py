@@ -1,177 +1,101 @@
-"""Checkers for the exercises of chapter 3, wrap-around.
+"""Checkers for the exercises of chapter 3, wrap-around."""
 
-Sequences are float64 or complex128 and drawn from a fixed seed; whole numbers are compared to the last digit.
-"""
-
+import cmath
 import math
 from collections.abc import Callable
 
 import torch
-from torch import Tensor
-from torch.overrides import TorchFunctionMode
 
-from caracal_min.convolution import causal_conv_direct, circular_conv, linear_conv
+from . import Wrong, checker, drawer, expect
+from .counting import Watch
 
-from . import checker, expect_close, expect_equal
-from .counting import CountWork
-
-__all__ = ["causal_triple", "leaking_tokens", "multiply_mod", "separate"]
+__all__ = ["enough_points", "leaking_tokens", "multiply_mod", "separate"]
 
 
 @checker
-def leaking_tokens(answer: Callable[[int, int, int, int], list[int]]) -> str:
+def leaking_tokens(answer: Callable) -> str:
     """Check `leaking_tokens(length, nonzero, points, t)`: the later tokens whose content reaches output t."""
-    cases = [(length, nonzero, points, t) for length in (1, 2, 3, 5, 8)
+    cases = [(length, nonzero, points, t) for length in (3, 2, 1, 5, 8)
              for nonzero in {1, (length + 1) // 2, length}
              for points in range(length, 2 * length + 1) for t in range(length)]
-    for case in cases:
-        given = answer(*case)
-        if isinstance(given, range | tuple):
-            given = list(given)
-        expect_equal(f"leaking_tokens{case}", given, _tokens_that_leak(*case))
+    for length, nonzero, points, t in cases:
+        def later(first: int, t=t, length=length) -> list[int]:
+            return list(range(max(t + 1, first), length))
+
+        # v_j g_k reaches t where j + k = t + points, and the last gate has k = nonzero - 1.
+        expect(f"leaking_tokens{(length, nonzero, points, t)}", answer(length, nonzero, points, t),
+               later(t + points - nonzero + 1), {
+                   "one too many: g is zero from `nonzero` on, so its last index is one less":
+                       later(t + points - nonzero),
+                   "the gate ends at `nonzero`, and not with the text": later(t + points - length + 1),
+                   "the smallest pair wraps around at `points`": later(t + points - length)})
     return f"{len(cases)} cases"
 
 
-def _tokens_that_leak(length: int, nonzero: int, points: int, t: int) -> list[int]:
-    """Find them by trying: output t for each unit vector of contents."""
-    gate = (torch.arange(length) < nonzero).double()
-    weights = circular_conv(torch.eye(length, dtype=torch.float64), gate, points)[:, t]
-    return [j for j in range(t + 1, length) if weights[j] > 0.5]
+@checker
+def enough_points(answer: Callable) -> str:
+    """Check `enough_points(length, first)`: the fewest points on which no output from `first` on is contaminated."""
+    cases = [(length, first) for length in range(1, 9) for first in range(length)]
+    for length, first in cases:
+        fewest = 2 * length - 1 - first                         # the last contaminated output is 2L - 2 - N
+        expect(f"enough_points{(length, first)}", answer(length, first), fewest, {
+            "outputs before `first` may be wrong": 2 * length - 1,
+            "one more than needed: output 2L - 2 - N is the last that is contaminated": fewest + 1})
+    return f"{len(cases)} cases"
 
 
 @checker
-def separate(answer: Callable[[Tensor, Tensor, float, float], tuple[Tensor, Tensor]]) -> str:
-    """Check `separate(out_1, out_2, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
-    turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (4.0, 1.0), (0.3, 0.9), (0.3, 0.31))
-    refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2), (1.0, 1 - 4 * math.pi))
-    source = torch.Generator().manual_seed(3)
-    for length in (1, 2, 5, 16):
-        for theta_1, theta_2 in turns:
-            parts = torch.randn(2, length, dtype=torch.complex128, generator=source)
-            parts[1, -1] = 0
-            low, high = parts
-            first, second = (low + complex(math.cos(a), math.sin(a)) * high for a in (theta_1, theta_2))
-            case = f"separate for length {length}, angles {theta_1:.4g} and {theta_2:.4g}"
+def separate(answer: Callable) -> str:
+    """Check `separate(out_1, out_2, phi_1, phi_2)`: both halves of a complex product, or a ValueError."""
+    turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (0.3, 0.31))
+    refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2))
+    draw = drawer(3)
+    for length in (1, 5):
+        for angles in turns:
+            low, high = draw(2, length, dtype=torch.complex128)
+            first, second = (low + cmath.exp(1j * angle) * high for angle in angles)
+            case = f"separate for length {length}, angles {angles[0]:.4g} and {angles[1]:.4g}"
             try:
-                given = answer(first, second, theta_1, theta_2)
+                given = answer(first, second, *angles)
             except ValueError as error:
-                raise AssertionError(f"{case}: expected both halves, given ValueError('{error}')") from error
-            if not isinstance(given, tuple | list) or len(given) != 2:
-                raise AssertionError(f"{case}: expected two tensors, given {type(given).__name__}")
-            for name, half, expected in zip(("first half", "second half"), given, (low, high), strict=True):
-                _expect_close_complex(f"{case}: {name}", half, expected)
-    for theta_1, theta_2 in refused:
+                raise Wrong(f"{case}: these two will do, given ValueError('{error}')") from None
+            expect(case, given, {"first half": low, "second half": high}, {
+                "half the sum and half the difference are right for the angles 0 and pi alone": (
+                    (first + second) / 2, (first - second) / 2),
+                "the two halves are exchanged": (high, low)})
+    for angles in refused:
         try:
-            answer(first, first, theta_1, theta_2)
+            answer(first, first, *angles)
         except ValueError:
             continue
-        raise AssertionError(f"separate for the angles {theta_1:.4g} and {theta_2:.4g}: expected a ValueError, "
-                             "since these two will not do, given an answer")
-    return f"4 lengths, {len(turns)} pairs of angles that will do and {len(refused)} that will not"
-
-
-def _expect_close_complex(case: str, given: object, expected: Tensor) -> None:
-    if not isinstance(given, Tensor) or given.dtype != expected.dtype:
-        kind = str(given.dtype).removeprefix("torch.") if isinstance(given, Tensor) else type(given).__name__
-        raise AssertionError(f"{case}: expected a complex128 tensor, given {kind}")
-    for part, of in (("real part", torch.real), ("imaginary part", torch.imag)):
-        expect_close(f"{case}, {part}", of(given), of(expected))
+        raise Wrong(f"separate for the angles {angles[0]:.4g} and {angles[1]:.4g}: expected a ValueError, given an "
+                    "answer; angles that differ by whole turns give the same output twice")
+    return f"2 lengths, {len(turns)} pairs of angles that will do and {len(refused)} that will not"
 
 
 @checker
-def causal_triple(answer: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]) -> str:
-    """Check `causal_triple(u, v, g)`: the first L coefficients of a product of three, by transforms of length L.
-
-    The three values are multiplied at each point: no transform may be made of what two transforms have returned.  The
-    second result is what a right angle adds to the first.
-    """
-    lengths = (1, 2, 3, 4, 7, 8, 31, 64)
-    source = torch.Generator().manual_seed(3)
-    for length in lengths:
-        u, v, g = torch.randn(3, length, dtype=torch.float64, generator=source)
-        case = f"causal_triple for length {length}"
-        with _Transforms() as made, CountWork() as counted:
-            given = answer(u, v, g)
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise AssertionError(f"{case}: expected two tensors, the coefficients and what a right angle adds, "
-                                 f"given {type(given).__name__}")
-        product = linear_conv(linear_conv(u, v), g)             # (3 L - 2,)
-        added = -torch.nn.functional.pad(product, (0, 2))[2 * length:]
-        expect_close(f"{case}, the coefficients", given[0], causal_conv_direct(causal_conv_direct(u, v), g))
-        expect_close(f"{case}, what a right angle adds", given[1], added)
-        made.expect_at_most(case, length)
-        counted.expect_within_torch(case)
-        if made.rounds > 2:
-            raise AssertionError(f"{case}: the numbers are right; expected the three values multiplied at each point, "
-                                 "given a product of two that was transformed again")
-    return f"{len(lengths)} lengths"
-
-
-@checker
-def multiply_mod(answer: Callable[[int, int, int, int], int]) -> str:
+def multiply_mod(answer: Callable) -> str:
     """Check `multiply_mod(a, b, limbs, bits)`: a * b modulo 2**(limbs * bits) + 1, by transforms of `limbs` points."""
     cases = [(limbs, bits) for limbs in (1, 2, 3, 8, 64) for bits in (1, 4, 12)] + [(256, 16)]
     source = torch.Generator().manual_seed(3)
     for limbs, bits in cases:
         n = limbs * bits
-        random = [int("".join(map(str, torch.randint(2, (n,), generator=source).tolist())), 2) for _ in range(2)]
-        for name, a, b in (("random numbers", *random), ("the largest numbers", 2**n - 1, 2**n - 1),
-                           ("0 and a random number", 0, random[0]), ("1 and a random number", 1, random[0])):
-            case = (f"multiply_mod({a}, {b}, {limbs}, {bits})" if n <= 64
-                    else f"multiply_mod of {name}, limbs={limbs}, bits={bits}")
-            with _Transforms() as made:
+        x = int("".join(map(str, torch.randint(2, (n,), generator=source).tolist())), 2)
+        for a, b in ((x, x ^ 1), (2**n - 1, 2**n - 1), (1, x), (0, x)):
+            case = f"multiply_mod({a}, {b}, {limbs}, {bits})" if n <= 64 else f"multiply_mod of {limbs} x {bits} bits"
+            with Watch() as seen:
                 given = answer(a, b, limbs, bits)
-            if n > 64 and type(given) is int and given != a * b % (2**n + 1):
-                off = given - a * b % (2**n + 1)
-                raise AssertionError(f"{case}: expected a * b modulo 2**{n} + 1, given a number that is "
-                                     f"{'larger' if off > 0 else 'smaller'} by about 2**{abs(off).bit_length() - 1}")
-            expect_equal(case, given, a * b % (2**n + 1))
-            made.expect_at_most(case, limbs)
-    return f"{len(cases)} sizes up to {max(limbs * bits for limbs, bits in cases)} bits"
+            expect(case, given, a * b % (2**n + 1), {
+                "take the remainder modulo 2**n + 1 at the end":
+                    lambda a=a, b=b, size=(limbs, bits): _folded(a, b, *size, -1),
+                "digits that wrap around change their sign, since 2**n is -1: twist them before the transform":
+                    lambda a=a, b=b, size=(limbs, bits), n=n: _folded(a, b, *size, 1) % (2**n + 1)})
+            seen.require_points(case, limbs)
+    return f"{len(cases)} sizes up to {256 * 16} bits"
 
 
-class _Transforms(TorchFunctionMode):
-    """Record the points of each transform of torch.fft inside the `with` block, and how many follow on one another."""
-
-    _BACK_TO_REAL = {torch.fft.irfft, torch.fft.hfft}
-    _WATCHED = {torch.fft.fft, torch.fft.ifft, torch.fft.rfft, torch.fft.ihfft} | _BACK_TO_REAL
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.points: list[int] = []
-        self._after: dict[int, tuple[Tensor, int]] = {}    # by id: a tensor, kept alive, and the transforms before it
-
-    @property
-    def rounds(self) -> int:
-        """The most transforms in a row, each of something computed from the result of the one before."""
-        return max((count for _, count in self._after.values()), default=0)
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        result = func(*args, **(kwargs or {}))
-        before = max((self._after[id(x)][1] for x in _tensors((args, kwargs)) if id(x) in self._after), default=0)
-        changed = _tensors(args)[:1] if getattr(func, "__name__", "") in ("__setitem__", "copy_") else []
-        for x in _tensors(result) + changed:
-            self._after[id(x)] = x, before + (func in self._WATCHED)
-        if func in self._WATCHED:
-            dim = (kwargs or {}).get("dim", args[2] if len(args) > 2 else -1)
-            n = (kwargs or {}).get("n", args[1] if len(args) > 1 else None)
-            self.points.append(n or (result if func in self._BACK_TO_REAL else args[0]).shape[dim])
-        elif getattr(func, "__name__", "").startswith("causal_conv"):  # the package's: its FFTs are not seen
-            self.points.append(2 * result.shape[-1] - 1)
-        return result
-
-    def expect_at_most(self, case: str, points: int) -> None:
-        """Raise AssertionError unless there was a transform, and none had more points."""
-        if not self.points:
-            raise AssertionError(f"{case}: the numbers are right; expected a transform of torch.fft, given none")
-        if max(self.points) > points:
-            raise AssertionError(f"{case}: the numbers are right; expected transforms of at most {points} points, "
-                                 f"given one of {max(self.points)}")
-
-
-def _tensors(x: object) -> list[Tensor]:
-    """Return the tensors in tuples, lists and dicts of arguments, in order."""
-    if isinstance(x, Tensor):
-        return [x]
-    parts = x.values() if isinstance(x, dict) else x if isinstance(x, tuple | list) else ()
-    return [tensor for part in parts for tensor in _tensors(part)]
+def _folded(a: int, b: int, limbs: int, bits: int, sign: int) -> int:
+    """Add up the products of all pairs of digits; those from 2**n on return with a sign."""
+    first, second = ([x >> j * bits & (2**bits - 1) for j in range(limbs)] for x in (a, b))
+    return sum(x * y * (1 if j + k < limbs else sign) << (j + k) % limbs * bits
+               for j, x in enumerate(first) for k, y in enumerate(second))

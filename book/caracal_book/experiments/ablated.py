@@ -47,15 +47,12 @@ class Outcome:
     """Standard error of the change, over windows."""
 
 
-def surgery(model: Caracal, windows: Tensor, lags: Sequence[int] = (0, 4, 32), others: Tensor | None = None,
-            batch_size: int = 16) -> list[Outcome]:
+def surgery(model: Caracal, windows: Tensor, lags: Sequence[int] = (0, 4, 32), batch_size: int = 16) -> list[Outcome]:
     """Measure a model whole and under every ablation, on the same tokens.
 
     Args:
         windows: ids, `[W, L + 1]`, at least two (`data.batches.sequential_windows`).
         lags: up to which the gate is kept.
-        others: windows of other texts, `[W', L + 1]`, for the mean gate; None splits `windows` in two halves, and each
-            gets the mean of the other.
         batch_size: windows per forward pass, at least two.
 
     Returns:
@@ -76,11 +73,9 @@ def surgery(model: Caracal, windows: Tensor, lags: Sequence[int] = (0, 4, 32), o
             return token_losses(model, of, rows).double().mean(1)
 
     def with_means() -> Tensor:
-        if others is not None:
-            return losses(gate_as(model, mean_gates(model, others[:, :-1], batch_size)))
-        halves = windows.tensor_split(2)
+        halves = windows.tensor_split(2)  # each gets the mean gate of the other
         return cat([losses(gate_as(model, mean_gates(model, other[:, :-1], batch_size)), own)
-                          for own, other in zip(halves, halves[::-1], strict=True)])
+                    for own, other in zip(halves, halves[::-1], strict=True)])
 
     whole = losses(nullcontext())
     found: dict[str, Callable[[], Tensor]] = {f"gate up to lag {lag}": lambda lag=lag: losses(gate_up_to(model, lag))

@@ -10,8 +10,8 @@
     pure        no window attention and no pre-convolution: the Fourier layers alone mix tokens
     pure-local  that, with a gate at the first token alone: a token depends on itself and the first one
 
-All share text, batches, seeds and recipe, and run as `language_grid` says.  Each trained model is measured under every
-ablation of `surgery`, and beyond the training length.
+All share text, batches, seeds and recipe, and run as `grid.run_rates_then_seeds` says.  Each trained model is measured
+under every ablation of `surgery`, and beyond the training length.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from caracal_min.config import CaracalConfig, find_preset
+from caracal_min.config import CaracalConfig, find_preset, require_known
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.data.batches import Corpus, load_corpus, sequential_windows
 from caracal_min.layers import MultiHeadFourier
@@ -31,10 +31,8 @@ from caracal_min.training.config import TrainConfig
 
 from ..measured import data_of
 from .ablated import loss_by_length, surgery
-from .grid import Grid, require_known, require_once, settings_of
-from .language_grid import run_rates_then_seeds, train
-from .mixer import require_whole_text
-from .race_results import standings
+from .grid import record_grid, require_once, run_rates_then_seeds, settings_of, standings, train
+from .mixers import require_whole_text
 
 __all__ = ["FORMS", "FadedFourier", "FormsConfig", "NormedFourier", "make_form", "run_forms"]
 
@@ -46,7 +44,7 @@ _FREE = {"out", "forms", "learning_rates", "seeds", "processes"}
 class NormedFourier(MultiHeadFourier):
     """A Fourier layer whose r is divided by its root mean square over channels: y = to_out(RMSNorm(r)).
 
-    Arguments as `modules.MultiHeadFourier`; whole texts only.
+    Arguments as `MultiHeadFourier`; whole texts only.
     """
 
     def __init__(self, *args, **options):
@@ -63,7 +61,7 @@ class FadedFourier(MultiHeadFourier):
     """A Fourier layer whose gate fades: g_i times exp(-i / c), c a learned reach in tokens for each channel.
 
     The reach starts from 1 to `reach`, growing geometrically with the channel.  Arguments as
-    `modules.MultiHeadFourier`; whole texts only.
+    `MultiHeadFourier`; whole texts only.
 
     Source: the window on the filters of Poli et al. 2023, "Hyena Hierarchy".
     """
@@ -102,7 +100,7 @@ def make_form(name: str, size: CaracalConfig, context: int) -> Caracal:
     Raises:
         ValueError: there is no such form, in one line.
     """
-    require_known("form", (name,), FORMS)
+    require_known("form", name, FORMS)
     return FORMS[name](size, context)
 
 
@@ -135,7 +133,8 @@ class FormsConfig:
 
     def __post_init__(self):
         require_once(self, ("forms", "learning_rates", "seeds"))
-        require_known("form", self.forms, FORMS)
+        for name in self.forms:
+            require_known("form", name, FORMS)
 
     def recipe(self, learning_rate: float, seed: int, sweep: bool = False) -> TrainConfig:
         """Return the settings of a run: nano's own but for the learning rate and the length."""
@@ -149,12 +148,12 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
     """Run what is left of the grid, show a line for each run, write the record, and return it.
 
     Raises:
-        ValueError: as `grid.Grid`.
+        ValueError: as `grid.run_grid`.
     """
-    grid, corpus = Grid("forms", config, ("forms", "learning_rates", "seeds"), show=show), _corpus(config)
-    settings = settings_of(config, _FREE) | {"corpus": corpus.digest}
-    runs = run_rates_then_seeds(grid, config.forms, settings, partial(_run, config), config.processes)
-    return grid.record({"runs": runs, "standings": standings(runs)}, data_of(corpus))
+    corpus = _corpus(config)
+    runs = run_rates_then_seeds(config, config.forms, settings_of(config, _FREE) | {"corpus": corpus.digest},
+                                partial(_run, config), config.processes, show)
+    return record_grid("forms", config, {"runs": runs, "standings": standings(runs)}, data_of(corpus))
 
 
 def _run(config: FormsConfig, facts: dict) -> dict:

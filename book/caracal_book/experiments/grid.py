@@ -1,33 +1,35 @@
-"""A grid of runs in a folder: each cell is run once, and all of them are recorded.
+"""Runs in a folder: a loop that skips what is recorded, and one record of all.
 
-A cell has a name, facts, which become part of its run, and settings, which decide its result with them::
+A cell is one run; it has a name, facts, which become part of its run, and settings, which decide its result with them::
 
     out/runs/NAME.json   the run of a cell, its settings and the process that ran it, written when the run ends
     out/record.json      all runs
 
 A stop at any moment loses the runs that have not ended.  The same command runs what is left, and so does one with more
-cells.
+cells.  `run_rates_then_seeds` are the cells of language models, `standings` how their runs are read.
 """
 
 import json
-import os
-import threading
+import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from functools import partial
-from multiprocessing import get_context, parent_process
-from multiprocessing.connection import wait as wait_for_end
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
+from caracal_min.data.batches import Corpus
 from caracal_min.files import writing
+from caracal_min.training.config import TrainConfig
+from caracal_min.training.trainer import DivergedError, Trainer
 
-from ..records import code, machine, read_record, seal, write_record
+from ..records import code, machine, write_record
 
-__all__ = ["Cell", "Grid", "map_unordered", "require_known", "require_once", "settings_of"]
+__all__ = ["Cell", "record_grid", "require_once", "run_grid", "run_rates_then_seeds", "settings_of", "standings",
+           "train"]
 
 
 class Cell(NamedTuple):
@@ -41,108 +43,87 @@ class Cell(NamedTuple):
     """What else decides its result; the grid goes on only under the same."""
 
 
-class Grid:
-    """The folder of a grid, in which one process at a time works.
+def run_grid(out: Path, cells: Iterable[Cell], function: Callable[[dict], dict], line: Callable[[dict], str],
+             processes: int = 1, show: Callable[[str], None] = print, device: str = "cpu") -> list[dict]:
+    """Run the cells that are left, and return the runs of all, in their order.
 
     Args:
-        kind: of the record.
-        config: a dataclass with the field `out`, the folder.
-        fields: names of the fields that list what is run; a record that is there holds no value that they leave out.
+        out: folder of the grid.
+        function: from the facts of a cell to its result, JSON; what a new process can import.
+        line: from a run, facts and result, to what is shown of it.
+        processes: runs at a time, each in a process of one thread; 1 stays in this process.
+        show: gets the line of each run that ends.
         device: that the runs compute on.
-        show: gets a line for each run that ends.
 
     Raises:
-        ValueError: the record in the folder holds runs that are left out, or was edited.
+        ValueError: a cell was run with other settings.
     """
+    cells, process = list(cells), _process(out, device)
+    left = [cell for cell in cells if _entry(out, cell) is None]
+    run = partial(_run_cell, out, function, process)
+    for number, entry in enumerate(_unordered(run, left, processes), 1):
+        show(f"{number} of {len(left)}: {line(entry['run'])}")
+    return [_entry(out, cell)["run"] for cell in cells]
 
-    def __init__(self, kind: str, config: Any, fields: Sequence[str], device: torch.device | str = "cpu",
-                 show: Callable[[str], None] = print):
-        self.kind, self.config, self.device, self.show = kind, config, torch.device(device), show
-        self._record = config.out / "record.json"
-        self._processes: list[dict] = []
-        self._own: dict | None = None
-        self._require_no_less(fields)
-        code()  # as it is now: the files may change before the last run ends
 
-    def run(self, cells: Sequence[Cell], function: Callable[[dict], dict], line: Callable[[dict], str],
-            processes: int = 1) -> list[dict]:
-        """Run the cells that are left, and return the runs of all, in their order.
+def record_grid(kind: str, config: Any, results: dict, data: dict | None = None, device: str = "cpu") -> dict:
+    """Write the record of a grid, unless it is there, and return it.
 
-        Args:
-            function: from the facts of a cell to its result, JSON; what a new process can import.
-            line: from a run, facts and result, to what is shown of it.
-            processes: runs at a time, each in a process of one thread; 1 stays in this process.
+    Args:
+        config: a dataclass with the field `out`.
+        results: with `runs`, a list of what `run_grid` returned.
+        data: what the record says of the text.
+    """
+    path, results = config.out / "record.json", json.loads(json.dumps(results))
+    if not path.exists() or json.loads(path.read_text())["results"] != results:
+        processes = [json.loads(run.read_text())["process"] for run in (config.out / "runs").glob("*.json")]
+        parts = sorted({json.dumps(process): process for process in processes}.values(),
+                       key=lambda process: (process["started"], process["from_step"]))
+        write_record(path, kind, vars(config), results, data, max(sum(run["seconds"] for run in results["runs"]), 1e-3),
+                     torch.device(device), parts, grown=True)
+    return json.loads(path.read_text())
 
-        Raises:
-            ValueError: a cell was run with other settings, or its file was edited.
-        """
-        runs = {cell.name: self._read(cell) for cell in cells}
-        left = [cell for cell in cells if runs[cell.name] is None]
-        if left and self._own is None:
-            self._own = {"from_step": len(list(self._path("*").parent.glob("*.json"))), "code": code(),
-                         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-                         "machines": [machine(self.device)]}
-        for number, (cell, result) in enumerate(map_unordered(partial(_result_of, function), left, processes), 1):
-            runs[cell.name] = self._write(cell, cell.facts | result)
-            self.show(f"{number} of {len(left)}: {line(runs[cell.name])}")
-        return [runs[cell.name] for cell in cells]
 
-    def record(self, results: dict, data: dict | None = None) -> dict:
-        """Write the record of the grid, unless it is there, and return it.
+def _path(out: Path, cell: Cell) -> Path:
+    return out / "runs" / f"{cell.name}.json"
 
-        Args:
-            results: with `runs`, a list of what `run` returned.
-            data: what the record says of the text.
-        """
-        path, results = self._record, json.loads(json.dumps(results))
-        if not path.exists() or json.loads(path.read_text())["results"] != results:
-            write_record(path, self.kind, vars(self.config), results, data,
-                         max(sum(run["seconds"] for run in results["runs"]), 1e-3), self.device,
-                         sorted(self._processes, key=lambda process: (process["started"], process["from_step"])),
-                         grown=True)
-        return json.loads(path.read_text())
 
-    def _path(self, name: str) -> Path:
-        return self.config.out / "runs" / f"{name}.json"
+@cache
+def _process(out: Path, device: str) -> dict:
+    """Return what a record says of this process: its code as it was at the start, since files may change."""
+    return {"from_step": len(list((out / "runs").glob("*.json"))), "code": code(),
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), "machines": [machine(torch.device(device))]}
 
-    def _read(self, cell: Cell) -> dict | None:
-        """Return the run of a cell; None if it is left."""
-        path = self._path(cell.name)
-        if not path.exists():
-            return None
-        try:
-            entry = json.loads(path.read_text())
-            whole = entry["digest"] == seal(entry)["digest"]
-        except (ValueError, TypeError, KeyError, AttributeError):
-            whole = False
-        if not whole:
-            raise ValueError(f"{path} is damaged or was edited; remove it, and the run is done again")
-        for name, now in json.loads(json.dumps(cell.settings)).items():
-            if (before := entry["settings"].get(name)) != now:
-                raise ValueError(f"{path} holds a run with {name}={before!r}, and this is {name}={now!r}; go on with "
-                                 "the same, or give another folder")
-        if entry["process"] not in self._processes:
-            self._processes.append(entry["process"])
-        return entry["run"]
 
-    def _write(self, cell: Cell, run: dict) -> dict:
-        self._path(cell.name).parent.mkdir(parents=True, exist_ok=True)
-        with writing(self._path(cell.name)) as partial_file:
-            partial_file.write_text(json.dumps(seal(json.loads(json.dumps(
-                {"settings": cell.settings, "run": run, "process": self._own}, allow_nan=False))), indent=1) + "\n")
-        return self._read(cell)
+def _entry(out: Path, cell: Cell) -> dict | None:
+    """Return what is recorded of a cell; None if it is left."""
+    if not (path := _path(out, cell)).exists():
+        return None
+    entry = json.loads(path.read_text())
+    for name, now in json.loads(json.dumps(cell.settings)).items():
+        if (before := entry["settings"].get(name)) != now:
+            raise ValueError(f"{path} holds a run with {name}={before!r}, and this is {name}={now!r}; go on with "
+                             "the same, or give another folder")
+    return entry
 
-    def _require_no_less(self, fields: Sequence[str]) -> None:
-        if self._record.exists():
-            before = read_record(self._record, require_commit=False)
-            if before["kind"] != self.kind:
-                raise ValueError(f"{self._record} is the record of {before['kind']}, not of {self.kind}; give another "
-                                 "folder")
-            for name in fields:
-                lost = [value for value in before["config"][name] if value not in getattr(self.config, name)]
-                if lost:
-                    raise ValueError(f"{self._record} holds runs with {name} {' '.join(map(str, lost))}, which "
-                                     "are left out here; name them too, or give another folder")
+
+def _unordered(function: Callable[[Cell], dict], cells: Sequence[Cell], processes: int) -> Iterable[dict]:
+    """Yield what a function returns for each cell, as it ends; the cells are handed out one at a time."""
+    if processes == 1:
+        yield from map(function, cells)
+        return
+    with get_context("spawn").Pool(processes, torch.set_num_threads, (1,)) as pool:
+        yield from pool.imap_unordered(function, cells)
+
+
+def _run_cell(out: Path, function: Callable[[dict], dict], process: dict, cell: Cell) -> dict:
+    """Run a cell and write its file, here and not where the runs are collected, so that a stop there loses none."""
+    entry = {"settings": cell.settings, "run": cell.facts | function(cell.facts), "process": process}
+    path = _path(out, cell)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with writing(path) as partial_file:
+        partial_file.write_text(json.dumps(entry, indent=1, allow_nan=False) + "\n")
+    return entry
 
 
 def settings_of(config: Any, free: Iterable[str]) -> dict:
@@ -158,44 +139,107 @@ def require_once(config: Any, names: Iterable[str]) -> None:
             raise ValueError(f"{name}={' '.join(map(str, given)) or 'none'}; give at least one, and each once")
 
 
-def require_known(what: str, given: Iterable[str], accepted: Mapping[str, object]) -> None:
-    """Raise ValueError, in one line, if one of some names is not accepted."""
-    for name in given:
-        if name not in accepted:
-            raise ValueError(f"unknown {what} {name!r}; accepted: {', '.join(accepted)}")
+def run_rates_then_seeds(config: Any, contenders: Iterable[str], settings: dict, function: Callable[[dict], dict],
+                         processes: int = 1, show: Callable[[str], None] = print, device: str = "cpu") -> list[dict]:
+    """Run language models at every rate with the first seed, then at their best rates with the others; return all runs.
 
-
-def map_unordered(function: Callable[[Any], Any], items: Sequence[Any], processes: int) -> Iterator[Any]:
-    """Yield what a function returns for each item, as it ends.
+    The runs that choose the rate may be shorter, with a fraction of the tokens; then the first seed runs at the best
+    rate too.  The best rate of short runs need not be that of long ones.
 
     Args:
-        function: what a new process can import, with arguments bound by `functools.partial` if need be.
-        items: handed out one at a time, in this order, so that a stop has nothing waiting.
-        processes: how many at a time, each in one thread, and ended when this one has; 1 stays in this process.
+        config: with out, learning_rates, seeds and sweep_part, the fraction of the tokens for the runs that choose the
+            rate; 1 (or one rate alone): these are runs of the first seed.
+        settings: shared by all runs.
+        function: from contender, learning_rate, seed and sweep (whether the run only chooses the rate) to the result.
     """
-    if processes == 1:
-        yield from map(function, items)
-        return
-    pool, todo, running = ProcessPoolExecutor(processes, get_context("spawn"), _begin), iter(items), set()
-    try:
-        for item in todo:
-            running.add(pool.submit(function, item))
-            if len(running) == processes:
-                ended, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (run.result() for run in ended)
-        while running:
-            ended, running = wait(running, return_when=FIRST_COMPLETED)
-            yield from (run.result() for run in ended)
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+    contenders, (first, *others) = list(contenders), config.seeds
+    apart = config.sweep_part < 1 and len(config.learning_rates) > 1
+
+    def run(rows: Iterable[tuple]) -> list[dict]:
+        facts = [dict(zip(("contender", "learning_rate", "seed", "sweep"), row, strict=True)) for row in rows]
+        return run_grid(config.out, [Cell("{}{}_{:g}_{}".format("sweep_" * row["sweep"], *list(row.values())[:3]), row,
+                                          settings) for row in facts], function, _line, processes, show, device)
+
+    runs = run((name, rate, first, apart) for rate in config.learning_rates for name in contenders)
+    best = {row["contender"]: row["learning_rate"] for row in standings(runs)}
+    return runs + run((name, best[name], seed, False) for seed in (config.seeds if apart else others)
+                      for name in contenders if best[name] is not None)
 
 
-def _begin() -> None:
-    """Compute in one thread, and end when the process that started this one has."""
-    torch.set_num_threads(1)
-    parent = parent_process().sentinel
-    threading.Thread(target=lambda: (wait_for_end([parent]), os._exit(1)), daemon=True).start()
+def _line(run: dict) -> str:
+    loss = "diverged" if run["loss"] is None else f"{run['loss']:.4f} nats"
+    return (f"{run['contender']}, learning rate {run['learning_rate']:g}, seed {run['seed']}"
+            f"{', sweep' * run['sweep']}: {loss} in {run['seconds'] / 60:.1f} minutes")
 
 
-def _result_of(function: Callable[[dict], dict], cell: Cell) -> tuple[Cell, dict]:
-    return cell, function(cell.facts)
+def train(recipe: TrainConfig, corpus: Corpus, build: Callable[[], nn.Module],
+          examine: Callable[[Any], Mapping] | None = None) -> dict:
+    """Train a model to the end of its budget, and return what came of it.
+
+    Args:
+        recipe: of the run; without a folder, since a grid resumes by whole runs.
+        build: makes the model, freshly initialised from torch's random state, which the seed decides.
+        examine: from the trained model to more results, unless the run diverged.
+
+    Returns:
+        parameters, steps, tokens; loss, held-out, in nats per token, None after a divergence, which `diverged` then
+        describes; seconds_per_step, the median, and seconds of all training steps; precision; curve, an entry for each
+        measurement: step, tokens, loss (mean of training since the entry before), validation_loss, seconds so far.
+    """
+    torch.manual_seed(recipe.seed)
+    diverged = None
+    with Trainer(recipe, corpus, build()) as trainer:
+        try:
+            trainer.run()
+        except DivergedError as error:
+            diverged = str(error).partition(";")[0]
+        log, curve = trainer.log, _curve(trainer.log)
+        times = [entry["seconds"] for entry in log] or [0.0]
+        return dict({} if diverged or examine is None else examine(trainer.model)) | {
+            "parameters": trainer.model.num_parameters(), "steps": len(log), "tokens": log[-1]["tokens"] if log else 0,
+            "diverged": diverged, "loss": None if diverged else curve[-1]["validation_loss"],
+            "seconds_per_step": statistics.median(times), "seconds": sum(times),
+            "precision": str(trainer.precision).removeprefix("torch."), "curve": curve}
+
+
+def _curve(log: list[dict]) -> list[dict]:
+    curve, since, seconds = [], [], 0.0
+    for entry in log:
+        since.append(entry["loss"])
+        seconds += entry["seconds"]
+        if "validation_loss" in entry:
+            curve.append({"step": entry["step"], "tokens": entry["tokens"], "loss": statistics.fmean(since),
+                          "validation_loss": entry["validation_loss"], "seconds": seconds})
+            since = []
+    return curve
+
+
+def standings(runs: Sequence[dict]) -> list[dict]:
+    """Return a row for each contender that ran, the lowest loss first.
+
+    Args:
+        runs: as in a record, in the order in which they ran.  Those marked as a sweep choose the learning rate; where
+            none is, all runs with the seed of the first one do.
+
+    Returns:
+        contender; sweep, pairs of learning rate and held-out loss (None: diverged) with the first seed;
+        learning_rate, the best of them (None: all diverged); at_edge, whether it is the lowest or the highest that was
+        tried, so that a better one may lie beyond; losses by seed at that rate, on all tokens; loss, their mean, and
+        spread, the highest less the lowest (None if a seed diverged); parameters; seconds_per_step, the median over
+        these runs.  Losses in nats per token.
+    """
+    rows = []
+    for name in dict.fromkeys(run["contender"] for run in runs):
+        own = [run for run in runs if run["contender"] == name]
+        tried = [run for run in own if run["sweep"]] or [run for run in own if run["seed"] == own[0]["seed"]]
+        sweep = sorted([run["learning_rate"], run["loss"]] for run in tried)
+        best = min(((loss, rate) for rate, loss in sweep if loss is not None), default=(None, None))[1]
+        at_best = [run for run in own if not run["sweep"] and run["learning_rate"] == best]
+        losses = {str(run["seed"]): run["loss"] for run in at_best}
+        found = [] if None in losses.values() else [*losses.values()]
+        rows.append({"contender": name, "parameters": own[0]["parameters"], "sweep": sweep, "learning_rate": best,
+                     "at_edge": best in (sweep[0][0], sweep[-1][0]), "losses": losses,
+                     "loss": statistics.fmean(found) if found else None,
+                     "spread": max(found) - min(found) if found else None,
+                     "seconds_per_step": statistics.median(run["seconds_per_step"] for run in at_best or own)})
+    return sorted(rows, key=lambda row: float("inf") if row["loss"] is None else row["loss"])

@@ -2,27 +2,34 @@
 
     ids [B, L] -> embedding -> blocks (mixer, SwiGLU; pre-norm) -> norm -> logits at the positions with a target
 
-`CONTENDERS` says which mixers stand in the two blocks; `learn` trains one of them once.
+`CONTENDERS` says which mixers stand in the two blocks; `learn` trains one of them once, and `run_learn` a grid of them,
+at several learning rates and with several seeds.  `comparison`, `at_best_rate` and `learning_curves` read its runs.
 """
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from functools import partial
+from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from caracal_min.config import require_known
 from caracal_min.layers import Block
 
-from .grid import require_known
+from .grid import Cell, record_grid, require_once, run_grid
 from .mixers import make_mixer
-from .task import IGNORED, Batch, Task
+from .surgery import gate_of_another, gate_up_to, windows_of
+from .tasks import IGNORED, TASKS, Batch, Task, make_task
 
-__all__ = ["CONTENDERS", "Contender", "Learner", "Lesson", "answers", "learn", "make_contender", "measure"]
+__all__ = ["CONTENDERS", "Contender", "LearnConfig", "Learner", "Lesson", "answers", "at_best_rate", "comparison",
+           "learn", "learning_curves", "make_contender", "measure", "run_learn", "runs_of"]
 
 
 class Contender(NamedTuple):
@@ -61,11 +68,7 @@ CONTENDERS: dict[str, Contender] = {
 
 @dataclass(frozen=True)
 class Lesson:
-    """How a contender learns, whichever it is: the size of the model, and of its training.
-
-    Raises:
-        ValueError: a field out of range, in one line.
-    """
+    """How a contender learns, whichever it is: the size of the model, and of its training."""
 
     d_model: int = 64
     """Width of the model."""
@@ -83,11 +86,6 @@ class Lesson:
     """Measurements of the accuracy, evenly spaced up to the end.  A run without a mistake ends at its measurement."""
     texts: int = 1024
     """Held-out texts to measure on, at least two, the same for all contenders and seeds."""
-
-    def __post_init__(self):
-        if self.d_model % self.n_heads:
-            raise ValueError(f"d_model={self.d_model} is not divisible by n_heads={self.n_heads}; "
-                             "choose a width that is a multiple of the heads")
 
 
 class Learner(nn.Module):
@@ -133,7 +131,7 @@ def make_contender(name: str, task: Task, lesson: Lesson, seed: int = 0) -> Lear
     Raises:
         ValueError: there is no such contender, in one line.
     """
-    require_known("contender", (name,), CONTENDERS)
+    require_known("contender", name, CONTENDERS)
     chosen = CONTENDERS[name]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -173,8 +171,13 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
     model = make_contender(contender, task, lesson, seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
     texts = Generator().manual_seed(1_000_003 * seed + 1)
-    held_out, curve = task.draw(lesson.texts, Generator().manual_seed(0)), []
-    far, near = task.distances(held_out), []
+    held_out, curve, near = task.draw(lesson.texts, Generator().manual_seed(0)), [], []
+    far = task.distances(held_out)
+    distances, counts = ([], []) if far is None else (x.tolist() for x in far.unique(return_counts=True))
+
+    def by_distance(right: Tensor) -> list[float]:
+        return [round(right[far == d].double().mean().item(), 4) for d in distances]
+
     rise, fall = math.ceil(0.05 * lesson.steps), math.ceil(0.2 * lesson.steps)
     measured = {math.ceil(lesson.steps * (i + 1) / lesson.points) for i in range(lesson.points)}
     for step in range(1, lesson.steps + 1):
@@ -185,29 +188,27 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
         norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         if not torch.isfinite(norm):
             curve.append([step, None, 0.0])
-            near.append([] if far is None else [0.0] * len(far.unique()))
+            near.append([0.0] * len(distances))
             break
         optimizer.step()
         if step in measured:
             losses, right = answers(model, held_out, lesson.batch_size)
             curve.append([step, *_means(losses, right)])
-            near.append(_by_distance(right, far))
+            near.append(by_distance(right))
             if curve[-1][2] == 1.0:
                 break
-    _, loss, accuracy = curve[-1]
-    operated, operated_near = {}, {}
+    operated = {}
     for name, ablation in (ablations or {}).items():
         with ablation(model):
-            losses, right = answers(model, held_out, lesson.texts)
-        operated[name], operated_near[name] = _means(losses, right)[1], _by_distance(right, far)
-    run = {"accuracy": accuracy, "loss": loss, "curve": curve, "operated": operated,
+            operated[name] = answers(model, held_out, lesson.texts)
+    run = {"accuracy": curve[-1][2], "loss": curve[-1][1], "curve": curve,
+           "operated": {name: _means(*found)[1] for name, found in operated.items()},
            "parameters": sum(p.numel() for p in model.parameters())}
     if probes := task.probes():
         run["probes"] = {name: measure(model, probe, lesson.batch_size)[1] for name, probe in probes.items()}
     if far is not None:
-        distances, counts = far.unique(return_counts=True)
-        run["by_distance"] = {"distances": distances.tolist(), "answers": counts.tolist(),
-                              "curve": near, "operated": operated_near}
+        run["by_distance"] = {"distances": distances, "answers": counts, "curve": near,
+                              "operated": {name: by_distance(right) for name, (_, right) in operated.items()}}
     return run | {"seconds": time.perf_counter() - started}
 
 
@@ -232,6 +233,153 @@ def _means(losses: Tensor, right: Tensor) -> tuple[float | None, float]:
     return round(loss, 5) if math.isfinite(loss) else None, round(right.double().mean().item(), 5)
 
 
-def _by_distance(right: Tensor, far: Tensor | None) -> list[float]:
-    """Return the accuracy at each distance that occurs, from the smallest on, to four decimals."""
-    return [] if far is None else [round(right[far == d].double().mean().item(), 4) for d in far.unique()]
+@dataclass(frozen=True)
+class LearnConfig(Lesson):
+    """Which mixers learn which tasks: every contender on every task, at every learning rate, with every seed.
+
+    Raises:
+        ValueError: a field out of range, or an unknown name, in one line.
+    """
+
+    out: Path = Path("runs/learn")
+    """Folder of the runs and of the record; the same command resumes."""
+    contenders: tuple[str, ...] = tuple(CONTENDERS)
+    """Names of contenders."""
+    tasks: tuple[str, ...] = tuple(TASKS)
+    """Names of tasks."""
+    learning_rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
+    """Peak learning rates."""
+    seeds: tuple[int, ...] = (0, 1, 2)
+    """Seeds of the weights and of the texts."""
+    every_rate: bool = True
+    """Run every seed at every learning rate.  Otherwise the first seed does, and the others at its best rate."""
+    processes: int = 1
+    """Runs at a time, each in a process of one thread; 1 stays in this process."""
+
+    def __post_init__(self):
+        require_once(self, ("contenders", "tasks", "learning_rates", "seeds"))
+        for name in self.contenders:
+            require_known("contender", name, CONTENDERS)
+        for name in self.tasks:
+            make_task(name)
+
+
+def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
+    """Run what is left of the grid, show a line for each run, write the record, and return it.
+
+    Raises:
+        ValueError: as `grid.run_grid`.
+    """
+    lesson = Lesson(**{field.name: getattr(config, field.name) for field in fields(Lesson)})
+    tasks = {name: make_task(name) for name in config.tasks}
+
+    def run(rows: Iterable[tuple]) -> list[dict]:
+        facts = [dict(zip(("task", "contender", "learning_rate", "seed"), row, strict=True)) for row in rows]
+        cells = [Cell("{}_{}_{:g}_{}".format(*row.values()), row,
+                      vars(lesson) | {"sizes of the task": str(tasks[row["task"]])}) for row in facts]
+        return run_grid(config.out, cells, partial(_run, lesson), _line, config.processes, show)
+
+    first = config.seeds if config.every_rate else config.seeds[:1]
+    runs = run(product(config.tasks, config.contenders, config.learning_rates, first))
+    # The other seeds run only where the first one, or all at every rate, did best.
+    runs += run((row["task"], row["contender"], row["learning_rate"], seed)
+                for row in comparison(runs) for seed in config.seeds[len(first):])
+    return record_grid("learn", config, {"runs": runs, "chance": {name: task.chance for name, task in tasks.items()},
+                                         "tasks": {name: str(task) for name, task in tasks.items()}})
+
+
+def runs_of(record: dict) -> list[dict]:
+    """Return the runs of a record: task, contender, learning_rate and seed, and what `learner.learn` returns."""
+    return record["results"]["runs"]
+
+
+def comparison(runs: Iterable[dict]) -> list[dict]:
+    """Return, for every contender on every task, the accuracy at its best learning rate.
+
+    The best rate is that of the highest mean over seeds, among those that were run with the most seeds.  Of equal ones
+    it is that of the fewest steps (a run ends as soon as it makes no mistake), then the smallest.
+
+    Returns:
+        rows with task, contender, learning_rate, mean, low and high (over seeds), seeds, and `edge`: the best rate is
+        the smallest or the largest that was tried, so a better one may lie beyond.
+    """
+    by_cell: dict[tuple[str, str], dict[float, list[dict]]] = {}
+    for run in runs:
+        rates = by_cell.setdefault((run["task"], run["contender"]), {})
+        rates.setdefault(run["learning_rate"], []).append(run)
+    rows = []
+    for (task, contender), rates in by_cell.items():
+        best = max(sorted(rates), key=lambda rate: _merit(rates[rate]))
+        found = [run["accuracy"] for run in rates[best]]
+        rows.append({"task": task, "contender": contender, "learning_rate": best, "mean": sum(found) / len(found),
+                     "low": min(found), "high": max(found), "seeds": len(found),
+                     "edge": len(rates) > 1 and best in (min(rates), max(rates))})
+    return rows
+
+
+def _merit(runs: list[dict]) -> tuple[int, float, int]:
+    """Return what ranks a rate: how many seeds it was run with, their mean accuracy, and their steps, negative."""
+    return len(runs), sum(run["accuracy"] for run in runs) / len(runs), -sum(run["curve"][-1][0] for run in runs)
+
+
+def at_best_rate(runs: Iterable[dict], task: str, contender: str) -> list[dict]:
+    """Return the runs of a contender on a task at its best learning rate, as `comparison` has it, by seed.
+
+    Raises:
+        ValueError: there is no such run.
+    """
+    own = sorted((run for run in runs if (run["task"], run["contender"]) == (task, contender)),
+                 key=lambda run: run["seed"])
+    if not own:
+        raise ValueError(f"no run of {contender} on {task}; look at task and contender of the runs")
+    best = comparison(own)[0]["learning_rate"]
+    return [run for run in own if run["learning_rate"] == best]
+
+
+def learning_curves(runs: Sequence[dict], task: str, contender: str) -> list[list]:
+    """Return the curves of a contender on a task at its best learning rate, by seed: lists of [step, loss, accuracy].
+
+    Raises:
+        ValueError: there is no such run.
+    """
+    return [run["curve"] for run in at_best_rate(runs, task, contender)]
+
+
+def _line(run: dict) -> str:
+    return (f"{run['task']}, {run['contender']}, learning rate {run['learning_rate']:g}, seed {run['seed']}: accuracy "
+            f"{run['accuracy']:.3f} in {run['seconds']:.0f} s")
+
+
+def _run(lesson: Lesson, facts: dict) -> dict:
+    task = make_task(facts["task"])
+    return learn(facts["contender"], task, facts["learning_rate"], facts["seed"], lesson,
+                 _ablations(facts["contender"], task))
+
+
+def _ablations(contender: str, task: Task) -> dict[str, Callable[[Learner], AbstractContextManager]]:
+    """Return the ablations that a trained model is measured under, by name.
+
+    Gates are those of other texts; where answers are told apart by their distance, gates and windows are cut too, alone
+    and together.
+    """
+    mixers, window, _ = CONTENDERS[contender]
+    fourier = any(mixer.startswith("fourier") for mixer in mixers)
+    found: dict = {"gate of another text": gate_of_another} if fourier else {}
+    if task.distances(task.draw(1, Generator().manual_seed(0))) is None:
+        return found
+    windows = {"": None} | ({"half the window": window // 2} if window else {})
+    for (name, keys), lag in product(windows.items(), (None, *(range(0, task.length, 4) if fourier else ()))):
+        cuts = [name] * (keys is not None) + [f"gates up to lag {lag}"] * (lag is not None)
+        if cuts:
+            found[", ".join(cuts)] = partial(_cut, keys=keys, lag=lag)
+    return found
+
+
+@contextmanager
+def _cut(model: Learner, keys: int | None, lag: int | None) -> Iterator[None]:
+    with ExitStack() as both:
+        if keys is not None:
+            both.enter_context(windows_of(model, keys))
+        if lag is not None:
+            both.enter_context(gate_up_to(model, lag))
+        yield

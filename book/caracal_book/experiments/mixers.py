@@ -7,24 +7,64 @@ over time.  Compare what they learn, not how fast they are.  With x the input, t
     GatedConvolution    y_t = q_t sum_j h_{t-j} (k_j v_j)             Hyena of order 2
     LinearAttention     y_t = sum_j (a_t ... a_{j+1}) (q_t . k_j) v_j as in GLA and Mamba-2
     DeltaRule           S_t = a_t (I - b_t k_t k_t^T) S_{t-1} + b_t k_t v_t^T,  y_t = S_t^T q_t       Gated DeltaNet
-    Attention           y_t = sum_j softmax_j(q_t . k_j) v_j          see `full_attention`
+    Attention           y_t = sum_j softmax_j(q_t . k_j) v_j
 
-`MIXERS` names them beside the layers of `modules` and their ablations, and `make_mixer` builds one by name.
+`MIXERS` names them beside the layers of `caracal_min` and their ablations, and `make_mixer` builds one by name.
 """
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from caracal_min.config import require_known
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.layers import MultiHeadFourier, ShortConv, SlidingWindowAttention
 
-from .full_attention import Attention
-from .grid import require_known
-from .linear_recurrences import gated_delta_rule, linear_attention
-from .mixer import Mixer, short_conv
+__all__ = ["MIXERS", "Attention", "DeltaRule", "GatedConvolution", "LinearAttention", "Mixer", "StaticConvolution",
+           "decaying_kernel", "gated_delta_rule", "linear_attention", "make_mixer", "require_whole_text", "rotated",
+           "short_conv", "static_conv"]
 
-__all__ = ["MIXERS", "DeltaRule", "GatedConvolution", "LinearAttention", "StaticConvolution", "make_mixer"]
+
+class Mixer(nn.Module):
+    """Base class of the mixers: `mix` is applied to the whole text at once, and there is no decoding.
+
+    Args:
+        d_model: width D.
+        n_heads: heads H; D % H must be 0.
+
+    Shape: `[B, L, D]` to `[B, L, D]`, floating dtype.
+
+    Raises:
+        ValueError: a cache.
+    """
+
+    def __init__(self, d_model: int, n_heads: int):
+        super().__init__()
+        self.d_model, self.n_heads = d_model, n_heads
+
+    def mix(self, x: Tensor) -> Tensor:
+        """Mix `[B, L, D]`."""
+        raise NotImplementedError
+
+    def forward(self, x: Tensor, cache: None = None, lengths: None = None) -> Tensor:
+        """Mix `[B, L, D]`; a block passes a cache along, and there is none for this mixer."""
+        require_whole_text(self, cache, lengths)
+        return self.mix(x)
+
+    def heads(self, x: Tensor) -> Tensor:
+        """Split channels into heads: `[B, L, D]` to `[B, H, L, d]`."""
+        return x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2)
+
+
+def require_whole_text(layer: nn.Module, cache: object, lengths: object) -> None:
+    """Raise ValueError if a layer that does not decode is given a cache, or lengths of what to append to one."""
+    if cache is not None or lengths is not None:
+        raise ValueError(f"{type(layer).__name__} keeps nothing between tokens; give the whole text at once")
+
+
+def short_conv(conv: ShortConv, x: Tensor) -> Tensor:
+    """Apply a short causal convolution to `[B, L, D]`, with zeros before the first token."""
+    return conv(F.pad(x, (0, 0, conv.kernel_size[0] - 1, 0)).transpose(1, 2)).transpose(1, 2)
 
 
 class StaticConvolution(Mixer):
@@ -133,6 +173,43 @@ class DeltaRule(Mixer):
         return self.to_out(self.norm(o).transpose(1, 2).flatten(2) * F.silu(self.to_swish(x)))
 
 
+class Attention(Mixer):
+    """Full causal attention, without biases: softmax(q . k / sqrt(d)) over all tokens up to the own.
+
+    Args:
+        rotary: rotate q and k by angles in proportion to the position, base 10,000 (as in Llama); False: no positions.
+        pre_conv: True puts the short convolution of the Fourier layer before it, so that q, k and v reach two tokens
+            back.
+
+    Source: Vaswani et al. 2017; rotary positions: Su et al. 2021.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, rotary: bool = True, pre_conv: bool = False):
+        super().__init__(d_model, n_heads)
+        self.rotary = rotary
+        self.pre_conv = ShortConv(d_model, d_model, 3, groups=d_model, bias=False) if pre_conv else None
+        self.to_qkv = nn.Linear(d_model, 3 * d_model, bias=False)
+        self.to_out = nn.Linear(d_model, d_model, bias=False)
+
+    def mix(self, x: Tensor) -> Tensor:
+        """Mix `[B, L, D]`."""
+        x = x if self.pre_conv is None else short_conv(self.pre_conv, x)
+        q, k, v = map(self.heads, self.to_qkv(x).chunk(3, dim=-1))
+        if self.rotary:
+            q, k = rotated(q), rotated(k)
+        return self.to_out(F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2))
+
+
+def rotated(x: Tensor) -> Tensor:
+    """Rotate pairs of channels of `[..., L, d]` by position / 10,000^(2i / d)."""
+    half = x.shape[-1] // 2
+    rate = 10_000.0 ** (-torch.arange(half, device=x.device, dtype=torch.float32) / half)
+    angle = torch.arange(x.shape[-2], device=x.device, dtype=torch.float32)[:, None] * rate
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * cos - b * sin, a * sin + b * cos], dim=-1)
+
+
 MIXERS = {
     "fourier": lambda d, h, length, window: MultiHeadFourier(d, h),
     "fourier-no-pc": lambda d, h, length, window: MultiHeadFourier(d, h, pre_conv=False),
@@ -151,7 +228,7 @@ MIXERS = {
 
 
 def make_mixer(name: str, d_model: int, n_heads: int, length: int, window: int = 64) -> nn.Module:
-    """Build a mixer that `modules.Block` takes.
+    """Build a mixer that a `Block` takes.
 
     Args:
         name: a key of `MIXERS`.
@@ -160,11 +237,9 @@ def make_mixer(name: str, d_model: int, n_heads: int, length: int, window: int =
         window: keys that a token sees in a window layer.
 
     Raises:
-        ValueError: unknown name, or sizes that do not fit.
+        ValueError: unknown name.
     """
-    require_known("mixer", (name,), MIXERS)
-    if length < 1:
-        raise ValueError(f"length={length}; give the tokens of the longest text, >= 1")
+    require_known("mixer", name, MIXERS)
     return MIXERS[name](d_model, n_heads, length, window)
 
 
@@ -183,3 +258,46 @@ def static_conv(v: Tensor, kernel: Tensor) -> Tensor:
     length = v.shape[1]
     kernel = F.pad(kernel[:, :length], (0, max(0, length - kernel.shape[1])))
     return causal_conv_fft(v.transpose(1, 2), kernel.to(v.dtype)).transpose(1, 2)
+
+
+def linear_attention(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor) -> Tensor:
+    """Return o_t = S_t^T q_t / sqrt(d) with S_t = a_t S_{t-1} + k_t v_t^T, as masked scores, in O(L^2).
+
+    Args:
+        q, k, v: `[B, H, L, d]`.
+        log_decay: log a_t <= 0, `[B, H, L]`.
+
+    Returns:
+        `[B, H, L, d]`.
+
+    Source: the parallel form of Sun et al. 2023, Section 2.1.
+    """
+    return (q @ k.mT * q.shape[-1] ** -0.5 * pairwise_decay(log_decay)) @ v
+
+
+def gated_delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, log_decay: Tensor) -> Tensor:
+    """Return o_t = S_t^T q_t / sqrt(d) with S_t = a_t (I - b_t k_t k_t^T) S_{t-1} + b_t k_t v_t^T, in O(L^2).
+
+    What step t writes is b_t (v_t - what the decayed state holds under k_t): all writes solve one triangular system,
+    which is the UT transform of the published chunked form with the whole text as one chunk.
+
+    Args:
+        q, k, v: `[B, H, L, d]`; k of length 1.
+        beta: b_t, from 0 (writes nothing) to 1 (overwrites), `[B, H, L]`.
+        log_decay: log a_t <= 0, `[B, H, L]`.
+
+    Returns:
+        `[B, H, L, d]`.
+
+    Source: Yang et al. 2024, "Gated Delta Networks", Section 3.
+    """
+    decay, beta = pairwise_decay(log_decay), beta.unsqueeze(-1)
+    written = torch.linalg.solve_triangular(beta * (k @ k.mT) * decay, beta * v, upper=False, unitriangular=True)
+    return (q @ k.mT * q.shape[-1] ** -0.5 * decay) @ written
+
+
+def pairwise_decay(log_decay: Tensor) -> Tensor:
+    """Return a_t ... a_{j+1}, what is left at t of a write at j <= t, and 0 for j > t: `[..., L]` to `[..., L, L]`."""
+    total = log_decay.cumsum(-1)
+    causal = torch.ones(total.shape[-1:] * 2, dtype=torch.bool, device=total.device).tril()
+    return (total.unsqueeze(-1) - total.unsqueeze(-2)).masked_fill(~causal, -torch.inf).exp()

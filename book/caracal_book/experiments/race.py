@@ -1,45 +1,141 @@
 """The race: the same text, tokens, batches and parameters for every way to mix tokens.
 
-The runs are those of `language_grid`, after a step of each contender was timed beside one of Caracal.  Text is read as
-bytes unless told otherwise: a model that trains in minutes is narrow, and over the 50,257 tokens of GPT-2 most of its
-parameters and most of its time would be those of its output matrix, which all contenders share.
+The budget is the number of parameters of Caracal at the width and depth of the race.  Each of the others has the same
+depth, and the same width, heads, vocabulary and tied embedding; what gives is the hidden width of its MLP, in steps of
+8.
+
+Text is read as bytes unless told otherwise: a model that trains in minutes is narrow, and over the 50,257 tokens of
+GPT-2 most of its parameters and most of its time would be those of its output matrix, which all contenders share.
 
 How long the defaults take, on two cores with bfloat16 units: a step of 16 x 512 bytes took so many seconds of processor
 time, of both cores together, on a machine that had much other work::
 
     caracal 1.34   no-swa 1.29   no-swa-no-pc 1.21   window 1.39   llama 1.79   static 1.05   hyena 1.27
-    gated-deltanet 5.3   mamba2 5.8   mamba: two sequences alone had not ended after 50
 
 With both cores free that is half as long by the clock, so the 732 steps of a run of Caracal are eight minutes.  Two
-such runs and three of a quarter's length each are two and a half hours for the first seven contenders, and as much
-again for the last two.
+such runs and three of a quarter's length each are two and a half hours for all contenders.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import nn
 
-from caracal_min.config import CaracalConfig
+from caracal_min.config import CaracalConfig, require_known
 from caracal_min.data.batches import Corpus, load_corpus
+from caracal_min.layers import SwiGLU
+from caracal_min.model import Caracal
 from caracal_min.precision import find_device
 from caracal_min.training.config import TrainConfig
 
-from ..benchmark.measure import in_precision, mean_time
 from ..measured import data_of
-from .grid import Cell, Grid, require_known, require_once, settings_of
-from .language_grid import run_rates_then_seeds, train
-from .race_contenders import CONTENDERS, REFERENCE, fitted
-from .race_results import race_table, standings
+from ..rivals import VARIANTS, baseline_of
+from .grid import record_grid, require_once, run_rates_then_seeds, settings_of, standings, train
+from .mixers import make_mixer
 
-__all__ = ["RaceConfig", "run_race"]
+__all__ = ["CONTENDERS", "TOLERANCE", "Contender", "MixedModel", "RaceConfig", "fitted", "race_table", "run_race"]
+
+TOLERANCE = 0.03
+"""Largest deviation from the budget, as a fraction of it."""
+
+
+class MixedModel(Caracal):
+    """A Caracal with an MLP of any width, and with another mixer in all its blocks if one is given.
+
+    It is trained and measured like a Caracal, and neither decodes nor is saved.
+
+    Args:
+        config: shape and initialisation.
+        hidden: channels of the SwiGLU.
+        mixer: makes what takes the place of each mixer; its linear maps and short convolutions are initialised as
+            those of Caracal.
+    """
+
+    def __init__(self, config: CaracalConfig, hidden: int, mixer: Callable[[], nn.Module] | None = None):
+        super().__init__(config)
+        for block in self.blocks:
+            block.mlp = SwiGLU(config.d_model, hidden)
+            if mixer is not None:
+                block.mixer = mixer()
+        self._initialise()
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A way to mix tokens."""
+
+    what: str
+    """One line on it."""
+    build: Callable[[CaracalConfig, int, int], nn.Module]
+    """Makes the model from a size, the tokens per sequence, and the hidden width of the MLP."""
+
+
+def _caracal(size: CaracalConfig, context: int, hidden: int, **changes) -> nn.Module:
+    return MixedModel(replace(size, **changes), hidden)
+
+
+def _mixed(size: CaracalConfig, context: int, hidden: int, mixer: str) -> nn.Module:
+    return MixedModel(size, hidden, partial(make_mixer, mixer, size.d_model, size.n_heads, context, size.window_size))
+
+
+def _attending(size: CaracalConfig, context: int, hidden: int, name: str) -> nn.Module:
+    return baseline_of(name, size, intermediate_size=hidden)
+
+
+REFERENCE = "caracal"
+
+CONTENDERS: dict[str, Contender] = {
+    REFERENCE: Contender("two Fourier layers, then window attention", _caracal),
+    "no-swa": Contender("Fourier layers only", partial(_caracal, **VARIANTS["no-swa"])),
+    "no-swa-no-pc": Contender("Fourier layers only, without their pre-convolution",
+                              partial(_caracal, **VARIANTS["no-swa-no-pc"])),
+    "local": Contender("Caracal with a gate at the first token alone: no long convolution",
+                       partial(_caracal, gate_length=1)),
+    "window": Contender("window attention only", partial(_mixed, mixer="window")),
+    "llama": Contender("full attention with rotary positions", partial(_attending, name="llama")),
+    "static": Contender("a Fourier layer whose gate is a learned kernel", partial(_mixed, mixer="static")),
+    "hyena": Contender("a learned kernel between two products, as in Hyena", partial(_mixed, mixer="gated-static")),
+}
+"""All contenders by name; the first is the one that sets the budget."""
+
+
+def fitted(name: str, size: CaracalConfig, context: int) -> tuple[int, int]:
+    """Find the hidden width of the MLP, a multiple of 8, at which a contender is nearest to the budget.
+
+    Args:
+        name: a key of `CONTENDERS`.
+        size: width, layers, heads and vocabulary; Caracal has the MLP of `config.mlp_width` there.
+        context: tokens per sequence.
+
+    Returns:
+        that width, and the parameters that the model then has.
+
+    Raises:
+        ValueError: it does not come within `TOLERANCE` of the budget.
+        ImportError: it needs a package that is not installed.
+    """
+    budget = _parameters(REFERENCE, size, context, size.mlp_width)
+    if name == REFERENCE:
+        return size.mlp_width, budget
+    smallest, larger = (_parameters(name, size, context, width) for width in (8, 16))
+    hidden = 8 * max(1, round(1 + (budget - smallest) / (larger - smallest)))  # the count is linear in the width
+    count = _parameters(name, size, context, hidden)
+    if abs(count - budget) > TOLERANCE * budget:
+        raise ValueError(f"{name} has {count:,} parameters where Caracal has {budget:,}, which is not within "
+                         f"{TOLERANCE:.0%}; give a larger width, or more layers")
+    return hidden, count
+
+
+def _parameters(name: str, size: CaracalConfig, context: int, hidden: int) -> int:
+    with torch.device("meta"):
+        return CONTENDERS[name].build(size, context, hidden).num_parameters()
+
 
 _VOCABULARY = {"byte": 256, "gpt2": 50_257}
-_FREE = {"out", "data", "validation", "contenders", "learning_rates", "seeds", "slowest", "device"}
-_TURNS = 5
+_FREE = {"out", "data", "validation", "contenders", "learning_rates", "seeds", "device"}
 
 
 @dataclass(frozen=True)
@@ -84,8 +180,6 @@ class RaceConfig:
     """Validations per run."""
     eval_windows: int = 128
     """Sequences per validation, the same for all."""
-    slowest: float = 6.0
-    """Contenders whose step takes longer than this many steps of Caracal are left out, with the time."""
     device: str = "auto"
     """auto (a GPU if there is one), cpu, cuda, ..."""
     precision: str = "auto"
@@ -94,8 +188,9 @@ class RaceConfig:
 
     def __post_init__(self):
         require_once(self, ("contenders", "learning_rates", "seeds"))
-        require_known("contender", self.contenders, CONTENDERS)
-        require_known("tokenizer", (self.tokenizer,), _VOCABULARY)
+        for name in self.contenders:
+            require_known("contender", name, CONTENDERS)
+        require_known("tokenizer", self.tokenizer, _VOCABULARY)
         _ = self.size, [self.recipe(rate, seed) for rate in self.learning_rates for seed in self.seeds]
 
     @property
@@ -125,29 +220,20 @@ def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[s
         corpus: its tokens; None reads `config.data`.
 
     Raises:
-        ValueError: a contender does not fit the budget, or all are too slow; and as `grid.Grid`.
+        ValueError: a contender does not fit the budget; and as `grid.run_grid`.
         ImportError: a contender needs `transformers`.
     """
     config = replace(config, device=str(find_device(config.device)))
-    grid = Grid("race", config, ("contenders", "learning_rates", "seeds"), config.device, show)
     if corpus is None:
         corpus = load_corpus(config.data, config.tokenizer, max_tokens=config.tokens + config.tokens // 4,
                              validation=config.validation)
-    settings = settings_of(config, _FREE) | {"corpus": corpus.digest}
-    fitting = {name: fitted(name, config.size, config.context) for name in config.contenders}
-    times = grid.run([Cell(f"time_{name}_{config.slowest:g}", {"contender": name}, settings)
-                      for name in config.contenders], partial(_time, config, fitting), _line)
-    lineup = [time["contender"] for time in times if time["times_caracal"] <= config.slowest]
-    if not lineup:
-        raise ValueError(f"slowest={config.slowest:g} leaves out all contenders; give a larger number, or more "
-                         "contenders")
-    runs = run_rates_then_seeds(grid, lineup, settings, partial(_run, config, corpus, fitting))
-    contenders = [time | {"what": CONTENDERS[name].what, "gives": CONTENDERS[name].gives,
-                          "number": fitting[name][0], "parameters": fitting[name][1],
-                          "left_out": name not in lineup} for name, time in zip(fitting, times, strict=True)]
-    budget = fitted(REFERENCE, config.size, config.context)[1]
-    record = grid.record({"budget": budget, "contenders": contenders, "runs": runs, "standings": standings(runs)},
-                         data_of(corpus, config.validation))
+    fitting = {name: fitted(name, config.size, config.context) for name in (REFERENCE, *config.contenders)}
+    runs = run_rates_then_seeds(config, config.contenders, settings_of(config, _FREE) | {"corpus": corpus.digest},
+                                partial(_run, config, corpus, fitting), 1, show, config.device)
+    contenders = [{"contender": name, "what": CONTENDERS[name].what,
+                   "hidden": fitting[name][0], "parameters": fitting[name][1]} for name in config.contenders]
+    results = {"budget": fitting[REFERENCE][1], "contenders": contenders, "runs": runs, "standings": standings(runs)}
+    record = record_grid("race", config, results, data_of(corpus, config.validation), config.device)
     show(race_table(record))
     return record
 
@@ -158,42 +244,12 @@ def _run(config: RaceConfig, corpus: Corpus, fitting: dict, facts: dict) -> dict
     return train(config.recipe(facts["learning_rate"], facts["seed"], facts["sweep"]), corpus, build)
 
 
-def _time(config: RaceConfig, fitting: dict, facts: dict) -> dict:
-    """Time a step, in turns with one of Caracal: first of few sequences, which may take too long already.
-
-    A scan over tokens in Python is slow, and keeps so much for its backward pass that a batch may not fit.
-    """
-    name, whole = facts["contender"], config.batch_size
-    reference = _step(config, REFERENCE, config.size.mlp_width, whole)
-    if name == REFERENCE:
-        return {"seconds_per_step": _fastest([reference])[0], "times_caracal": 1.0, "sequences": whole}
-    for sequences in sorted({max(1, whole // 16), max(1, whole // 4), whole}):
-        unit, own = _fastest([reference, _step(config, name, fitting[name][0], sequences)])
-        if own > config.slowest * unit:
-            break
-    return {"seconds_per_step": own, "times_caracal": own / unit, "sequences": sequences}
-
-
-def _step(config: RaceConfig, name: str, number: int, sequences: int) -> Callable[[], None]:
-    model = CONTENDERS[name].build(config.size, config.context, number).to(config.device)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-    tokens = torch.randint(config.size.vocab_size, (sequences, config.context), device=config.device)
-    loss = in_precision(model.loss, torch.device(config.device).type, config.precision)
-    return partial(_train_step, loss, optimizer, tokens)
-
-
-def _fastest(steps: Sequence[Callable[[], None]]) -> list[float]:
-    """Return the seconds of each step: in turns, after one to warm up, the least, since other work only adds to it."""
-    rounds = [[mean_time(step, 1) for step in steps] for _ in range(_TURNS + 1)][1:]
-    return [min(times) / 1e3 for times in zip(*rounds, strict=True)]
-
-
-def _train_step(loss: Callable[[Tensor, Tensor], Tensor], optimizer: torch.optim.Optimizer, tokens: Tensor) -> None:
-    loss(tokens, tokens.roll(-1, 1)).backward()
-    optimizer.step()
-    optimizer.zero_grad()
-
-
-def _line(time: dict) -> str:
-    return (f"{time['contender']}: {time['seconds_per_step']:.3f} s for a step of {time['sequences']} sequences, "
-            f"{time['times_caracal']:.2f} times Caracal's")
+def race_table(record: dict) -> str:
+    """Return the table of a race as text: best rate, loss over the seeds, and time of a step."""
+    lines = [f"{'contender':<16}{'parameters':>12}{'best rate':>11}{'held-out loss':>15}{'spread':>9}{'s a step':>10}"]
+    for row in record["results"]["standings"]:
+        rate = "diverged" if row["learning_rate"] is None else f"{row['learning_rate']:g}{'*' * row['at_edge']}"
+        loss, spread = ("-" if x is None else f"{x:.4f}" for x in (row["loss"], row["spread"]))
+        lines.append(f"{row['contender']:<16}{row['parameters']:>12,}{rate:>11}{loss:>15}{spread:>9}"
+                     f"{row['seconds_per_step']:>10.3f}")
+    return "\n".join([*lines, "* at the edge of the rates that were tried: a better one may lie beyond"])

@@ -24,55 +24,41 @@ import torch
 from torch import Tensor, nn
 
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
-from caracal_min.model import Caracal
 
 from ..web_export import dequantize_rows, quantize_rows
-from .learner import Learner
 
 __all__ = ["gate_as", "gate_of_another", "gate_up_to", "in_eight_bits", "layers_of", "mean_gates",
            "pre_conv_of_one_tap", "windows_of", "without"]
 
 
 @contextmanager
-def gate_up_to(model: Caracal | Learner, lag: int) -> Iterator[None]:
+def gate_up_to(model: nn.Module, lag: int) -> Iterator[None]:
     """Set g_i = 0 for i > lag in every Fourier layer.
 
     Raises:
-        ValueError: lag < 0, or a model that cannot be ablated so (as for all ablations here).
+        ValueError: a model that cannot be ablated so (as for all ablations here).
     """
-    if lag < 0:
-        raise ValueError(f"lag={lag}; give a lag >= 0")
     with _gates(model, lambda layer, g: g * (torch.arange(g.shape[-1], device=g.device) <= lag)):
         yield
 
 
 @contextmanager
-def gate_as(model: Caracal | Learner, gates: Sequence[Tensor]) -> Iterator[None]:
+def gate_as(model: nn.Module, gates: Sequence[Tensor]) -> Iterator[None]:
     """Give every text the same gates.
 
     Args:
         gates: for each Fourier layer `[D, L]`, at least as long as the texts; see `mean_gates`.
 
     Raises:
-        ValueError: not one for each Fourier layer, or texts that are longer.
+        ValueError: not one for each Fourier layer.
     """
-    layers = layers_of(model, MultiHeadFourier)
-    if len(gates) != len(layers):
-        raise ValueError(f"{len(gates)} gates for {len(layers)} Fourier layers; give one for each")
-    given = dict(zip(layers, gates, strict=True))
-
-    def put(layer: MultiHeadFourier, g: Tensor) -> Tensor:
-        if given[layer].shape[-1] < g.shape[-1]:
-            raise ValueError(f"gates of {given[layer].shape[-1]} tokens for a text of {g.shape[-1]}; "
-                             "take their mean over texts that are as long")
-        return given[layer][:, :g.shape[-1]].to(g).unsqueeze(1).expand_as(g)
-
-    with _gates(model, put):
+    given = dict(zip(layers_of(model, MultiHeadFourier), gates, strict=True))
+    with _gates(model, lambda layer, g: given[layer][:, :g.shape[-1]].to(g).unsqueeze(1).expand_as(g)):
         yield
 
 
 @contextmanager
-def gate_of_another(model: Caracal | Learner) -> Iterator[None]:
+def gate_of_another(model: nn.Module) -> Iterator[None]:
     """Give every text of a batch the gates of the text after it, and the last those of the first.
 
     Raises:
@@ -88,14 +74,8 @@ def gate_of_another(model: Caracal | Learner) -> Iterator[None]:
 
 
 @contextmanager
-def windows_of(model: Caracal | Learner, keys: int = 1) -> Iterator[None]:
-    """Let every attention layer see its last `keys` keys only, the token's own included.
-
-    Raises:
-        ValueError: keys < 1.
-    """
-    if keys < 1:
-        raise ValueError(f"keys={keys}; a token sees at least itself, give keys >= 1")
+def windows_of(model: nn.Module, keys: int = 1) -> Iterator[None]:
+    """Let every attention layer see its last `keys` keys only, at least 1, the token's own included."""
     layers = layers_of(model, SlidingWindowAttention)
     before = [layer.window_size for layer in layers]
     try:
@@ -108,7 +88,7 @@ def windows_of(model: Caracal | Learner, keys: int = 1) -> Iterator[None]:
 
 
 @contextmanager
-def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
+def pre_conv_of_one_tap(model: nn.Module) -> Iterator[None]:
     """Let every pre-convolution keep the weight of the token itself: x~_t = w_2 x_t."""
     def own_tap(conv: nn.Module, given: tuple[Tensor], result: Tensor) -> Tensor:
         return given[0][..., conv.kernel_size[0] - 1:] * conv.weight[:, 0, -1:]
@@ -121,25 +101,20 @@ def pre_conv_of_one_tap(model: Caracal | Learner) -> Iterator[None]:
 
 
 @contextmanager
-def without(model: Caracal | Learner, kind: type[nn.Module]) -> Iterator[None]:
+def without(model: nn.Module, kind: type[nn.Module]) -> Iterator[None]:
     """Let the layers of a kind add nothing to the residual stream.
 
     Args:
         kind: `MultiHeadFourier`, `SlidingWindowAttention` or `SwiGLU`.
-
-    Raises:
-        ValueError: the model has none.
     """
-    if not (layers := layers_of(model, kind)):
-        raise ValueError(f"this model has no layer of the kind {kind.__name__}")
     with ExitStack() as hooks:
-        for layer in layers:
+        for layer in layers_of(model, kind):
             hooks.callback(layer.register_forward_hook(lambda _, given, result: torch.zeros_like(result)).remove)
         yield
 
 
 @contextmanager
-def in_eight_bits(model: Caracal | Learner) -> Iterator[None]:
+def in_eight_bits(model: nn.Module) -> Iterator[None]:
     """Round every matrix as `web_export.quantize_rows` does.
 
     Raises:
@@ -155,7 +130,7 @@ def in_eight_bits(model: Caracal | Learner) -> Iterator[None]:
 
 
 @torch.no_grad()
-def mean_gates(model: Caracal | Learner, texts: Tensor, batch_size: int = 16) -> list[Tensor]:
+def mean_gates(model: nn.Module, texts: Tensor, batch_size: int = 16) -> list[Tensor]:
     """Return the mean gates of some texts, position by position: for each Fourier layer `[D, L]`.
 
     Take other texts than those that are measured, since the mean includes a fraction of each.
@@ -175,17 +150,15 @@ def mean_gates(model: Caracal | Learner, texts: Tensor, batch_size: int = 16) ->
     return [sums[layer].to(torch.float32) / len(texts) for layer in layers_of(model, MultiHeadFourier)]
 
 
-def layers_of(model: Caracal | Learner, kind: type) -> list:
-    """Return the mixers and feed-forward layers of a kind, after a check that the model can be ablated."""
-    if not isinstance(model, Caracal | Learner):
-        raise ValueError(f"ablations are of a Caracal or a Learner, this is a {type(model).__name__}")
-    if isinstance(model, Caracal) and getattr(model, "_compiled", "no") != "no":
+def layers_of(model: nn.Module, kind: type) -> list:
+    """Return the mixers and feed-forward layers of a kind, after a check that hooks on them are called."""
+    if getattr(model, "_compiled", "no") != "no":
         raise ValueError("this model is compiled, and compiled code passes hooks by; load it anew")
     return [layer for block in model.blocks for layer in (block.mixer, block.mlp) if isinstance(layer, kind)]
 
 
 @contextmanager
-def _gates(model: Caracal | Learner, change: Callable[[MultiHeadFourier, Tensor], Tensor]) -> Iterator[None]:
+def _gates(model: nn.Module, change: Callable[[MultiHeadFourier, Tensor], Tensor]) -> Iterator[None]:
     """Let g pass `change(layer, g)` in every Fourier layer, g as `[D, B, L]`."""
     if not (layers := layers_of(model, MultiHeadFourier)):
         raise ValueError("this model has no Fourier layer, and so no gate")

@@ -12,6 +12,7 @@ from dataclasses import asdict
 import numpy as np
 from PIL import Image
 
+from ..viz.figure import still_image, still_of
 from ..viz.style import Palette, dark, palette
 
 _NEAR = 3  # largest difference from a colour of the palette in one channel of a raster, by rounding
@@ -19,8 +20,10 @@ _COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 _RASTER = re.compile(r"(?<=data:image/png;base64,)[\w+/=\s]+")
 _GROUNDS = ((re.compile(r'style="fill: #ffffff"/>'), 'style="fill: none"/>'),  # matplotlib's figure and axes
             (re.compile(r'(<rect width="\d+" height="\d+") fill="#FFFFFF"/>'), r'\1 fill="none"/>'))  # viz.svg's
-_FIGURE = re.compile(r"""(<div class="caracal-figure" id="caracal-\w+-[0-9a-f]+">\n)(<style>.*?</style>)"""
-                     r"""(.*?<script type="module">)(.*?)(\nfor \(const host of document.*?</script>)""", re.DOTALL)
+_FIGURE = re.compile(r"""(<div class="caracal-figure" id="caracal-\w+-[0-9a-f]+">\n)(<style .*?</style>\n)(<img .*?)"""
+                     r"""(<script type="module">)(.*?)(\nfor \(const host of document.*?</script>)""", re.DOTALL)
+_CSS = re.compile(r'<style data-of="(\S+)">.*?</style>\n', re.DOTALL)
+_STILL = re.compile(r'<img class="caracal-still" [^>]*alt="([^"]*)"[^>]* data-key="([\w-]+)">')
 _PART = re.compile(r"^// part (\S+)\n", re.MULTILINE)
 _NAMES = re.compile(r"^(?:export )?(?:async )?(?:const|class|function\*?) (\w+)", re.MULTILINE)  # one in a statement
 _COMMENT = re.compile(r"^ *//.*\n", re.MULTILINE)
@@ -123,13 +126,19 @@ def rgb(colour: str) -> np.ndarray:
     return np.array([int(colour[k:k + 2], 16) for k in (1, 3, 5)])
 
 
+def with_stills(html: str) -> str:
+    """Return HTML whose figures have the stills that the folder `viz/stills` has now, whenever they were made."""
+    return _STILL.sub(lambda found: still_image(still_of(found[2]), *found.groups()), html)
+
+
 def share_figures(body: str) -> str:
     """Return a page's HTML in which what several figures are made of stands once.
 
     A figure is whole in itself, for notebooks.  In a page the first that needs a part of a program keeps its functions
-    under its name, the others take them from there; the style stands in the first figure alone; and comments go.
+    under its name, the others take them from there; a style stands in the first figure that needs it; and comments go.
     """
     kept: set[str] = set()
+    styled: set[str] = set()
 
     def once(name: str, source: str, names: str) -> str:
         if name in kept:
@@ -137,11 +146,16 @@ def share_figures(body: str) -> str:
         kept.add(name)
         return f"{_COMMENT.sub('', source)}\n(globalThis.caracalParts ??= {{}})['{name}'] = {{ {names} }};\n"
 
+    def style(match: re.Match) -> str:
+        new = match[1] not in styled
+        styled.add(match[1])
+        return match[0] * new
+
     def shared(match: re.Match) -> str:
-        opening, style, still, program, rest = match.groups()
-        style = "" if kept else style
+        opening, styles, still, script, program, rest = match.groups()
         *parts, module = zip(*[iter(_PART.split(program)[1:])] * 2, strict=True)
         parts = [] if module[0] in kept else [once(*part, ", ".join(_NAMES.findall(part[1]))) for part in parts]
-        return opening + style + still + "\n" + "".join(parts) + once(*module, "render") + rest
+        return (opening + _CSS.sub(style, styles) + still + script + "\n" + "".join(parts) + once(*module, "render")
+                + rest)
 
-    return _FIGURE.sub(shared, body)
+    return _FIGURE.sub(shared, with_stills(body))

@@ -13,7 +13,7 @@ from .cells import code_cells
 __all__ = ["files_of"]
 
 PACKAGES = ("caracal_min", "book/caracal_book")
-UNUSED = {"rules", "commands", "__pycache__"}  # no chapter imports them
+UNUSED = {"rules", "commands", "stills", "__pycache__"}  # no chapter imports them; pages have the stills
 
 
 def files_of(notebook: dict, root: Path) -> list[Path]:

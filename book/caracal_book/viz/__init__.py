@@ -21,12 +21,10 @@ from .style import palette, use_style
 from .time_budget import time_budget
 from .toeplitz_kernel import toeplitz_kernel
 from .training_run import training_run
-from .weighted_sum import weighted_sum
 from .where_we_stand import where_we_stand
 from .why import why
 
 __all__ = ["Figure", "Texts", "antidiagonals", "change_gates", "change_last_word", "change_points", "change_windows",
            "clock", "continuation", "fourier_shapes", "live", "matrices", "meeting", "mixing_matrices",
            "model_diagram", "palette", "parameter_budget", "poke", "remember", "roots", "schedule", "sight",
-           "time_budget", "toeplitz_kernel", "training_run", "use_style", "weighted_sum", "where_we_stand",
-           "why"]
+           "time_budget", "toeplitz_kernel", "training_run", "use_style", "where_we_stand", "why"]

@@ -5,25 +5,9 @@
 const PITCH = 31;                      // largest distance of two bars, in pixels
 const BARS = fit(104, 64), GAP = fit(30, 24);    // height of the bars; room between table and bars, for the arrow
 const TALLEST = fit(Infinity, 300);    // table, in pixels
+const APART = 0.5;                     // of the entries from the table, in pitches: they stand between the columns
 const DRAG = 14;                       // pixels of pointer travel for one unit
 const NAME = { v: "content v", g: "gate g" };
-const CSS = `
-  .caracal-live .anti-cell { stroke-width: 0; cursor: pointer; }
-  .caracal-live .anti-cell.lit { stroke-width: 2.5; }
-  .caracal-live .anti-value { text-anchor: middle; pointer-events: none; }
-  .caracal-live svg .anti-value.dim { fill: var(--muted); }
-  .caracal-live .anti-grip { fill: var(--paper); stroke-width: 2.5; }
-  .caracal-live .anti-bars { display: block; cursor: pointer; fill: transparent; touch-action: pan-y; }
-  .caracal-live .anti-t { display: block; margin-bottom: 0.6rem; text-align: center; }
-  .caracal-live .anti-sum { margin: 0.5rem 0; min-height: 6.6em; font-variant-numeric: tabular-nums; }
-  .caracal-live .anti-sum div { margin: 0.1rem 0; }
-  .caracal-live .anti-line { font-size: 16px; line-height: 1.55; }
-  @media (max-width: 480px) { .caracal-live .anti-line { font-size: 15px; } }
-  .caracal-live .anti-line span { white-space: nowrap; }
-  .caracal-live .anti-v { border-bottom: 3px solid var(--content); }
-  .caracal-live .anti-g { border-bottom: 3px solid var(--gate); }
-  .caracal-live .anti-r { font-weight: 700; border-bottom: 3px solid var(--c); }
-  .caracal-live .anti-line sub { font-size: 0.72em; line-height: 1; }`;
 
 const signed = (x) => (x < 0 ? `(${minus(x)})` : `${x}`);
 
@@ -43,8 +27,7 @@ export function render({ model, el }) {
   const now = {};
   let t, reach = 1;
 
-  const host = begin(el, CSS,
-    "Click a cell or a bar, or move the slider, to choose t. Drag an entry of v or g up or down. By keyboard: Tab to the entries, ← → choose one, ↑ ↓ change it.");
+  const host = begin(el, "Click a cell or a bar, or move the slider, to choose t. Drag an entry of v or g up or down. By keyboard: Tab to the entries, ← → choose one, ↑ ↓ change it.");
   const drawing = make(el, "svg", { role: "presentation" });
   const label = make(el, "label", { class: "anti-t" });
   const slider = make(label, "input", { type: "range", min: 0, max: last, step: 1 });
@@ -151,10 +134,10 @@ export function render({ model, el }) {
 
   function draw(product = multiply(now.v, now.g)) {
     const width = drawing.clientWidth || 600;
-    const pitch = Math.min(PITCH, width / (2 * length + 0.75), TALLEST / (2 * length + 1.4));
-    const left = (width - pitch * (2 * length - 0.75)) / 2 + 1.05 * pitch;   // x of the bar of coefficient 0
-    const middle = pitch * (length + 0.95);
-    const top = middle + pitch * (length + 0.45), base = top + GAP + 14 + BARS / 2;
+    const pitch = Math.min(PITCH, width / (2 * length + 0.75 + APART), TALLEST / (2 * length + 1.4 + 2 * APART));
+    const left = (width - pitch * (2 * length - 0.75 - APART)) / 2 + 1.05 * pitch;   // x of the bar of coefficient 0
+    const middle = pitch * (length + 0.95 + APART);
+    const top = middle + pitch * (length + 0.45 + APART), base = top + GAP + 14 + BARS / 2;
     const at = (j, i) => [left + pitch * (j + i), middle + pitch * (j - i)];
     const diamond = ([x, y], half) => `M${x - half} ${y}L${x} ${y - half}L${x + half} ${y}L${x} ${y + half}Z`;
     const put = (node, x, y, text) => {
@@ -174,7 +157,7 @@ export function render({ model, el }) {
     }));
     for (const s of ["v", "g"]) {
       entries[s].forEach((e, k) => {
-        const [x, y] = s === "v" ? at(k, -1) : at(-1, k);
+        const [x, y] = s === "v" ? at(k, -1 - APART) : at(-1 - APART, k);
         e.grip.setAttribute("d", diamond([x, y], pitch * 0.8));
         e.ring.setAttribute("d", diamond([x, y], pitch * 0.8 + 4));
         put(e.value, x, y);

@@ -5,24 +5,13 @@
 // before the change, too),
 // results (recorded, by option of the first control and of the second), choices (what is chosen of each control).
 
-const CSS = `${INSTRUMENT}
-  .caracal-live .cha-rows { max-height: 370px; margin: 0.6rem 0; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
-  .caracal-live .cha-rows:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
-  .caracal-live .cha-rows > div { display: grid; grid-template-columns: 2em 6em 1fr 7.5em; gap: 0.4em; align-items: center; min-height: 24px; text-align: right; }
-  .caracal-live .cha-rows b { font-weight: 600; text-align: left; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
-  .caracal-live .cha-rows .cha-more { font-weight: 700; }
-  .caracal-live .cha-rows .cha-first { grid-area: 1 / 3 / auto / -1; }
-  .caracal-live .cha-bars { display: grid; gap: 1px; }
-  .caracal-live .cha-bars i { display: block; box-sizing: border-box; height: 7px; width: var(--w); min-width: 1px; background: var(--b); border: 1.5px solid var(--e); }
-  .caracal-live .cha-says { min-height: 3em; margin: 0.4rem 0 0; font-weight: 600; }
-  @media (max-width: 480px) { .caracal-live .cha-rows > div { grid-template-columns: 1.4em 4.6em 1fr 7.2em; } }`;
 const MOVES = 1e-3;          // of a probability: less is rounding
 
 export function render({ model, el }) {
   const controls = model.get("controls"), moved = model.get("measure") === "moved";
   const state = inStep(model, ["choices"], (given) => show(given.choices));
   let choices = null, found = null;                 // found: an answer of the engine, with the question that it answers
-  const host = begin(el, CSS, model.get("help"));
+  const host = begin(el, model.get("help"));
   quote(el);
   const live = new Live(model, host, {
     question: (text) => ({ kind: "compare", takes: takesOf(text) }),

@@ -8,15 +8,12 @@ from typing import Any
 from caracal_min import Caracal
 
 from ..web_export import web_scripts
-from . import svg
 from .engine import PARTS
 from .figure import Figure
-from .style import palette
-from .trace import compare, in_the_page, pieces_of, rounded_to, shown
+from .trace import compare, in_the_page, pieces_of, rounded_to
 
 __all__ = ["change_gates", "change_last_word", "change_points", "change_windows"]
 
-_WIDTH = 420  # of the still, in its own units
 _MOVES = 1e-3  # of a probability: less is rounding
 _LAGS = (1, 2, 4, 8, 16)
 
@@ -145,8 +142,7 @@ def _figure(model: Caracal, text: str, controls: list[dict], help: str, measure:
             "choices": list(choices or [0] * len(controls)),
             "results": rounded_to(4, [[result(a, b) for b in second] for a in first]), "folder": folder,
             "bytes": manifest["bytes"], "digest": manifest["digest"]}
-    return Figure("change", data, _still(data), _alt(data), state=("choices",),
-                  parts=PARTS)
+    return Figure("change", data, None, _alt(data), state=("choices",), parts=PARTS, computed=("results",))
 
 
 def _said(data: Mapping[str, Any], result: Mapping[str, Any]) -> str:
@@ -169,26 +165,3 @@ def _alt(data: Mapping[str, Any]) -> str:
     said = ". ".join(f"{names[0].upper()}{names[1:]}: {_said(data, result)}" for names, result in _results(data))
     return (f"{data['help']} The text is “{data['text']}”, read by {data['name']}, with a bar for each token. {said}. "
             f"A button loads the model's weights, {data['bytes'] / 1e6:.1f} MB, for a sentence of the reader's own.")
-
-
-def _still(data: Mapping[str, Any]) -> str:
-    """Draw a table of the results, and the tokens with bars under the last change."""
-    text = svg.wrapped(data["text"])
-    parts, y = [svg.lines(12, 22, text)], 27 + 19 * len(text)
-    for names, result in _results(data):
-        words = svg.wrapped(f"{names}:")
-        parts.append(svg.element("g", svg.lines(12, y, words), fill=palette.muted))
-        y += 19 * len(words)
-        parts.append(svg.text(_WIDTH - 12, y - 2, _said(data, result), "end"))
-        y += 17
-    result = data["results"][-1][0]
-    moved = data["measure"] == "moved"
-    values = result["moved"] if moved else [0.0, *result["bits"][1]]
-    reach = 1.0 if moved else max(values)
-    for t, (piece, value) in enumerate(zip(result["pieces"], values, strict=False)):
-        colour = palette.ink if not moved else palette.wrapped if t < result["same"] else palette.result
-        parts.append(svg.text(12, y + 4, shown(piece).removeprefix("+"), weight=600))
-        if value > _MOVES:
-            parts.append(svg.rect(120, y - 7, 280 * value / reach, 12, fill=colour))
-        y += 20
-    return svg.frame(_WIDTH, y, *parts)

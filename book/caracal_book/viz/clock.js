@@ -9,32 +9,6 @@ const UNITS = { "1": { name: "1", turn: 0, re: 1, im: 0 }, "-1": { name: "−1",
 const NAME = { v: "content v", g: "gate g" }, COLOUR = { v: "content", g: "gate" };
 const OWN = "--c: var(--result)", WRAPPED = "--c: var(--wrapped)", OUTPUT = "--c: var(--ink); --h: 3px";
 const TAIL = "--c: color-mix(in srgb, var(--wrapped) 25%, var(--paper)); --e: 1px solid var(--wrapped)";
-const CSS = `
-  .clock-parts { display: grid; gap: 0.8rem 1.6rem;
-    grid-template: "in" "set" "face" "key" "read" "again" / minmax(0, 1fr); }
-  .clock-wide { grid-template: "in face" "set face" "read face" 1fr "again key" / minmax(0, 13fr) minmax(0, 14fr); }
-  .clock-marks { position: relative; height: 2rem; color: var(--muted); }
-  @media (max-width: 480px) {
-    .clock-parts { gap: 0.5rem; }
-    .caracal-live .clock-face { width: min(100%, 15.5rem); }
-    .clock-marks { height: 1.5rem; }
-    .caracal-help:has(+ .clock-parts) { min-height: 36px; padding-right: 7.5em; }
-    .clock-parts > div > button { position: absolute; top: 0.5rem; right: 0.5rem; } }
-  .clock-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }
-  .clock-units { display: flex; border: 1px solid var(--muted); border-radius: 6px; overflow: hidden; }
-  .clock-units label { position: relative; flex: 1; padding: 0.5rem 0; text-align: center; font-weight: 400; }
-  .clock-units label + label { border-left: 1px solid var(--muted); }
-  .clock-units label:has(:checked) { background: var(--ink); color: var(--paper); font-weight: 600; }
-  .clock-units:has(:focus-visible) { outline: 3px solid var(--focus); outline-offset: 2px; }
-  .clock-units input { position: absolute; inset: 0; opacity: 0; margin: 0; cursor: pointer; }
-  .clock-face { grid-area: face; max-width: 27rem; margin: auto; cursor: pointer; }
-  .clock-hand { display: block; outline: none; cursor: grab; touch-action: none; fill: var(--ink); }
-  .clock-hand:focus-visible .clock-halo { stroke: var(--focus); }
-  .caracal-live .clock-key { grid-area: key; margin: 0; place-content: start center; }
-  .clock-read dl { display: grid; grid-template-columns: auto 1fr auto; gap: 0.1rem 0.6rem; margin: 0.2rem 0 0.4rem; }
-  .clock-read :is(dt, dd) { margin: 0; padding: 0; font-weight: 400; }
-  .clock-read dd:nth-of-type(even) { text-align: right; font-weight: 600; font-variant-numeric: tabular-nums; }
-  .clock-read div { margin-bottom: 0.2rem; }`;
 
 const above = (x) => `${x}`.replace(/\d/g, (digit) => "⁰¹²³⁴⁵⁶⁷⁸⁹"[digit]);
 
@@ -61,7 +35,7 @@ export function render({ model, el }) {
   const group = `clock-${Math.random()}`;                 // of radio buttons: a page may hold two figures
   const state = inStep(model, ["v", "g", "n", "unit", "hour"], show);
   let now, n, unit, hour, picked = null;                  // `picked`: the bar whose products are outlined
-  const host = begin(el, CSS, "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
+  const host = begin(el, "Drag a bar, the slider or the hand. Or use Tab and the arrow keys.");
   const parts = make(el, "div", { class: "clock-parts" });
   const inputs = make(parts, "svg", { height: TOP + HEIGHT + 20, style: "grid-area: in" });
   const controls = make(parts, "div", { style: "grid-area: set" });

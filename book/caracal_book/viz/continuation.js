@@ -5,34 +5,6 @@
 // bytes (of the weights, from where the page's book begins).
 
 const LIKELIEST = 5, MOST = 40;                     // candidates; tokens of one press
-const CSS = `
-  .caracal-live .con-text { margin: 0 0 0.6rem; padding: 0.35rem 0.5rem; height: 7.4em; overflow-y: auto; border: 1px solid var(--rule);
-    border-radius: 4px; line-height: 1.85; overflow-wrap: anywhere; }
-  .caracal-live .con-text:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
-  .caracal-live .con-text span { display: inline-block; margin-right: 2px; padding: 0 1px; line-height: 1.35; white-space: pre;
-    border: 2px solid transparent; border-bottom-color: var(--muted); }
-  .caracal-live .con-text .con-apart { margin-left: 0.3em; }
-  .caracal-live .con-text .con-new { border-color: var(--result); border-radius: 3px; }
-  .caracal-live .con-next { display: grid; gap: 4px; margin: 0 0 0.6rem; }
-  .caracal-live .con-next button { display: grid; grid-template-columns: minmax(5.5em, 24%) 1fr 3.2em; gap: 0.6em; align-items: center;
-    min-height: 30px; padding: 0 0.6em; text-align: left; font-variant-numeric: tabular-nums; }
-  .caracal-live .con-next button:hover { border-color: var(--ink); }
-  .caracal-live .con-next button.con-chosen { border: 2px solid var(--ink); }
-  .caracal-live .con-next b { font-weight: 600; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
-  .caracal-live .con-next i { display: block; height: 12px; width: var(--w); min-width: 1px; background: var(--ink); }
-  .caracal-live .con-next u { text-decoration: none; text-align: right; }
-  .caracal-live .con-says { min-height: 3em; margin: 0 0 0.5rem; }
-  .caracal-live .con-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; margin-top: 0.4rem; }
-  .caracal-live .con-buttons :is(:disabled, [aria-disabled="true"]) { opacity: 0.45; cursor: default; }
-  .caracal-live [aria-busy="true"] { opacity: 0.35; }
-  .caracal-live :is(.con-own label, .con-time) { display: block; }
-  .caracal-live .con-own input[type="text"], .caracal-live .con-own input[type="number"] { box-sizing: border-box; height: 36px; padding: 0 0.5em;
-    font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
-  .caracal-live .con-own input[type="text"] { display: block; width: 100%; margin: 0.2rem 0 0.5rem; }
-  .caracal-live .con-own input[type="number"] { display: block; width: 6em; margin-top: 0.2rem; }
-  .caracal-live .con-draws { display: grid; grid-template-columns: 1fr auto; gap: 1rem; margin-bottom: 0.6rem; }
-  .caracal-live .con-note { align-self: center; color: var(--muted); }
-  @media (max-width: 480px) { .caracal-live .con-buttons button { padding: 0 0.6em; } .caracal-live .con-text { height: 5.6em; } }`;
 
 export function render({ model, el }) {
   const [name, steps, folder, digest] = ["name", "steps", "folder", "digest"].map((key) => model.get(key));
@@ -45,7 +17,7 @@ export function render({ model, el }) {
   // answered yet; tokens that are not the reader's.
   let shown = [], typed = false, typing = 0, busy = false, written = 0;
 
-  const host = begin(el, CSS, "Which word comes next? Choose one. A + joins it to the word before.");
+  const host = begin(el, "Which word comes next? Choose one. A + joins it to the word before.");
   quote(el);
   const box = make(el, "div", { class: "con-own" });
   const sentence = make(make(box, "label", {}, "Your beginning"), "input", { type: "text", maxlength: LONGEST, spellcheck: "false", autocomplete: "off" });

@@ -8,14 +8,10 @@ import torch
 from caracal_min import Caracal
 
 from ..web_export import web_scripts
-from . import svg
 from .figure import Figure
-from .style import palette
 from .trace import LIKELIEST, in_the_page, percent, pieces_of, shown
 
 __all__ = ["continuation"]
-
-_WIDTH = 420  # of the still, in its own units
 
 
 def continuation(model: Caracal, text: str, name: str = "micro", words: int = 24, temperature: float = 0.8,
@@ -53,8 +49,8 @@ def continuation(model: Caracal, text: str, name: str = "micro", words: int = 24
                                     strict=True)]
     data = {"name": name, "text": text, "pieces": pieces_of(tokenizer, own), "steps": steps, "n": 0,
             "temperature": temperature, "folder": folder, "bytes": manifest["bytes"], "digest": manifest["digest"]}
-    return Figure("continuation", data, _still(data), _alt(data), state=("n",),
-                  parts=("engine/loader", "engine/words"))
+    return Figure("continuation", data, None, _alt(data), state=("n",), parts=("engine/loader", "engine/words"),
+                  computed=("steps",))
 
 
 def _written(data: Mapping[str, Any]) -> str:
@@ -66,19 +62,3 @@ def _alt(data: Mapping[str, Any]) -> str:
     return (f"The sentence “{data['text']}” and the five tokens that {data['name']} finds likeliest after it: {words}. "
             f"Recorded at temperature {data['temperature']:g}, it goes on: “{_written(data)}”. A button loads the "
             f"model's weights, {data['bytes'] / 1e6:.1f} MB, and then it goes on with a sentence of the reader's own.")
-
-
-def _still(data: Mapping[str, Any]) -> str:
-    """Draw the sentence, the likeliest tokens after it as bars, and how it went on."""
-    sentence, went_on = svg.wrapped(data["text"]), svg.wrapped(_written(data).strip())
-    y = 24 + 19 * len(sentence)
-    parts = [svg.lines(12, 22, sentence), svg.text(12, y, "likeliest next tokens", fill=palette.muted)]
-    for one in data["steps"][0]["next"]:
-        y += 22
-        parts += [svg.text(12, y, shown(one["piece"]), weight=600),
-                  svg.rect(130, y - 10, max(1.0, 220 * one["p"]), 12, fill=palette.ink),
-                  svg.text(_WIDTH - 12, y, percent(one["p"]), "end")]
-    y += 28
-    parts += [svg.text(12, y, f"recorded: {data['name']} goes on", fill=palette.muted),
-              svg.element("g", svg.lines(12, y + 20, went_on), fill=palette.result)]
-    return svg.frame(_WIDTH, y + 20 + 19 * len(went_on), *parts)

@@ -34,14 +34,13 @@ const fit = (tall, low) => (window.matchMedia("(max-width: 480px)").matches ? lo
 // The keys that figures use.  Around them are notebooks with shortcuts of their own: what a figure may use it keeps.
 const KEYS = new Set(["ArrowUp", "ArrowDown", "ArrowLeft", "ArrowRight", "Home", "End", "PageUp", "PageDown", "Enter", " "]);
 
-// Begin a figure in `el` with its style and a line of help; return its host, whose data say what the figure shows.
+// Begin a figure in `el` with a line of help; return its host, whose data say what the figure shows.
 // What the help says of keys is left out on a phone.
-function begin(el, css, help) {
+function begin(el, help) {
   el.classList.add("caracal-live");
   el.addEventListener("keydown", (event) => {
     if (KEYS.has(event.key) && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
   });
-  make(el, "style", {}, css);
   const [pointer, keys] = help.split(/ (?=By keyboard|Or use Tab)/), line = make(el, "p", { class: "caracal-help" }, pointer);
   if (keys) make(line, "span", { class: "caracal-keys" }, ` ${keys}`);
   return el.closest(".caracal-figure") ?? el;

@@ -2,11 +2,14 @@
 
 The module is a file beside this one that exports `render({model, el})`, anywidget's contract: it reads
 its data with `model.get(name)` and draws into the element `el`, with the functions of `drawing.js`.
-`Figure` inlines both files, the data, the style and a still image into one piece of HTML that needs no
+`Figure` inlines both files, the data, the styles and a still image into one piece of HTML that needs no
 kernel, no network and no other file.
+
+A still is the first frame as a browser draws it: `tools/draw_stills.py` writes those of the book's pages into the
+folder `stills`, under the name of the module and a hash of the data.  A figure of other data has no still, and where
+no script runs it shows its words.
 """
 
-import base64
 import hashlib
 import html
 import json
@@ -21,15 +24,15 @@ __all__ = ["Figure"]
 
 _SHARED = "drawing"  # the JavaScript that stands in front of every module and is no figure itself
 
+_STILLS = resources.files(__package__) / "stills"
 _PLAIN = " !$'()*+,-./:;=?@_~"  # stands for itself in the address of a still
 
 _FRAME = """\
 <div class="caracal-figure" id="{id}">
-<style>
-{css}</style>
-<img class="caracal-still" src="{still}" alt="{alt}" style="max-width: 100%; height: auto;">
+{css}
+{still}
 <div class="caracal-live" role="group" aria-label="{name}" hidden></div>
-<details class="caracal-words"><summary>This figure in words</summary><p>{alt}</p></details>
+<details class="caracal-words"{fold}><summary>This figure in words</summary><p>{alt}</p></details>
 <script type="module">
 {source}
 for (const host of document.querySelectorAll("#{id}:not([data-ready])")) {{
@@ -40,11 +43,12 @@ for (const host of document.querySelectorAll("#{id}:not([data-ready])")) {{
     on: (event, f) => {{ (heard[event] ??= []).push(f); }},
     save_changes: () => {{}},
   }};
-  const still = host.querySelector(".caracal-still"), live = host.querySelector(".caracal-live");
+  const live = host.querySelector(".caracal-live");
   live.hidden = false;
   try {{
     render({{ model, el: live }});
-    still.hidden = true;
+    host.querySelector(".caracal-still").hidden = true;
+    host.querySelector(".caracal-words").open = false;
     host.dataset.ready = "true";
   }} catch (error) {{
     live.hidden = true;
@@ -62,26 +66,30 @@ class Figure:
     Args:
         module: name of the JavaScript file in this package, without `.js`.
         model: the data that the module reads, keys to anything JSON can hold.
-        still: the first frame, as SVG text or PNG bytes.
+        still: the first frame, as SVG text; None for the one in the folder `stills`, if there is one.
         alt: what the figure shows, in words; also in a fold below it, for those who do not use the figure.
         state: the keys of the model that change as the reader drags, slides and presses keys.
         parts: JavaScript of folders in this package, such as "engine/loader", that the module uses.
+        computed: the keys of the model whose numbers follow from the others, by arithmetic that may differ in the last
+            digit between machines: these numbers do not choose the still.
 
     Raises:
-        ValueError: no such module; no alt text; a still that is neither SVG nor PNG; a state that the model lacks.
+        ValueError: no such module; no alt text; a still that is no SVG; a state that the model lacks.
         TypeError: the model holds something that JSON cannot.
 
     A notebook shows the figure when it is the last value of a cell.  The same arguments give the same HTML.
     """
 
-    def __init__(self, module: str, model: Mapping[str, Any], still: str | bytes, alt: str,
-                 state: Sequence[str] = (), parts: Sequence[str] = ()):
+    def __init__(self, module: str, model: Mapping[str, Any], still: str | None, alt: str,
+                 state: Sequence[str] = (), parts: Sequence[str] = (), computed: Sequence[str] = ()):
         self.module = module
         self.model = dict(model)
         self.alt = alt
         self.state = tuple(state)
         self._source = _module_source(module, parts)
-        self._still = _data_uri(still)
+        self._css = _css(module, parts)
+        self._key = f"{module}-{_hash(self.model, computed)}" if still is None else ""
+        self._still = still_of(self._key) if still is None else _data_uri(still)
         if not isinstance(alt, str) or not alt.strip():
             raise ValueError(f"alt is {alt!r}; say in words what the figure shows")
         if missing_keys := set(self.state) - set(self.model):
@@ -91,15 +99,17 @@ class Figure:
     @property
     def id(self) -> str:
         """The host element's id: the module's name and a hash of everything the figure is made of."""
-        parts = (self._source, _css(), self._model_json, self._still, self.alt)
+        parts = (self._source, *self._css.values(), self._model_json, self._still, self.alt)
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return f"caracal-{self.module}-{digest[:12]}"
 
     def to_html(self) -> str:
         """Return the figure as one self-contained piece of HTML."""
         name = f"Figure: {self.module.replace('_', ' ')}"
-        return _FRAME.format(id=self.id, css=_css(), still=self._still, alt=html.escape(self.alt), name=name,
-                             source=self._source, model=self._model_json)
+        css = "\n".join(f'<style data-of="{of}">\n{text}</style>' for of, text in self._css.items())
+        alt = html.escape(self.alt)
+        return _FRAME.format(id=self.id, css=css, still=still_image(self._still, alt, self._key), alt=alt, name=name,
+                             fold="" if self._still else " open", source=self._source, model=self._model_json)
 
     def widget(self) -> Any:
         """Return the same figure as an anywidget, in step with Python both ways: one trait for each key of `model`.
@@ -125,7 +135,7 @@ class Figure:
             raise ImportError("Figure.widget() needs anywidget: pip install anywidget") from None
         traits = {key: traitlets.Any(value, read_only=key not in self.state).tag(sync=True)
                   for key, value in self.model.items()}
-        members = {"_esm": self._source, "_css": _css(), **traits}
+        members = {"_esm": self._source, "_css": "\n".join(self._css.values()), **traits}
         return type("FigureWidget", (anywidget.AnyWidget,), members)()
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
@@ -152,10 +162,37 @@ def _module_source(module: str, parts: Sequence[str] = ()) -> str:
     return "\n".join(f"// part {name}\n{source}" for name, source in sources.items())
 
 
-def _css() -> str:
-    """Return figure.css with the colours of `style` in the places that it names."""
-    css = (resources.files(__package__) / "figure.css").read_text(encoding="utf-8")
-    return css.replace("/* palette */", palette.css()).replace("/* dark palette */", dark.css())
+def _css(module: str, parts: Sequence[str]) -> dict[str, str]:
+    """Return the styles of a figure by name, with the colours of `style` in the places that figure.css names."""
+    found = {name: resources.files(__package__) / f"{name}.css" for name in ("figure", *parts, module)}
+    css = {name: file.read_text(encoding="utf-8") for name, file in found.items() if file.is_file()}
+    shared = css["figure"].replace("/* palette */", palette.css()).replace("/* dark palette */", dark.css())
+    return css | {"figure": shared}
+
+
+def _hash(model: Mapping[str, Any], computed: Sequence[str]) -> str:
+    """Name data by a hash: numbers to three digits, and of the keys that were computed only the words."""
+    def plain(value: Any, numbers: bool) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(one, numbers) for key, one in value.items()}
+        if isinstance(value, list | tuple):
+            return [plain(one, numbers) for one in value]
+        return value if isinstance(value, str) else float(f"{value:.3g}") if numbers and value is not None else None
+
+    kept = {key: plain(value, key not in computed) for key, value in model.items()}
+    return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:8]
+
+
+def still_of(key: str) -> str:
+    """Return the address of the still that the folder `stills` has under a key, or nothing."""
+    file = _STILLS / f"{key}.svg"
+    return _data_uri(file.read_text(encoding="utf-8")) if file.is_file() else ""
+
+
+def still_image(address: str, alt: str, key: str) -> str:
+    """Return the image of a still, which is hidden where there is none; `alt` is HTML."""
+    shown = f'src="{address}" alt="{alt}" style="max-width: 100%; height: auto;"' if address else f'alt="{alt}" hidden'
+    return f'<img class="caracal-still" {shown} data-key="{key}">'
 
 
 def _script_json(model: Mapping[str, Any]) -> str:
@@ -164,11 +201,12 @@ def _script_json(model: Mapping[str, Any]) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _data_uri(still: str | bytes) -> str:
-    if isinstance(still, bytes) and still.startswith(b"\x89PNG"):
-        return f"data:image/png;base64,{base64.b64encode(still).decode()}"
-    if isinstance(still, str) and still.lstrip().startswith("<svg"):
-        # As text, which a server packs three times smaller than as base64: what an attribute or an address may not
-        # hold is escaped, and the quotes of SVG change, since most that would be escaped are quotes.
-        return "data:image/svg+xml," + quote(still.replace("'", "&#39;").replace('"', "'"), safe=_PLAIN)
-    raise ValueError(f"still starts with {still[:12]!r}; give SVG text ('<svg...') or the bytes of a PNG")
+def _data_uri(still: str) -> str:
+    """Return the address that holds a still as text, which a server packs three times smaller than as base64.
+
+    What an attribute or an address may not hold is escaped, and the quotes of SVG change, since most that would be
+    escaped are quotes.
+    """
+    if not still.lstrip().startswith("<svg"):
+        raise ValueError(f"still starts with {still[:12]!r}; give SVG text ('<svg...')")
+    return "data:image/svg+xml," + quote(still.replace("'", "&#39;").replace('"', "'"), safe=_PLAIN)

@@ -4,25 +4,6 @@
 // mix (D rows of D / H, bias), step, token, channel (the number that is touched).
 
 const ROW = fit(30, 26), HEAD = fit(20, 17), GAP = fit(54, 38);           // a cell's height, the line of words above a table, room for the pairs
-const CSS = `
-  .caracal-live .fs-steps { display: flex; gap: 4px; margin-bottom: 0.5rem; }
-  .caracal-live .fs-steps button { flex: 1 1 0; min-width: 0; padding: 0; min-height: 40px; font-weight: 600; }
-  .caracal-live .fs-steps button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
-  .caracal-live .fs-head { margin: 0 0 0.1rem; font-weight: 600; }
-  .caracal-live .fs-what { margin: 0 0 0.4rem; min-height: 2.9em; }
-  .caracal-live .fs-name { font-weight: 600; }
-  .caracal-live .fs-shape { font-variant-numeric: tabular-nums; }
-  .caracal-live .fs-box { fill: none; stroke: var(--rule); }
-  .caracal-live .fs-lit { stroke-width: 2; fill-opacity: 0.22; }
-  .caracal-live .fs-number { font-variant-numeric: tabular-nums; pointer-events: none; }
-  .caracal-live .fs-cell { fill: transparent; cursor: pointer; outline: none; }
-  .caracal-live .fs-cell:focus-visible { stroke: var(--focus); stroke-width: 3.5; }
-  .caracal-live .fs-pair { fill: none; stroke: var(--result); stroke-width: 2; }
-  .caracal-live .fs-facts { margin: 0.7rem 0 0; font-variant-numeric: tabular-nums; }
-  @media (max-width: 480px) { .caracal-live .fs-facts { margin-top: 0.4rem; font-size: 13px; } }
-  .caracal-live .fs-facts p { margin: 0.2rem 0; }
-  .caracal-live .fs-sum { min-height: 5.8em; }
-  .caracal-live .fs-sum span { white-space: nowrap; }`;
 
 const dot = (a, b) => a.reduce((sum, x, k) => sum + x * b[k], 0);
 const silu = (a) => a / (1 + Math.exp(-a));
@@ -65,8 +46,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["step", "token", "channel"], show);
   let step, token, channel, hover = null, cells = [];
 
-  const host = begin(el, CSS,
-    "Choose a step, then touch a number of the lower table. By keyboard: Tab to the steps or to the table, then the arrow keys.");
+  const host = begin(el, "Choose a step, then touch a number of the lower table. By keyboard: Tab to the steps or to the table, then the arrow keys.");
   const row = make(el, "div", { class: "fs-steps", role: "group", "aria-label": "steps through the layer" });
   const buttons = ORDER.map((key, k) => {
     const shade = SHADE[key] ? `var(--${SHADE[key]})` : "var(--muted)";

@@ -2,20 +2,15 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
-from caracal_min.convolution import causal_conv_direct
 from caracal_min.layers import MultiHeadFourier
 
-from . import svg
 from .figure import Figure
-from .style import palette
 
 __all__ = ["fourier_shapes"]
 
 _STEPS = ("x", "xt", "xh", "v", "h", "g", "r", "y")
-_WIDTH, _SIDE, _ROW, _PAIRS = 420, 26, 26, 44  # of the still, in its own units
 
 
 def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, step: str = "r",
@@ -64,43 +59,4 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
            "two stages, causal convolution and output. Buttons choose the step. Touching a number lights up those it "
            f"is made of; in the convolution, r of token {token} takes the contents 0 to {token} and the gates {token} "
            "to 0 of its channel.")
-    with torch.no_grad():
-        v, g = (s[0] for s in layer.streams(x[None].to(layer.to_out.weight)))
-    return Figure("fourier_shapes", model, _still(v.double().cpu(), g.double().cpu(), words, token, channel), alt,
-                  state=("step", "token", "channel"))
-
-
-def _still(v: Tensor, g: Tensor, words: Sequence[str], token: int, channel: int) -> str:
-    """Draw step 3 as SVG: the content, the gate, the pairs that r takes in one channel, and r."""
-    width, length = v.shape
-    cell = (_WIDTH - 2 * _SIDE) / length
-    tall, r = width * _ROW, causal_conv_direct(v, g)
-    tops = (44, 44 + tall + _PAIRS, 44 + 2 * tall + _PAIRS + 82)
-    shape = f"[B, D, L] = [1, {width}, {length}]"
-    parts = []
-    tables = ("v", v, palette.content), ("g", g, palette.gate), ("r", r, palette.result)
-    for (name, s, colour), top in zip(tables, tops, strict=True):
-        below = name == "g"
-        title = top + tall + 18 if below else top - 28
-        parts += [svg.text(_SIDE, title, name, weight=600), svg.text(_WIDTH - _SIDE, title, shape, "end")]
-        for t in range(length):
-            x = _SIDE + cell * t
-            if not below:
-                parts.append(svg.text(x + cell / 2, top - 8, words[t], "middle", fill=palette.muted))
-            for c in range(width):
-                lit = c == channel and (t == token if name == "r" else t <= token)
-                parts += _cell(x, top + _ROW * c, cell, float(s[c, t]), colour if lit else None)
-    for c in range(width):
-        parts += [svg.text(_SIDE - 7, top + _ROW * c + 18, c, "end", fill=palette.muted) for top in tops]
-    start, end = tops[0] + tall + 2, tops[1] - 2
-    for j in range(token + 1):
-        a, b = (_SIDE + cell * (t + 0.5) for t in (j, token - j))
-        parts.append(svg.path("M", a, start, "L", b, end, stroke=palette.result, stroke_width=2))
-    return svg.frame(_WIDTH, tops[2] + tall + 8, *parts)
-
-
-def _cell(x: float, y: float, width: float, value: float, colour: str | None) -> tuple[str, str]:
-    look = ({"fill": colour, "fill_opacity": 0.22, "stroke": colour, "stroke_width": 2} if colour
-            else {"fill": "none", "stroke": palette.rule})
-    return (svg.rect(x + 1, y + 1, width - 2, _ROW - 2, rx=2, **look),
-            svg.text(x + width / 2, y + 18, svg.said(value), "middle", 700 if colour else 400))
+    return Figure("fourier_shapes", model, None, alt, state=("step", "token", "channel"))

@@ -6,29 +6,6 @@
 // null in a kernel), places (for every choice the number of its frame; the last control counts fastest), paints (pairs
 // of colours: one of the light palette, in which plots are drawn on white, and the same of the dark one).
 
-const CSS = `
-  .caracal-live .live-set { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 13rem), 1fr)); gap: 0.3rem 1.4rem; align-items: end; }
-  .caracal-live .live-set .live-long { grid-column: 1 / -1; }
-  .caracal-live .live-set label { display: block; min-width: 0; }
-  .caracal-live .live-set input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
-  .caracal-live .live-set :is(select, input[type="text"]) { display: block; box-sizing: border-box; width: 100%; height: 36px; margin: 0.2rem 0 0;
-    padding: 0 0.5em; font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
-  .caracal-live .live-set select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
-  .caracal-live .live-answer { margin-top: 0.7rem; min-height: 2em; }
-  .caracal-live .live-answer[aria-busy="true"] { opacity: 0.45; }
-  .caracal-live .live-answer > * + * { margin-top: 0.7rem; }
-  html[data-theme] .caracal-figure .caracal-live .live-answer .live-plot { max-width: 100%; height: auto; padding: 0; border-radius: 0; background: none; filter: none; }
-  html .caracal-live .live-answer .live-plot { display: var(--if-light, block); max-width: 100%; height: auto; }
-  html .caracal-live .live-answer canvas.live-plot { display: var(--if-dark, none); }
-  .caracal-live .live-answer pre { margin: 0; padding: 0.6rem 0.7rem; border: 0; border-radius: 4px; background: var(--shade); color: var(--ink);
-    font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; white-space: pre-wrap; overflow-wrap: anywhere; }
-  .caracal-live .live-answer .live-error { border-left: 4px solid var(--wrapped); }
-  .caracal-live .live-bars { display: grid; grid-template-columns: auto 1fr auto; gap: 0.15rem 0.7rem; align-items: center; font-variant-numeric: tabular-nums; }
-  .caracal-live .live-bars b { font-weight: 600; white-space: pre; }
-  .caracal-live .live-bars i { display: block; height: 12px; width: var(--w); box-sizing: border-box; background: var(--ink); }
-  .caracal-live .live-bars i.below { background: none; border: 1.5px solid var(--ink); }
-  .caracal-live .live-bars span { text-align: right; }`;
-
 const rgb = (colour) => [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
 
 // Paint an image that is drawn on white in the colours of `paints`, more or less opaque, in those of the dark palette on
@@ -56,7 +33,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["values"], show);
   let values, reach = frames ? Math.max(0, ...frames.map(tallest)) : 0;
 
-  const host = begin(el, CSS, frames
+  const host = begin(el, frames
     ? "Here it shows what Python computed beforehand. In a notebook it asks Python, which runs your own code."
     : "Every change runs the Python function again, with what you made of it.");
   quote(el);

@@ -3,26 +3,12 @@
 // layer and its channels), other (of another text: its gates), and what is chosen: layer and channel, attention and head
 // (places in their lists), t (output), lag.
 
-const CSS = `${INSTRUMENT}
-  .caracal-live .mat-pair { display: grid; gap: 0.9rem 1.6rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); }
-  .caracal-live .mat-pair section { min-width: 0; }
-  .caracal-live .mat-title { margin: 0 0 0.4rem; font-weight: 600; }
-  .caracal-live .mat-sliders { display: grid; grid-template-columns: 1fr 1fr; gap: 1rem; margin-top: 0.5rem; }
-  .caracal-live .mat-says { min-height: 4.4em; margin: 0.5rem 0; }
-  .caracal-live .mat-tabs { display: none; }
-  @media (max-width: 480px) {
-    .caracal-live .mat-tabs { display: flex; }
-    .caracal-live .mat-title, .caracal-live .mat-away { display: none; }
-    .caracal-live .mat-pair .ins-matrix { width: 230px; }
-    .caracal-live .mat-says { min-height: 5.8em; font-size: 13px; }
-  }`;
-
 export function render({ model, el }) {
   const channels = model.get("channels"), other = model.get("other");
   const state = inStep(model, ["layer", "channel", "attention", "head", "t", "lag"], show);
   const attends = [...model.get("trace").heads.keys()].filter((i) => model.get("trace").heads[i]);
   let trace = model.get("trace"), chosen = null;
-  const host = begin(el, CSS, "Which token wrote a weight? Choose an entry, or use the sliders.");
+  const host = begin(el, "Which token wrote a weight? Choose an entry, or use the sliders.");
   quote(el);
   const live = new Live(model, host, {
     question: (text) => ({ kind: "look", text, shown: 0, wanted: channels }),

@@ -9,13 +9,11 @@ from ..web_export import web_scripts
 from . import svg
 from .engine import PARTS
 from .figure import Figure
-from .style import palette
 from .trace import in_the_page, rounded_to, trace, widest
 
 __all__ = ["matrices"]
 
 _CHANNELS = 4  # of each layer
-_WIDTH, _SIDE = 420, 196.0  # of the still, and of a matrix in it
 
 
 def matrices(model: Caracal, text: str, other: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
@@ -49,9 +47,8 @@ def matrices(model: Caracal, text: str, other: str, name: str = "micro", folder:
             "channel": 0, "attention": 0, "head": 0, "t": len(ids) - 1, "lag": 2, "folder": folder,
             "other": {"text": other, "gates": rounded_to(4, trace(rounded, others, channels)["gates"])},
             "bytes": manifest["bytes"], "digest": manifest["digest"]}
-    return Figure("matrices", data, _still(data), _alt(data),
-                  state=("layer", "channel", "attention", "head", "t", "lag"),
-                  parts=PARTS)
+    return Figure("matrices", data, None, _alt(data), state=("layer", "channel", "attention", "head", "t", "lag"),
+                  parts=PARTS, computed=("trace", "channels", "other"))
 
 
 def _shown(data: Mapping[str, Any]) -> tuple[list[float], list[list[float]], int, int, int]:
@@ -71,22 +68,3 @@ def _alt(data: Mapping[str, Any]) -> str:
             f"{svg.said(weights[t][t - lag])} in the head. Below, the channel's gates for this text and for "
             f"“{data['other']['text']}”. A button loads the model's weights, {data['bytes'] / 1e6:.1f} MB, for a "
             "sentence of the reader's own.")
-
-
-def _still(data: Mapping[str, Any]) -> str:
-    """Draw both matrices."""
-    gate, weights, channel, layer, attends = _shown(data)
-    rows = [gate[:t + 1][::-1] for t in range(len(gate))]
-    parts = [svg.lines(12, 22, [data["text"]])]
-    for x, title, matrix, colour in ((8, f"block {layer}, channel {channel}", rows, palette.gate),
-                                     (216, f"block {attends}, head 0", weights, palette.others[1])):
-        largest = max(abs(value) for row in matrix for value in row) or 1.0
-        pitch = _SIDE / len(matrix)
-        parts.append(svg.text(x, 46, title, weight=600))
-        for t, row in enumerate(matrix):
-            for j, value in enumerate(row[:t + 1]):
-                side = (pitch - 1.5) * (abs(value) / largest) ** 0.5
-                look = {"fill": colour} if value >= 0 else {"fill": "none", "stroke": colour}
-                parts.append(svg.rect(x + pitch * (j + 0.5) - side / 2, 56 + pitch * (t + 0.5) - side / 2, side, side,
-                                      **look))
-    return svg.frame(_WIDTH, 56 + _SIDE + 8, *parts)

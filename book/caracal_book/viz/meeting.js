@@ -6,26 +6,6 @@ const PITCH = 60;                      // largest distance of two letters, in pi
 const ARCS = fit(150, 112);            // height of the highest arc
 const BARS = fit(72, 52), RING = 7;    // height of a full bar; radius of the ring at a letter that meets itself
 const LETTERS = "abcdefgh";            // that a click goes through; typing gives every letter
-const CSS = `
-  .caracal-live .meet-room { margin: 0 auto; }
-  .caracal-live .meet-arcs path, .caracal-live .meet-arcs circle { fill: none; stroke-linecap: round; }
-  .caracal-live .meet-letters { display: grid; margin-top: 4px; }
-  .caracal-live .meet-letter { display: block; min-width: 0; min-height: 56px; padding: 0; border: 0; touch-action: manipulation; }
-  .caracal-live .meet-letter b, .caracal-live .meet-letter i { display: block; box-sizing: border-box; font-style: normal; }
-  .caracal-live .meet-letter b { width: min(44px, 100% - 4px); height: 38px; margin: 0 auto; border: 1.5px solid var(--muted);
-    border-radius: 5px; font: 600 19px/34px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", sans-serif; }
-  .caracal-live .meet-letter i { height: 18px; color: var(--muted); font-size: 12px; line-height: 18px; }
-  .caracal-live .meet-letter[data-meets="equal"] b { border: 2.5px solid var(--result); line-height: 32px;
-    background: color-mix(in srgb, var(--result) 14%, transparent); }
-  .caracal-live .meet-letter[data-meets="later"] b { border-style: dashed; color: var(--muted); font-weight: 400; }
-  .caracal-live .meet-letter:focus-visible { outline: none; }
-  .caracal-live .meet-letter:focus-visible b { outline: 3px solid var(--focus); outline-offset: 1px; }
-  .caracal-live .meet-t { display: block; margin-bottom: 0.7rem; text-align: center; }
-  .caracal-live .meet-head { margin: 0 0 0.4rem; }
-  .caracal-live .meet-bars { display: block; cursor: pointer; fill: transparent; touch-action: pan-y; }
-  .caracal-live .meet-swap { display: inline-block; margin-right: 1.4rem; }
-  .caracal-live .meet-swap button:disabled { opacity: 0.45; cursor: default; }
-  .caracal-live .meet-swap span { margin-left: 0.6rem; color: var(--muted); }`;
 
 // For every t, how many j from 0 to t have the same letter at j and at t - j.
 export const equalAt = (text) => all(text.length, (t) => all(t + 1, (j) => text[j] === text[t - j]).filter(Boolean).length);
@@ -43,8 +23,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["text", "t"], show);
   let text, t, active = 0;             // the letter that Tab comes to
 
-  const host = begin(el, CSS,
-    "Move t: letters whose positions add up to t meet in the sum r. Press a letter to change it. By keyboard: Tab to the letters, ← → choose one, ↑ ↓ or a letter key change it.");
+  const host = begin(el, "Move t: letters whose positions add up to t meet in the sum r. Press a letter to change it. By keyboard: Tab to the letters, ← → choose one, ↑ ↓ or a letter key change it.");
   quote(el);
   legend(el, [["--c: var(--result); --h: 5px", "equal letters meet"], ["--c: var(--muted); --h: 1.5px", "different letters"],
     ["--e: 1.5px dashed var(--muted)", "later than t"]]);

@@ -3,34 +3,6 @@
 // model: tokens (strings), attention ([{name, rows: lower triangle in thousandths}]),
 // fourier ([{name, g: weights by lag}]), head, channel (which of them are shown, by number), row, column.
 
-const CSS = `
-  .caracal-live .mix-pair { display: grid; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); gap: 0.4rem 1rem }
-  .caracal-live .mix-pair label { display: block; min-width: 0; }
-  .caracal-live .mix-pair select { display: block; width: 100%; min-height: 36px; margin-top: 0.2rem; font: inherit; font-weight: 400; color: var(--ink);
-    background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
-  .caracal-live .mix-pair select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
-  .caracal-live .mix-matrix { width: 100%; aspect-ratio: 1; cursor: crosshair; background: var(--shade); }
-  .caracal-live .mix-matrix .mix-cells { shape-rendering: crispEdges; }
-  .caracal-live .mix-mark { fill: none; vector-effect: non-scaling-stroke; pointer-events: none; }
-  .caracal-live .mix-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 0.2rem 1.4rem; margin-top: 0.6rem }
-  .caracal-live .mix-name { margin: 0.5rem 0 0; font-weight: 600; }
-  .caracal-live .mix-text { display: flex; flex-wrap: wrap; row-gap: 3px; font: 14px/1.2 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
-  .caracal-live .mix-token { box-sizing: border-box; min-width: min(16px, max(13px, 99.5cqw / var(--tokens))); text-align: center;
-    border: 1.5px solid transparent; border-radius: 3px; }
-  .caracal-live .mix-words .mix-token { padding: 0 2px; }
-  .caracal-live .mix-token i { display: block; height: 20px; position: relative; border-bottom: 1px solid var(--rule); }
-  .caracal-live .mix-token i::after { content: ""; position: absolute; left: 1px; right: 1px; bottom: 0; height: var(--h);
-    box-sizing: border-box; background: var(--b); border: var(--e, none); }
-  .caracal-live .mix-later { color: var(--muted); }
-  .caracal-live .mix-room { container-type: inline-size; }
-  .caracal-live .mix-here { font-weight: 700; text-decoration: underline; text-decoration-thickness: 2px; text-underline-offset: 2px; }
-  .caracal-live .mix-content { border-color: var(--content); }
-  .caracal-live .mix-gate { background: color-mix(in srgb, var(--gate) 24%, transparent); }
-  .caracal-live .mix-facts { margin: 0.5rem 0 0; font-variant-numeric: tabular-nums; }
-  @media (max-width: 560px) { .caracal-live .mix-facts { min-height: 6em; } }
-  .caracal-live .mix-facts p { margin: 0.15rem 0; }
-  .caracal-live .mix-key { margin: 0.4rem 0 0; color: var(--muted); }`;
-
 // The cells of diagonal k of a matrix of this length, as a path; those of a negative weight are hollow.
 function diagonal(k, length, hollow) {
   const hole = hollow ? "m0.25 0.25v0.5h0.5v-0.5z" : "";
@@ -50,8 +22,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["head", "channel", "row", "column"], show);
   let head, channel, row, column;
 
-  const host = begin(el, CSS,
-    "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
+  const host = begin(el, "Choose a head and a channel, then pick an entry in a matrix or move the two sliders.");
   quote(el);
   const pair = make(el, "div", { class: "mix-pair" });
   const [heads, channels] = [["attention", "head", attention], ["Fourier", "channel", fourier]].map(([name, part, frames]) => {

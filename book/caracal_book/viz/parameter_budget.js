@@ -9,43 +9,6 @@ const PARTS = [["embedding", "embedding", "ink", 1], ["value", "value projection
   ["gate", "gate projections", "gate", 1], ["mix", "gate mix", "gate", 0.45],
   ["output", "output projections", "result", 1], ["attention", "attention", "ink", 0.55],
   ["mlp", "SwiGLU", "ink", 0.24], ["rest", "norms, short convolutions", "ink", 0.75]];
-const CSS = `
-  .caracal-live .bud-room { container-type: inline-size; }
-  .caracal-live .bud-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 2rem; align-items: start;
-    grid-template-areas: "total" "list" "set" "all"; }
-  @container (min-width: 600px) {
-    .caracal-live .bud-parts { grid-template-columns: minmax(0, 1fr) minmax(0, 1fr);
-      grid-template-areas: "total total" "list set" "all all"; } }
-  .caracal-live .bud-total { grid-area: total; }
-  .caracal-live .bud-sum { display: flex; flex-wrap: wrap; align-items: baseline; gap: 0 0.8rem; margin: 0 0 0.4rem; }
-  .caracal-live .bud-sum b { font-size: 1.45rem; font-weight: 650; font-variant-numeric: tabular-nums; }
-  .caracal-live .bud-sum span { color: var(--muted); }
-  .caracal-live .bud-bar { display: flex; gap: 1px; background: var(--paper); }
-  .caracal-live .bud-bar i { display: block; flex: 0 0 auto; }
-  .caracal-live .bud-total .bud-bar { height: 40px; }
-  .caracal-live .bud-preset .bud-bar { height: 16px; flex: 1; }
-  .caracal-live .bud-list { grid-area: list; display: grid; grid-template-columns: auto 1fr auto auto; gap: 0.18rem 0.7rem;
-    margin: 0; font-variant-numeric: tabular-nums; align-items: center; }
-  .caracal-live .bud-list i { width: 14px; height: 14px; border-radius: 2px; }
-  .caracal-live .bud-list b { font-weight: 600; text-align: right; }
-  .caracal-live .bud-list span:nth-child(4n) { text-align: right; min-width: 3.6em; }
-  .caracal-live .bud-set { grid-area: set; display: grid; gap: 0.15rem; }
-  .caracal-live .bud-set input[type="range"] { margin: 5px 0 6px; }   /* room for the ring of the focus */
-  .caracal-live .bud-all { grid-area: all; display: grid; gap: 0.35rem; }
-  .caracal-live .bud-head { font-weight: 600; margin: 0; }
-  .caracal-live .bud-preset { display: flex; align-items: center; gap: 0.7rem; width: 100%; padding: 0 0.6em;
-    text-align: left; border-color: var(--rule); }
-  .caracal-live .bud-preset[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink); }
-  .caracal-live .bud-preset .bud-name { flex: 0 0 4.4em; font-weight: 600; }
-  .caracal-live .bud-preset .bud-count { flex: 0 0 4.2em; text-align: right; font-variant-numeric: tabular-nums; }
-  @media (max-width: 480px) {
-    .caracal-live .bud-parts { gap: 0.6rem; }
-    .caracal-live .bud-set { grid-template-columns: 1fr 1fr; column-gap: 1.2rem; }
-    .caracal-live .bud-set label { display: flex; flex-direction: column; justify-content: end; }
-    .caracal-live .bud-list { gap: 0.1rem 0.7rem; }
-    .caracal-live .bud-total .bud-bar { height: 30px; }
-    .caracal-live .bud-all { gap: 0.2rem; }
-    .caracal-live .bud-preset { min-height: 29px; } }`;
 
 const round = (x) => Math.ceil(Math.floor((8 * x) / 3) / 128) * 128;      // width of the SwiGLU
 const digits = (x) => (x < 99.995e6 ? 2 : 1);
@@ -73,7 +36,7 @@ export function render({ model, el }) {
   const same = (a, b) => FIELDS.every((field) => a[field] === b[field]);
   let now;
 
-  const host = begin(el, CSS, "Move a slider, or take a preset.");
+  const host = begin(el, "Move a slider, or take a preset.");
   const parts = make(make(el, "div", { class: "bud-room" }), "div", { class: "bud-parts" });
   const [total, list, set, sizes] = ["total", "list", "set", "all"].map((name) => make(parts, "div", { class: `bud-${name}` }));
   const line = make(total, "p", { class: "bud-sum", "aria-live": "off" });

@@ -7,10 +7,6 @@ const LEFT = 30, RIGHT = 4;            // margins of a panel, in pixels
 const PACE = 70;                       // milliseconds in which a bar covers two thirds of its way
 const NAME = { v: "content v", g: "gate g", r: "output r", d: "change of the output" };
 const COLOUR = { v: "content", g: "gate", r: "result", d: "result" };
-const CSS = `
-  .caracal-live .poke-points { display: block; margin-top: 0.7rem; }
-  .caracal-live .poke-marks { position: relative; height: 1.6rem; color: var(--muted); }
-  .caracal-live .poke-marks span { position: absolute; transform: translateX(-50%); white-space: nowrap; }`;
 
 const copy = (streams) => ({ v: [...streams.v], g: [...streams.g] });
 
@@ -78,8 +74,7 @@ export function render({ model, el }) {
   let now, before, n, stream, token;      // the streams as they stand, and as they were when a token was picked up
   let reach = { r: 1, d: 1 };
 
-  const host = begin(el, CSS,
-    "Drag a blue or an orange bar. By keyboard: Tab to the bars, ← → choose a token, ↑ ↓ change it.");
+  const host = begin(el, "Drag a blue or an orange bar. By keyboard: Tab to the bars, ← → choose a token, ↑ ↓ change it.");
   const inputs = make(el, "svg", { height: fit(266, 212) });
   const { caption, slider } = slide(el, { class: "poke-points" }, length, 2 * length + 1);
   const marks = make(el, "div", { class: "poke-marks", "aria-hidden": "true" });

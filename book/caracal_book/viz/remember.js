@@ -9,14 +9,6 @@ const MOST = 1024;                       // tokens that a press on Write may add
 const BASE = 32;                         // of the schedule, as in relaxed.js
 const SEEN = 40;                         // tokens of the text that are shown
 const [WIDE, TALL] = [400, 70];          // of a strip, in its own units
-const CSS = `${INSTRUMENT}
-  .caracal-live .rem-text { height: 6.2em; overflow: hidden; display: flex; flex-direction: column; justify-content: flex-end; }
-  .caracal-live .rem-text p { margin: 0; }
-  .caracal-live .rem-head { margin: 0.4rem 0 0.1rem; font-weight: 600; }
-  .caracal-live .rem-key { margin: 0.3rem 0; }
-  .caracal-live .rem-strip { cursor: pointer; touch-action: pan-y; }
-  .caracal-live .rem-says { min-height: 4.4em; font-variant-numeric: tabular-nums; margin: 0.4rem 0 0; font-weight: 600; }
-  @media (max-width: 480px) { .caracal-live .rem-text { height: 9.3em; } }`;
 
 const lowest = (n) => n & -n;
 
@@ -31,7 +23,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["n", "gate"], (given) => show(given.n, given.gate));
   const written = [null, null];          // by the reader's computer: ids, pieces, sizes, times; by gate
   let n = own, gate = 0, writing = false, asked = "", frame = 0;
-  const host = begin(el, CSS, "Let the text grow. What happens beyond the training length, and does cutting the gates help?");
+  const host = begin(el, "Let the text grow. What happens beyond the training length, and does cutting the gates help?");
   quote(el);
   const live = new Live(model, host, {
     question: (text) => {

@@ -9,15 +9,11 @@ import torch
 from caracal_min import Caracal, CaracalConfig
 
 from ..web_export import web_scripts
-from . import svg
 from .engine import PARTS
 from .figure import Figure
-from .style import palette
 from .trace import in_the_page, pieces_of, rounded_to
 
 __all__ = ["remember"]
-
-_WIDTH, _LETTERS = 420, 58  # of the still, in its own units, and of one of its lines
 
 
 def remember(model: Caracal, text: str, length: int, words: int = 1024, name: str = "micro", temperature: float = 0.8,
@@ -54,7 +50,7 @@ def remember(model: Caracal, text: str, length: int, words: int = 1024, name: st
             "own": len(own), "width": config.d_model, "fourier": len(fourier), "fixed": _others(config, len(fourier)),
             "temperature": temperature, "seed": seed, "folder": folder, "bytes": manifest["bytes"],
             "digest": manifest["digest"]}
-    return Figure("remember", data, _still(data), _alt(data), state=("n", "gate"), parts=PARTS)
+    return Figure("remember", data, None, _alt(data), state=("n", "gate"), parts=PARTS, computed=("runs",))
 
 
 def _run(model: Caracal, own: list[int], layer: int, words: int, temperature: float, seed: int,
@@ -87,32 +83,3 @@ def _alt(data: Mapping[str, Any]) -> str:
 
 def _end(data: Mapping[str, Any], gate: int) -> str:
     return "".join(data["runs"][gate]["pieces"][-24:]).strip()
-
-
-def _still(data: Mapping[str, Any]) -> str:
-    """Draw the sizes of the results of both recordings, and how both texts end."""
-    runs, length = data["runs"], data["length"]
-    left, right, top, foot = 12, _WIDTH - 12, 40, 190
-    most, count = max(max(run["sizes"]) for run in runs), len(runs[0]["sizes"])
-    x = [left + (right - left) * t / max(1, count - 1) for t in range(count)]
-    parts = [svg.text(12, 22, "size of the results, token by token", weight=600),
-             svg.path("M", left, foot, "H", right, stroke=palette.muted)]
-    for run, colour in zip(runs, (palette.wrapped, palette.result), strict=True):
-        y = [foot - (foot - top) * size / most for size in run["sizes"]]
-        steps = [step for t in range(0, count, max(1, count // 128)) for step in ("L", x[t], y[t])]
-        parts.append(svg.path("M", *steps[1:], stroke=colour, stroke_width=2))
-    if length < count:
-        parts += [svg.path("M", x[length], top, "V", foot, stroke=palette.muted, stroke_dasharray="4 3"),
-                  svg.text(x[length] + 5, top + 8, "training length", fill=palette.muted)]
-    y = foot + 18
-    parts += [svg.text(left, y, "token 0", fill=palette.muted),
-              svg.text(right, y, count - 1, "end", fill=palette.muted)]
-    for gate, (words, colour) in enumerate((("as trained", palette.wrapped), ("gates cut", palette.result))):
-        y += 26
-        parts.append(svg.element("text", svg.entry(f"{words}; the text ends", fill=colour), x=12, y=y))
-        end = _end(data, gate).replace("\n", " ")[-2 * _LETTERS:]
-        y += 19
-        words = svg.wrapped(end)
-        parts.append(svg.lines(12, y, words))
-        y += 19 * (len(words) - 1)
-    return svg.frame(_WIDTH, y + 14, *parts)

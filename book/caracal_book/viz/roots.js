@@ -4,22 +4,7 @@
 
 const CIRCLE = 1.4;                    // half the width of a panel with a circle of radius 1
 const TURN = 15;                       // degrees of z^n for one press of an arrow key, and grid of a drag
-const CSS = `
-  .caracal-live { --even: var(--other-0); --odd: var(--other-1); }   /* neither content nor gate */
-  .caracal-live .roots-panels { display: grid; grid-template-columns: 1fr 1fr 1fr; gap: 0.6rem 0.8rem; margin-bottom: 0.4rem; }
-  .caracal-live .roots-panels > div { min-width: 0; }
-  .caracal-live .roots-title { font-weight: 600; }
-  @media (max-width: 560px) {
-    .caracal-live .roots-panels { grid-template-columns: 1fr 1fr; }
-    .caracal-live .roots-panels > div:last-child { grid-column: 1 / 3; max-width: 18rem; width: 100%; margin: 0 auto; } }
-  @media (max-width: 480px) {
-    .caracal-live .roots-panels > div:last-child { max-width: 12.5rem; }
-    .caracal-live .roots-sliders { align-items: end; } }
-  .caracal-live .roots-panels svg { aspect-ratio: 1; overflow: hidden; }
-  .caracal-live .roots-panels .turn { display: block; cursor: grab; touch-action: none; }
-  .caracal-live svg .roots-name { font-size: 15px; font-weight: 600; text-anchor: middle; pointer-events: none; }
-  .caracal-live .roots-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(13rem, 45%), 1fr)); gap: 0 1.2rem; }
-  .caracal-live .roots-sliders input[type="range"] { margin: 5px 0 6px; }`;   /* room for the ring of the focus */
+   /* room for the ring of the focus */
 
 const times = ([a, b], [c, d]) => [a * c - b * d, a * d + b * c];
 const plus = ([a, b], [c, d]) => [a + c, b + d];
@@ -46,8 +31,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["n", "degrees", "point"], show);
   let n, degrees, k;                   // points, angle of z^n in degrees, the chosen point
 
-  const host = begin(el, CSS,
-    "Click a point to choose it, drag it to turn them all. By keyboard: Tab to a slider.");
+  const host = begin(el, "Click a point to choose it, drag it to turn them all. By keyboard: Tab to a slider.");
   const panels = make(el, "div", { class: "roots-panels" });
   const [circle, squares, plane] = [0, 1, 2].map((which) => {
     const figure = make(panels, "div"), half = which < 2 ? CIRCLE : most * 1.12;

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from . import svg
 from .figure import Figure
-from .style import palette
 
 __all__ = ["roots"]
 
-_SIZE, _GAP = 190, 20  # of one panel of the still, and between two, in its own units
 _LARGEST = 16
 
 
@@ -46,15 +44,7 @@ def roots(n: int, coefficients: Sequence[float] = (1.0, 2.0, 1.5, -1.0), *, twis
         raise ValueError(f"point={point}; for {n} points give 0 to {n - 1}")
     degrees = round(math.degrees(n * twist), 6)  # of the angle of z^n
     model = {"n": n, "coefficients": numbers, "degrees": degrees, "point": point, "largest": _LARGEST}
-    return Figure("roots", model, _still(n, numbers, twist, point), _alt(n, numbers, degrees, point),
-                  state=("n", "degrees", "point"))
-
-
-def _value(coefficients: Sequence[float], z: complex) -> complex:
-    total = 0j
-    for coefficient in reversed(coefficients):
-        total = total * z + coefficient
-    return total
+    return Figure("roots", model, None, _alt(n, numbers, degrees, point), state=("n", "degrees", "point"))
 
 
 def _power(degrees: float) -> str:
@@ -69,50 +59,3 @@ def _alt(n: int, coefficients: list[float], degrees: float, point: int) -> str:
     return (f"{n} points evenly spaced on the unit circle with z^{n} = {_power(degrees)}, their {squares}, "
             f"and the values of the polynomial with coefficients {coefficients} at them. Point {point} is chosen. "
             "Sliders set the number of points, the chosen point and the angle of z^N; a point can be dragged.")
-
-
-def _still(n: int, coefficients: list[float], twist: float, point: int) -> str:
-    """Draw the first frame as SVG: points, squares and values, one panel each, and the facts in words."""
-    z = [cmath.rect(1, twist - 2 * math.pi * k / n) for k in range(n)]
-    values = [_value(coefficients, x) for x in z]
-    even = _value(coefficients[::2], z[point] ** 2)
-    reach = max(1.0, *map(abs, values), abs(even)) * 1.12
-    partner = (point + n // 2) % n if n % 2 == 0 else None
-    chosen = {point, partner} - {None}
-
-    def at(panel: int, x: complex, scale: float) -> tuple[float, float]:
-        half = _SIZE / 2
-        return (12 + panel * (_SIZE + _GAP) + half + x.real / scale * half, 34 + half - x.imag / scale * half)
-
-    def dot(panel: int, x: complex, scale: float, fill: str, radius: float) -> str:
-        return svg.circle(*at(panel, x, scale), radius, fill=fill, stroke=palette.ink, stroke_width=0.8)
-
-    def line(panel: int, a: complex, b: complex, scale: float, colour: str, width: float) -> str:
-        return svg.path("M", *at(panel, a, scale), "L", *at(panel, b, scale), stroke=colour, stroke_width=width,
-                        stroke_linecap="round")
-
-    parts = []
-    for panel, title in enumerate((f"{n} points z", "their squares z²", "values P(z)")):
-        scale = reach if panel == 2 else 1.3
-        parts.append(svg.text(12 + panel * (_SIZE + _GAP), 20, title, weight=600))
-        edge = scale / 1.02
-        for a in (1, 1j):
-            parts.append(line(panel, -edge * a, edge * a, scale, palette.rule, 1))
-        if panel < 2:
-            parts.append(svg.circle(*at(panel, 0, scale), _SIZE / 2 / scale, fill="none", stroke=palette.muted))
-    if partner is not None:
-        parts.append(line(0, z[point], z[partner], 1.3, palette.result, 2.5))
-    for k in range(n):
-        shade = palette.result if k in chosen else palette.rule
-        parts.append(dot(0, z[k], 1.3, shade, 7 if k in chosen else 5))
-        parts.append(dot(1, z[k] ** 2, 1.3, shade, 7 if k in chosen else 5))
-        parts.append(dot(2, values[k], reach, shade, 5 if k in chosen else 3.5))
-    parts.append(dot(1, z[point] ** 2, 1.3, palette.result, 7))
-    parts.append(line(2, 0, even, reach, palette.others[0], 3))
-    for k in sorted(chosen):
-        parts.append(line(2, even, values[k], reach, palette.others[1], 3))
-        parts.append(dot(2, values[k], reach, palette.result, 5))
-    facts = [f"z to the power {n} is {_power(math.degrees(n * twist))} at every point",
-             f"{len({(round((x * x).real, 6), round((x * x).imag, 6)) for x in z})} different squares"]
-    bottom = 34 + _SIZE + 26
-    return svg.frame(24 + 3 * _SIZE + 2 * _GAP, bottom + 19 * len(facts), *parts, svg.lines(12, bottom, facts), size=15)

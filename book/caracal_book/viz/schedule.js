@@ -4,44 +4,6 @@
 
 const LABEL = 30, CEILING = 34;              // room for the row numbers, and for the column numbers
 const TALL = fit(44, 28), FOOT = TALL + 6;   // height of a strip, and where its bars stand
-const CSS = `
-  .caracal-live .sch-room { container-type: inline-size; }
-  .caracal-live .sch-facts { font-variant-numeric: tabular-nums; min-height: 10em; }
-  .caracal-live .sch-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 1.8rem; align-items: start;
-    grid-template-areas: "steps" "pairs" "words" "key" "strips"; }
-  @container (min-width: 600px) {
-    .caracal-live .sch-parts { grid-template-columns: minmax(0, 1.35fr) minmax(0, 1fr); grid-template-rows: auto auto 1fr auto;
-      grid-template-areas: "pairs steps" "pairs words" "pairs key" "strips strips"; }
-    .caracal-live .sch-facts { min-height: 13em; } }
-  .caracal-live .sch-pairs { grid-area: pairs; touch-action: manipulation; }
-  .caracal-live .sch-steps { grid-area: steps; }
-  .caracal-live .sch-words { grid-area: words; }
-  .caracal-live .sch-strips { grid-area: strips; }
-  .caracal-live .sch-slider { display: block; }
-  .caracal-live .sch-slider span { display: block; margin-bottom: 0.35rem; }
-  .caracal-live .sch-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; margin-top: 0.7rem; }
-  .caracal-live .sch-buttons button:disabled { opacity: 0.45; cursor: default; }
-  .caracal-live .sch-pair { cursor: pointer; }
-  .caracal-live .sch-still { pointer-events: none; }
-  .caracal-live .sch-facts p { margin: 0 0 0.35rem; }
-  .caracal-live .sch-facts span { white-space: nowrap; }
-  .caracal-live .sch-facts i { font: italic 1.1em Georgia, "Times New Roman", serif; }   /* no l that looks like a 1 */
-  .caracal-live .sch-facts .sch-block { font-weight: 700; }
-  .caracal-live .sch-facts .sch-block span { text-decoration: underline; text-decoration-thickness: 3px;
-    text-underline-offset: 3px; }
-  .caracal-live .sch-key { grid-area: key; flex-direction: column; margin: 0; color: var(--muted); }
-  @media (max-width: 480px) {
-    .caracal-live .sch-parts { gap: 0.5rem; }
-    .caracal-live .sch-slider span { margin: 0; }
-    .caracal-live .sch-buttons { margin-top: 0.2rem; }
-    .caracal-live .sch-pairs svg { max-width: 300px; }
-    .caracal-live .sch-facts { min-height: 9em; font-size: 13px; }
-    .caracal-live .sch-facts p { margin: 0 0 0.15rem; } }
-  @container (min-width: 320px) and (max-width: 599px) {      /* the key stands in the half that has no pairs */
-    .caracal-live .sch-parts { grid-template-areas: "steps" "pairs" "words" "strips"; }
-    .caracal-live .sch-key { grid-area: pairs; place-self: end; font-size: 12.5px; } }
-  .caracal-live .sch-head { font-weight: 600; margin: 0.2rem 0 0.1rem; }
-  .caracal-live .sch-time { cursor: pointer; touch-action: pan-y; }`;
 
 const lowest = (n) => n & -n;
 
@@ -66,8 +28,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["n"], (given) => go(Math.round(given.n)));
   let n;
 
-  const host = begin(el, CSS,
-    "Let tokens arrive. A click on a pair goes to the moment at which it is added.");
+  const host = begin(el, "Let tokens arrive. A click on a pair goes to the moment at which it is added.");
   const parts = make(make(el, "div", { class: "sch-room" }), "div", { class: "sch-parts" });
   const [steps, square, words, strips] = ["steps", "pairs", "words", "strips"]
     .map((name) => make(parts, "div", { class: `sch-${name}` }));

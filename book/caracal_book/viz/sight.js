@@ -7,15 +7,7 @@ const STEP_UP = 44, TALL = 14;         // from one level to the next; height of 
 const WIDEST = 10;                     // window
 const FAINTEST = 0.25;                 // shade of a cell that one path leads from
 const KIND = { F: "Fourier", W: "window" };
-const CSS = `
-  .caracal-live .sight-ready { display: flex; flex-wrap: wrap; gap: 0.4rem; margin-bottom: 0.7rem; }
-  .caracal-live .sight-ready button[aria-pressed="true"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
-  .caracal-live .sight-stack { position: relative; }
-  .caracal-live .sight-stack svg { touch-action: pan-y; cursor: pointer; }
-  .caracal-live .sight-layer { position: absolute; left: 0; width: 64px; min-height: 32px; padding: 0; transform: translateY(-50%); font-size: 13px; }
-  .caracal-live .sight-layer[data-kind="F"] { background: var(--ink); color: var(--paper); border-color: var(--ink); }
-  .caracal-live .sight-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 0.2rem 1.4rem; }
-  .caracal-live .sight-sliders input[type="range"] { margin: 5px 0 6px; }`;   /* room for the ring of the focus */
+   /* room for the ring of the focus */
 
 // Paths to output t from each cell of each level: level 0 are the tokens, the last level the outputs.
 export function pathsTo(pattern, window, length, t) {
@@ -39,8 +31,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["pattern", "window", "output"], show);
   let pattern, window, output, levels;
 
-  const host = begin(el, CSS,
-    "Press a mixer to change its kind. Slide the window and the output, or drag in the drawing.");
+  const host = begin(el, "Press a mixer to change its kind. Slide the window and the output, or drag in the drawing.");
   const presets = make(el, "div", { class: "sight-ready", role: "group", "aria-label": "stacks to start from" });
   const starts = Object.entries(ready).map(([name, stack]) => {
     const button = make(presets, "button", { type: "button" }, name);

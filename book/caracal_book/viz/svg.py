@@ -1,6 +1,6 @@
-"""SVG as text: the frame of a figure's still, and the marks that it is made of.
+"""SVG as text: the frame of a drawing, and the marks that it is made of.
 
-A still stands on white in every theme.  Its lengths are in pixels of its full width; x grows to the right and y
+A drawing stands on white in every theme.  Its lengths are in pixels of its full width; x grows to the right and y
 downwards.  A mark takes further attributes by name, `font_size=11` for font-size, and leaves out those that are None.
 """
 
@@ -9,8 +9,7 @@ from html import escape
 
 from .style import palette
 
-__all__ = ["bar", "circle", "element", "entry", "frame", "key", "lines", "minus", "number", "path", "rect", "said",
-           "text"]
+__all__ = ["circle", "element", "frame", "lines", "minus", "number", "path", "rect", "said", "text"]
 
 
 def number(x: float) -> str:
@@ -42,42 +41,14 @@ def text(x: float, y: float, words: object, anchor: str | None = None, weight: i
     return element("text", escape(str(words)), x=x, y=y, text_anchor=anchor, font_weight=weight, **look)
 
 
-def wrapped(text: str, letters: int = 56) -> list[str]:
-    """Break a text into lines of at most so many letters, at spaces where there are some."""
-    lines = [""]
-    for one in text.replace("\n", " ↵ ").split(" "):
-        while len(one) > letters:
-            lines.append(one[:letters])
-            one = one[letters:]
-        if len(lines[-1]) + len(one) + 1 > letters:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {one}".strip()
-    return [line for line in lines if line] or [""]
-
-
 def lines(x: float, y: float, sentences: Iterable[str], pitch: float = 19) -> str:
     """Write sentences one below the other."""
     return "".join(text(x, y + pitch * k, sentence) for k, sentence in enumerate(sentences))
 
 
-def key(x: float, y: float, *entries: str) -> str:
-    """Write in one line what colours stand for, each an `entry`."""
-    return element("text", "  ".join(entries), x=x, y=y)
-
-
-def entry(words: str, sign: str = "■", **look: object) -> str:
-    """Return a sign that looks like what it stands for, and words, for a `key`."""
-    return f"{element('tspan', sign, **look)} {escape(words)}"
-
-
 def rect(x: float, y: float, width: float, height: float, **look: object) -> str:
     """Draw a rectangle from its upper left corner."""
     return element("rect", x=x, y=y, width=width, height=height, **look)
-
-
-def bar(x: float, width: float, start: float, end: float, **look: object) -> str:
-    """Draw a rectangle between two heights, whichever of them is the higher one."""
-    return rect(x, min(start, end), width, abs(end - start), **look)
 
 
 def circle(x: float, y: float, radius: float, **look: object) -> str:

@@ -11,60 +11,6 @@ const VOCABULARY = 50257, LAYERS = 12, WINDOW = 256, HEAD = 64, TOKENS = 65536;
 // Three of the eight are inverse: on a GPU each copies its input and scales its output.
 const BYTES = 2, FLOAT32 = 4, ON_CHIP = 65536, TRANSFORMS = 8 / 3, INVERSES = 3, ATTENTIONS = 3.5;
 const LENGTHS = { min: 6, max: 17 }, WIDTHS = { min: 256, max: 4096, step: 64 };   // lengths as powers of two
-const CSS = `
-  .caracal-live .tim-bars { display: grid; gap: 0.35rem; margin: 0.2rem 0 0.6rem; }
-  .caracal-live .tim-model { display: grid; grid-template-columns: 8.2em minmax(0, 1fr) 4.6em; align-items: center;
-    gap: 0.5rem; width: 100%; padding: 0 0.5em; text-align: left; border-color: var(--rule); }
-  .caracal-live .tim-models { container-type: inline-size; }
-  @container (max-width: 430px) {
-    .caracal-live .tim-model { grid-template-columns: minmax(0, 1fr) auto; row-gap: 0.15rem; padding: 0.3em 0.5em 0.5em; }
-    .caracal-live .tim-model > .tim-bar { grid-row: 2; grid-column: 1 / 3; } }
-  .caracal-live .tim-axis { display: grid; grid-template-columns: 8.2em minmax(0, 1fr) 4.6em; gap: 0.5rem; height: 1.7em;
-    padding: 0 calc(0.5em + 1px); color: var(--muted); }
-  .caracal-live .tim-axis > div { grid-column: 2; position: relative; border-top: 1px solid var(--muted); }
-  .caracal-live .tim-axis span { position: absolute; transform: translateX(-50%); padding-top: 3px; white-space: nowrap;
-    font-variant-numeric: tabular-nums; }
-  .caracal-live .tim-axis span::before { content: ""; position: absolute; top: 0; left: 50%; height: 4px;
-    border-left: 1px solid var(--muted); }
-  .caracal-live .tim-axis span:first-child { transform: none; } .caracal-live .tim-axis span:first-child::before { left: 0; }
-  @container (max-width: 430px) { .caracal-live .tim-axis { grid-template-columns: minmax(0, 1fr); }
-    .caracal-live .tim-axis > div { grid-column: 1; } }
-  .caracal-live .tim-pick button:disabled { opacity: 0.45; }
-  .caracal-live .tim-model[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink); }
-  .caracal-live .tim-model > span { font-weight: 600; }
-  .caracal-live .tim-model > b { font-weight: 600; text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
-  .caracal-live .tim-bar { display: flex; height: 22px; background: var(--paper); }
-  .caracal-live .tim-bar i { display: block; flex: 0 0 auto; box-shadow: inset 1px 0 0 var(--paper); }
-  .caracal-live .tim-waits { background-image: repeating-linear-gradient(135deg, transparent 0 4px, var(--paper) 4px 6px); }
-  .caracal-live .tim-room { container-type: inline-size; }
-  .caracal-live .tim-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.9rem 2rem; align-items: start; }
-  @container (min-width: 600px) { .caracal-live .tim-parts { grid-template-columns: minmax(0, 1.15fr) minmax(0, 1fr); } }
-  .caracal-live table.tim-list { border-collapse: collapse; width: 100%; margin: 0; font-variant-numeric: tabular-nums;
-    font-size: inherit; color: inherit; background: none; border: 0; }
-  .caracal-live .tim-list caption { text-align: left; font-weight: 600; color: inherit; padding: 0 0 0.2rem; caption-side: top; }
-  .caracal-live .tim-list th, .caracal-live .tim-list td { padding: 0.1rem 0 0.1rem clamp(0.2rem, 2cqw, 0.6rem); text-align: right;
-    font-weight: 400; background: none; border: 0; color: inherit; }
-  @container (max-width: 380px) { .caracal-live table.tim-list { font-size: min(0.85em, 3.8cqw); } }
-  .caracal-live .tim-list thead th { color: var(--muted); vertical-align: bottom; }
-  .caracal-live .tim-list th:first-child { text-align: left; padding-left: 0; white-space: nowrap; }
-  .caracal-live table.tim-list tbody tr { background: none; }
-  .caracal-live .tim-list i { display: inline-block; width: 12px; height: 12px; border-radius: 2px; margin-right: 7px; }
-  .caracal-live .tim-set { display: grid; gap: 0.15rem; }
-  .caracal-live .tim-set input[type="range"] { margin: 5px 0 6px; }
-  .caracal-live .tim-pick { display: flex; flex-wrap: wrap; gap: 0.35rem; margin: 0.2rem 0 0.5rem; }
-  .caracal-live .tim-pick button[aria-pressed="true"] { border-color: var(--ink); box-shadow: inset 0 0 0 1px var(--ink);
-    font-weight: 600; }
-  .caracal-live .tim-word { font-weight: 600; margin: 0; }
-  @container (max-width: 430px) {   /* a phone: words beside their buttons, so that all stands on one screen */
-    .caracal-live .tim-parts { gap: 0.4rem; }
-    .caracal-live .tim-set { order: -1; }   /* the controls next to the bars that they move */
-    .caracal-live .tim-bar { height: 16px; }
-    .caracal-live .tim-set { grid-template-columns: auto minmax(0, 1fr); gap: 0.2rem 0.5rem; align-items: center; }
-    .caracal-live .tim-set > :not(.tim-word, .tim-pick) { grid-column: 1 / -1; }
-    .caracal-live .tim-set .tim-word { font-size: 0.85em; }
-    .caracal-live .tim-pick { margin: 0; gap: 0.25rem; }
-    .caracal-live .tim-pick button { font-size: 0.8em; padding: 0.1rem 0.35rem; min-height: 32px; }
-    .caracal-live .tim-set input[type="range"] { margin: 1px 0; } }`;
 
 const hidden = (width) => Math.ceil(Math.floor((8 * width) / 3) / 128) * 128;      // of the SwiGLU
 const grouped = (x) => `${x}`.replace(/\B(?=(\d{3})+$)/g, ",");
@@ -113,7 +59,7 @@ export function render({ model, el }) {
   const devices = model.get("devices");
   const state = inStep(model, ["model", "length", "device", "width", "fused", "compiled"], show);
   let now;
-  const host = begin(el, CSS, "At the speeds of the data sheet. Striped: waits for memory; pink: attention. Press a bar for its parts; fusing leaves the axis as it is.");
+  const host = begin(el, "At the speeds of the data sheet. Striped: waits for memory; pink: attention. Press a bar for its parts; fusing leaves the axis as it is.");
   const title = make(el, "p", { class: "tim-word" });
 
   const bars = make(make(el, "div", { class: "tim-models" }), "div", { class: "tim-bars" });

@@ -5,21 +5,13 @@ from dataclasses import replace
 from caracal_min.config import PRESETS, CaracalConfig
 
 from ..numbers.cost import DEVICES, PARTS, Cost, Pass, training
-from . import svg
 from .figure import Figure
-from .style import palette
 
 __all__ = ["time_budget"]
 
 _MODELS = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}
 _SHOWN = ("T4", "RTX 3090", "RTX 4090", "A100", "H200")  # devices of the figure
 _LENGTHS, _WIDTHS = (64, 131_072), (256, 4096)  # smallest and largest; a length is a power of two
-_COLOURS = {"output": (palette.ink, 1), "mlp": (palette.ink, 0.24), "projections": (palette.ink, 0.55),
-            "gate mix": (palette.gate, 1), "convolution": (palette.result, 1), "attention": (palette.others[1], 1),
-            "small operators": (palette.others[0], 1)}
-_WIDTH, _LEFT, _TOP, _ROW, _PITCH = 440, 128, 53, 30, 21  # of the still, in its own units
-_STRIPES = svg.element("pattern", svg.path("M", 0, 5, "H", 6, stroke=palette.paper, stroke_width=2), id="waits",
-                       width=6, height=6, patternUnits="userSpaceOnUse", patternTransform="rotate(-45)")
 
 
 def time_budget(model: str = "pure", length: int = 512, device: str = "A100", width: int = 512,
@@ -52,7 +44,7 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
     devices = [{"name": name, **DEVICES[name]._asdict()} for name in _SHOWN]
     start = {"model": model, "length": length, "device": device, "width": width, "fused": False,
              "compiled": compiled}
-    return Figure("time_budget", {"devices": devices, **start}, _still(start), _alt(start), state=tuple(start))
+    return Figure("time_budget", {"devices": devices, **start}, None, _alt(start), state=tuple(start))
 
 
 def _costs(start: dict) -> dict[str, dict[str, Cost]]:
@@ -88,36 +80,3 @@ def _alt(start: dict) -> str:
             f"{start['length']:,} tokens, small operators {small}, in microseconds a token: {bars}. "
             f"Of {_MODELS[start['model']]}: {words}. Sliders for width and length, "
             "buttons for the device, for chains of small operators and for a fused convolution.")
-
-
-def _still(start: dict) -> str:
-    times, costs = _times(start), _costs(start)
-    parts = {part: cost for part, cost in costs[start["model"]].items() if cost.operations}
-    device = DEVICES[start["device"]]
-    slowest = _times(start | {"fused": False, "compiled": False})  # the axis is the same, whatever is fused
-    longest = max(sum(of.values()) for of in slowest.values())
-    across = (_WIDTH - _LEFT - 84) / longest
-    rows = [_STRIPES, svg.text(12, 20, "µs for each token of a training step", weight=600),
-            svg.text(12, 39, f"{start['length']:,} tokens, one {start['device']}; striped: waits for memory"),
-            svg.text(_WIDTH - 12, 20, "pink: attention", "end")]
-    for k, (model, of) in enumerate(times.items()):
-        y, left = _TOP + k * _ROW, float(_LEFT)
-        rows.append(svg.text(12, y + 15, _MODELS[model], weight=600 if model == start["model"] else None))
-        for part, time in of.items():
-            colour, share = _COLOURS[part]
-            rows.append(svg.rect(left, y, across * time, 22.0, fill=colour, fill_opacity=share))
-            if device.bound(part, costs[model][part]) == "bandwidth":
-                rows.append(svg.rect(left, y, across * time, 22.0, fill="url(#waits)"))
-            left += across * time
-        rows.append(svg.text(left + 6, y + 15, f"{sum(of.values()):.2f}"))
-    top = _TOP + 3 * _ROW + 26
-    whole, operations = sum(times[start["model"]].values()), sum(cost.operations for cost in parts.values())
-    rows += [svg.text(12, top, _MODELS[start["model"]], weight=600), svg.text(250, top, "operations", "end"),
-             svg.text(320, top, "time", "end"), svg.text(_WIDTH - 12, top, "bound by", "end")]
-    for k, (part, cost) in enumerate(parts.items()):
-        y, (colour, share) = top + (k + 1) * _PITCH, _COLOURS[part]
-        rows += [svg.rect(12, y - 11, 12, 12, fill=colour, fill_opacity=share), svg.text(32, y, part),
-                 svg.text(250, y, f"{100 * cost.operations / operations:.1f}%", "end"),
-                 svg.text(320, y, f"{100 * times[start['model']][part] / whole:.1f}%", "end"),
-                 svg.text(_WIDTH - 12, y, device.bound(part, cost), "end")]
-    return svg.frame(_WIDTH, top + len(parts) * _PITCH + 12, *rows)

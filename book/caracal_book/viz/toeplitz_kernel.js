@@ -3,29 +3,6 @@
 // model: v, g (numbers, same length L), row, column (the entry that is picked at the start, column <= row).
 
 const SIDE = 22, RIGHT = 62, TOP = 64;       // margins of the matrix: row numbers, bars of r, bars of v
-const CSS = `
-  .caracal-live .toe-room { container-type: inline-size; }
-  .caracal-live .toe-parts { display: grid; grid-template-columns: minmax(0, 1fr); gap: 0.7rem 1.8rem; align-items: start;
-    grid-template-areas: "kernel" "matrix" "words"; }
-  @container (min-width: 600px) {
-    .caracal-live .toe-parts { grid-template-columns: minmax(0, 1fr) minmax(0, 1.3fr); grid-template-rows: auto 1fr;
-      grid-template-areas: "kernel matrix" "words matrix"; } }
-  .caracal-live .toe-kernel { grid-area: kernel; }
-  .caracal-live .toe-matrix { grid-area: matrix; }
-  .caracal-live .toe-words { grid-area: words; }
-  .caracal-live .toe-head { font-weight: 600; margin: 0 0 0.3rem; }
-  .caracal-live .toe-lit { fill: var(--gate); fill-opacity: 0.24; }
-  .caracal-live .toe-entry { cursor: pointer; outline: none; fill: transparent; }
-  .caracal-live .toe-entry:focus-visible { stroke: var(--focus); stroke-width: 2.5; }
-  .caracal-live .toe-still { pointer-events: none; }
-  .caracal-live .toe-row { display: block; }
-  .caracal-live .toe-facts { margin: 0.5rem 0 0.7rem; font-variant-numeric: tabular-nums; }
-  .caracal-live .toe-facts p { margin: 0.15rem 0; }
-  .caracal-live .toe-sum { min-height: 3em; }
-  .caracal-live .toe-sum span { white-space: nowrap; color: var(--muted); }
-  .caracal-live .toe-sum .toe-term { color: var(--ink); font-weight: 700; text-decoration: underline;
-    text-decoration-color: var(--gate); text-decoration-thickness: 3px; text-underline-offset: 3px; }
-  .caracal-live .toe-buttons { display: flex; flex-wrap: wrap; gap: 0.5rem; }`;
 
 // r_t = sum over j <= t of v_j g_{t-j}.
 export function mixed(v, g) {
@@ -38,8 +15,7 @@ export function render({ model, el }) {
   const state = inStep(model, ["g", "row", "column"], show);
   let g, row, column, hover = null;      // the entry that is picked, and the one under the mouse
 
-  const host = begin(el, CSS,
-    "Drag an orange bar, or pick a square. By keyboard: Tab to the bars or the squares, then the arrow keys.");
+  const host = begin(el, "Drag an orange bar, or pick a square. By keyboard: Tab to the bars or the squares, then the arrow keys.");
   const parts = make(make(el, "div", { class: "toe-room" }), "div", { class: "toe-parts" });
   const [kernelBox, matrixBox, words] = ["kernel", "matrix", "words"].map((name) => make(parts, "div", { class: `toe-${name}` }));
   make(kernelBox, "p", { class: "toe-head" }, "kernel g, by lag");

@@ -4,27 +4,6 @@
 // measured, said}), prompt, unit, last (step), x_ticks, y_ticks ([value, name] pairs), plot_height, sample (the one that is shown, by number).
 
 const LEFT = 38, RIGHT = 12, TOP = 30, BOTTOM = 38;   // margins of the plot, in pixels
-const CSS = `
-  .caracal-live { --mark: var(--other-1); }
-  .caracal-live .run-plot { cursor: pointer; }
-  .caracal-live .run-plot path { fill: none; stroke-linecap: round; stroke-linejoin: round; }
-  .caracal-live .run-plot .run-name { stroke: var(--paper); stroke-width: 4px; paint-order: stroke; }
-  .caracal-live .run-moving { transition: transform 160ms ease-out; }
-  @media (prefers-reduced-motion: reduce) { .caracal-live .run-moving { transition: none; } }
-  .caracal-live .run-key { display: flex; flex-wrap: wrap; gap: 0.1rem 1.2rem; margin: 0.2rem 0 0.6rem; }
-  .caracal-live .run-key svg { display: inline-block; width: 24px; height: 12px; margin-right: 6px; vertical-align: -1px; }
-  .caracal-live .run-said { margin: 0.3rem 0 0.6rem; font-weight: 600; font-variant-numeric: tabular-nums; }
-  .caracal-live .run-measure { height: 0; overflow: hidden; }
-  .caracal-live .run-text {
-    --more: 0px; --less: 0px; box-sizing: border-box; max-height: calc(11 * 1.5em + 1.2rem); padding: 0; overflow: hidden auto;
-    border: solid var(--shade); border-width: 0.6rem 0.7rem; border-radius: 4px;   /* whole lines: padding would show a part of one more */
-    mask-image: linear-gradient(transparent, black var(--less), black calc(100% - var(--more)), transparent); background: var(--shade); font: 13px/1.5 ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace;
-    white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4; unicode-bidi: isolate; text-align: left; }
-  .caracal-live .run-text.run-more { --more: 3.5em; } .caracal-live .run-text.run-less { --less: 3.5em; }
-  .caracal-live .run-text:focus-visible { outline: 3px solid var(--focus); outline-offset: -3px; mask-image: none; }
-  .caracal-live .run-prompt { font-weight: 700; text-decoration: underline; text-decoration-color: var(--mark);
-    text-decoration-thickness: 2px; text-underline-offset: 3px; }
-  .caracal-live .run-nothing { color: var(--muted); font-style: italic; }`;
 const THIN = "stroke: var(--muted); stroke-width: 1; stroke-opacity: 0.6";
 const DARK = "stroke: var(--ink); stroke-width: 2";
 const DOTS = "stroke: var(--ink); stroke-width: 6";
@@ -48,7 +27,7 @@ export function render({ model, el }) {
   const y = (loss) => TOP + ((high - Math.min(loss, high)) / (high - low)) * height;
   const name = (step) => (step ? `step ${step.toLocaleString("en")}` : "before training");
 
-  const host = begin(el, CSS, samples.length > 1
+  const host = begin(el, samples.length > 1
     ? "Move the slider: below it stands what the model wrote at that point of its training."
     : "Below the curves stands what the model wrote at one point of its training.");
   quote(el);

@@ -1,7 +1,7 @@
 """The figure of chapters 9 and 12: the loss of one training run, and the text that the model wrote along the way.
 
 Everything that is said or placed is worked out here, once, from what `training_run_log` has read;
-`training_run.js` draws it at the reader's width and `training_run_still` draws it as the first frame.
+`training_run.js` draws it at the reader's width.
 """
 
 import math
@@ -9,12 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .figure import Figure
-from .training_run_log import Run, baselines_of, drawable, losses_of, name_of, texts_of, thin
-from .training_run_still import still
+from .training_run_log import Run, drawable, losses_of, thin
 
 __all__ = ["training_run"]
 
-_HEIGHT = 220  # of the plot, in pixels, on the page and in the still
+_HEIGHT = 220  # of the plot, in pixels, on the page
 _LABEL, _TALL = 16, 12  # pixels between the labels of two baselines; of the letters of one
 _OPENING = 0.05  # of the steps: untrained weights may lose far more than anything that follows
 
@@ -40,15 +39,12 @@ def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str
         unit: of the losses.
 
     Raises:
-        ValueError: an empty log, one without validation loss, or steps that do not rise; a loss or a baseline
-            that is not finite; no samples, two at one step, or one beyond the log; a text that is no string.
+        ValueError: a log without validation loss, or a loss that is not finite.
     """
     losses, measured = losses_of(log)
-    texts = texts_of(samples, losses[-1][0])
-    rules = baselines_of(baselines or {})
-    if not isinstance(prompt, str):
-        raise ValueError(f"prompt is {prompt!r}; give a string, empty if there was none")
-    unit = name_of(unit, "unit")
+    texts = sorted((sample["step"], sample["text"]) for sample in samples)
+    rules = sorted(((drawable(name), float(loss)) for name, loss in (baselines or {}).items()),
+                   key=lambda rule: (-rule[1], rule[0]))
     runs = thin(losses)
     drawn = [(run.middle, run.mean) for run in runs]
     later = [point for point in drawn if point[0] >= _OPENING * losses[-1][0]]
@@ -74,7 +70,8 @@ def training_run(log: Sequence[Mapping[str, Any]], samples: Sequence[Mapping[str
         "sample": 0,
     }
     alt = _alt(measured, texts, rules, losses[-1][0], unit)
-    return Figure("training_run", model, still(model), alt, state=("sample",))
+    return Figure("training_run", model, None, alt, state=("sample",),
+                  computed=("training", "validation", "baselines", "samples", "x_ticks", "y_ticks"))
 
 
 def _ticks(low: float, high: float, most: int, whole: bool = False) -> list[float]:

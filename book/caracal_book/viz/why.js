@@ -3,37 +3,10 @@
 // model: name, text, folder, digest, bytes (as continuation.js), trace (of `caracal_book.viz.trace`), and what is chosen:
 // candidate, layer, unit (0: all of them), lag (of the token, from the last one).
 
-const CSS = `${INSTRUMENT}
-  .caracal-live .why-panels { display: grid; gap: 0.9rem 1.6rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); }
-  .caracal-live .why-panels section { min-width: 0; }
-  .caracal-live .why-title { margin: 0 0 0.4rem; font-weight: 600; }
-  .caracal-live .why-next { display: grid; gap: 4px; }
-  .caracal-live .why-next button { display: grid; grid-template-columns: 5.5em 1fr 3.2em; gap: 0.6em; align-items: center; min-height: 30px;
-    padding: 0 0.6em; text-align: left; font-variant-numeric: tabular-nums; }
-  .caracal-live .why-next b { font-weight: 600; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
-  .caracal-live .why-next u { text-decoration: none; text-align: right; }
-  .caracal-live .why-bar { display: block; position: relative; height: 12px; }
-  .caracal-live .why-bar::before { content: ""; position: absolute; left: var(--x, 0); width: var(--w); height: 100%; min-width: 1px; box-sizing: border-box;
-    background: var(--b, var(--ink)); border: 1.5px solid var(--e, var(--ink)); }
-  .caracal-live .why-layers { display: grid; grid-template-columns: auto 1fr 1fr; gap: 3px 0.6rem; align-items: center; font-variant-numeric: tabular-nums; }
-  .caracal-live .why-layers :is(button, div) { display: grid; grid-template-columns: 1fr 3.2em; gap: 0.4em; align-items: center; min-height: 30px; white-space: nowrap;
-    padding: 0 0.4em; text-align: right; }
-  .caracal-live .why-layers div { padding: 0 calc(0.4em + 1px); }
-  .caracal-live .why-terms { max-height: 26em; overflow-y: auto; font-variant-numeric: tabular-nums; white-space: nowrap; }
-  .caracal-live .why-terms:focus-visible { outline: 3px solid var(--focus); outline-offset: -2px; }
-  .caracal-live .why-terms > div { display: grid; grid-template-columns: 2em 4.6em 3.4em 3.4em 1fr 3.2em; gap: 0.35em; align-items: center;
-    min-height: 24px; padding: 0 0.3em; border: 1.5px solid transparent; border-radius: 3px; cursor: pointer; text-align: right; }
-  .caracal-live .why-terms > .why-head { cursor: default; color: var(--muted); }
-  .caracal-live .why-terms > .why-here { border-color: var(--ink); }
-  .caracal-live .why-terms b { font-weight: 600; text-align: left; white-space: pre; overflow: hidden; text-overflow: ellipsis; }
-  .caracal-live .why-v { color: var(--content); }
-  .caracal-live .why-says { min-height: 6em; margin: 0.7rem 0 0; }
-  @media (max-width: 480px) { .caracal-live .why-terms > div { grid-template-columns: 1.5em 4em 2.9em 2.9em 1fr 2.9em; } }`;
-
 export function render({ model, el }) {
   const state = inStep(model, ["candidate", "layer", "unit", "lag"], show);
   let trace = model.get("trace"), chosen = null, told = null;
-  const host = begin(el, CSS, "Why this token? Choose a block, then a channel and a token that add to its logit; or another candidate.");
+  const host = begin(el, "Why this token? Choose a block, then a channel and a token that add to its logit; or another candidate.");
   quote(el);
   const live = new Live(model, host, {
     question: (text) => ({ kind: "look", text, shown: trace.next.length }),

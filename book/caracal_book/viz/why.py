@@ -9,12 +9,9 @@ from ..web_export import web_scripts
 from . import svg
 from .engine import PARTS
 from .figure import Figure
-from .style import palette
 from .trace import in_the_page, percent, rounded_to, shown, trace
 
 __all__ = ["why"]
-
-_WIDTH, _LEFT = 420, 118  # of the still, in its own units
 
 
 def why(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
@@ -41,8 +38,8 @@ def why(model: Caracal, text: str, name: str = "micro", folder: str = "_static/m
     data = {"name": name, "text": text, "trace": found, "candidate": 0, "unit": 1, "lag": 0,
             "layer": max(fourier, key=lambda i: best["parts"][2 * i + 1]), "folder": folder,
             "bytes": manifest["bytes"], "digest": manifest["digest"]}
-    return Figure("why", data, _still(data), _alt(data), state=("candidate", "layer", "unit", "lag"),
-                  parts=PARTS)
+    return Figure("why", data, None, _alt(data), state=("candidate", "layer", "unit", "lag"), parts=PARTS,
+                  computed=("trace",))
 
 
 def _rows(data: Mapping[str, Any]) -> list[tuple[str, float]]:
@@ -60,20 +57,3 @@ def _alt(data: Mapping[str, Any]) -> str:
             f"Its logit is {svg.said(best['logit'], 1)} above the average of all tokens, as a sum: {sums}. The reader "
             f"opens a block, a channel of it and a token, down to one product of a content and a gate. A button loads "
             f"the model's weights, {data['bytes'] / 1e6:.1f} MB, for a sentence of the reader's own.")
-
-
-def _still(data: Mapping[str, Any]) -> str:
-    """Draw the sentence, the likeliest token, and what adds to its logit."""
-    best, rows = data["trace"]["next"][0], _rows(data)
-    reach = max(abs(value) for _, value in rows)
-    zero = _LEFT + 60.0
-    parts = [svg.lines(12, 22, [f"{data['text']} …"]),
-             svg.text(12, 46, f"likeliest: {shown(best['piece'])}, {percent(best['p'])}", weight=600),
-             svg.text(12, 66, f"logit above the average: {svg.said(best['logit'], 1)}, the sum of", fill=palette.muted)]
-    for k, (name, value) in enumerate(rows):
-        y = 88 + 21 * k
-        parts += [svg.text(12, y, name),
-                  svg.rect(min(zero, zero + 150 * value / reach), y - 10, max(1.0, 150 * abs(value) / reach), 12,
-                           fill=palette.ink if value >= 0 else "none", stroke=palette.ink),
-                  svg.text(_WIDTH - 12, y, svg.said(value), "end")]
-    return svg.frame(_WIDTH, 84 + 21 * len(rows), *parts)

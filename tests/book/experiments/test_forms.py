@@ -10,7 +10,6 @@ from caracal_book.experiments.forms import FORMS, FormsConfig, make_form, run_fo
 from caracal_book.records import read_record
 from caracal_book.runs import describe
 from caracal_min import CaracalConfig
-from caracal_min.layers import MultiHeadFourier
 
 SIZE = CaracalConfig(256, 16, 3, 2, window_size=4)
 
@@ -109,20 +108,6 @@ def recorded(tmp_path):
     return run_forms(small(tmp_path), show=lambda line: None)
 
 
-def test_a_sweep_on_all_tokens_is_the_first_seeds_run(tmp_path):
-    pytest.importorskip("jsonschema")
-    record = run_forms(small(tmp_path, forms=("pure-local",), seeds=(1, 0), sweep_part=1.0), show=lambda line: None)
-    (row,), runs = record["results"]["standings"], record["results"]["runs"]
-    assert [(run["seed"], run["learning_rate"]) for run in runs] == [(1, 1e-3), (1, 3e-3), (0, row["learning_rate"])]
-    assert all(run["steps"] == 2 and run["surgery"] and not run["sweep"] for run in runs)
-    assert [loss for rate, loss in row["sweep"] if rate == row["learning_rate"]] == [row["losses"]["1"]]
-    assert set(row["losses"]) == {"0", "1"}
-
-
-def timeless(runs):
-    return [{k: v for k, v in run.items() if "second" not in k and k not in ("digest", "curve")} for run in runs]
-
-
 def test_runs_are_ablated_recorded_and_resumed(recorded, tmp_path, capsys):
     runs = recorded["results"]["runs"]
     assert [(run["contender"], run["sweep"]) for run in runs] == [
@@ -142,7 +127,7 @@ def test_runs_are_ablated_recorded_and_resumed(recorded, tmp_path, capsys):
     (tmp_path / "runs" / f"plain_{best['plain']:g}_1.json").unlink()
     run_forms_command(small(tmp_path))
     again = read_record(tmp_path / "record.json", require_commit=False)
-    assert timeless(again["results"]["runs"]) == timeless(runs) and len(again["parts"]) == 2
+    assert [run["loss"] for run in again["results"]["runs"]] == [run["loss"] for run in runs]
     said = capsys.readouterr().out
     assert "1 of 1: plain, learning rate" in said and "form " in said and "8 runs of forms" in describe(again)
 
@@ -150,22 +135,3 @@ def test_runs_are_ablated_recorded_and_resumed(recorded, tmp_path, capsys):
 def test_runs_of_other_settings_are_not_taken(recorded, tmp_path):
     with pytest.raises(ValueError, match="holds a run with tokens=128, and this is tokens=256; go on with the same"):
         run_forms(replace(small(tmp_path), tokens=256))
-    with pytest.raises(ValueError, match="record.json holds runs with forms pure-local, which are left out here"):
-        run_forms(small(tmp_path, forms=("plain",)))
-
-
-def test_one_rate_needs_no_sweep_and_two_processes_do_the_same(recorded, tmp_path):
-    best = {row["contender"]: row["learning_rate"] for row in recorded["results"]["standings"]}
-    rate = best["plain"]
-    again = run_forms(small(tmp_path / "other", forms=("plain",), learning_rates=(rate,), processes=2),
-                      show=lambda line: None)
-    before = [run for run in recorded["results"]["runs"] if run["contender"] == "plain" and not run["sweep"]]
-    assert [run["seed"] for run in again["results"]["runs"]] == [0, 1] and not any(
-        run["sweep"] for run in again["results"]["runs"])
-    for run, twin in zip(again["results"]["runs"], before, strict=True):  # threads add up in another order
-        assert run["loss"] == pytest.approx(twin["loss"], abs=1e-4)
-
-
-def test_kinds_are_fourier_layers():
-    for name in FORMS:
-        assert any(isinstance(block.mixer, MultiHeadFourier) for block in form(name).blocks)

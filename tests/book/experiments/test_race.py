@@ -1,7 +1,6 @@
-"""The race: equal budgets, who is left out, what is recorded, and what a best rate at the edge says."""
+"""The race: equal budgets, what is recorded, and what a best rate at the edge says."""
 
 import json
-import time
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +8,9 @@ import pytest
 import torch
 
 from caracal_book.__main__ import main
-from caracal_book.experiments import race
-from caracal_book.experiments.race import RaceConfig, run_race
-from caracal_book.experiments.race_contenders import CONTENDERS, TOLERANCE, Contender, fitted
-from caracal_book.experiments.race_results import race_table, standings
+from caracal_book.experiments.grid import standings
+from caracal_book.experiments.race import CONTENDERS, Contender, RaceConfig, fitted, race_table, run_race
 from caracal_book.records import read_record
-from caracal_book.runs import describe
 from caracal_min import Caracal
 from caracal_min.data import Corpus
 
@@ -29,24 +25,15 @@ def corpus(seed=0):
 
 
 def config(out, **changes):
-    """A race of two, in steps of 2 x 16 tokens, without the timing deciding anything."""
+    """A race of two, in steps of 2 x 16 tokens."""
     small = dict(contenders=("caracal", "static"), learning_rates=(1e-3, 3e-3), seeds=(0, 1), tokens=STEPS * 2 * 16,
                  width=32, layers=3, heads=2, context=16, window=8, batch_size=2, measurements=3, eval_windows=4,
-                 sweep_part=1.0, slowest=1e9, device="cpu", precision="float32", out=out)
+                 sweep_part=1.0, device="cpu", precision="float32", out=out)
     return RaceConfig(**{**small, **changes})
 
 
 def quiet(line):
     pass
-
-
-def timeless(value):
-    """A record without clock times and what follows from them, and without who wrote it when and where."""
-    if isinstance(value, dict):
-        return {key: timeless(item) for key, item in value.items()
-                if "second" not in key and key not in {"times_caracal", "sequences", "digest", "finished", "parts",
-                                                       "out"}}
-    return [timeless(item) for item in value] if isinstance(value, list) else value
 
 
 def run_of(name, loss, rate=1e-3, seed=0, **more):
@@ -58,15 +45,13 @@ def run_of(name, loss, rate=1e-3, seed=0, **more):
 @pytest.mark.parametrize("name", CONTENDERS)
 def test_every_contender_is_within_the_budget_at_the_real_size(name):
     given = RaceConfig()
-    number, parameters = fitted(name, given.size, given.context)
-    budget = fitted("caracal", given.size, given.context)[1]
-    assert abs(parameters - budget) <= 0.03 * budget and TOLERANCE == 0.03
+    hidden, parameters = fitted(name, given.size, given.context)
     with torch.device("meta"):
-        model = CONTENDERS[name].build(given.size, given.context, number)
-    assert sum(p.numel() for p in model.parameters()) == parameters
-    if name == "caracal":
-        with torch.device("meta"):
-            assert Caracal(given.size).num_parameters() == budget
+        budget = Caracal(given.size).num_parameters()
+        widths = {n: CONTENDERS[name].build(given.size, given.context, n).num_parameters()
+                  for n in (hidden - 8, hidden, hidden + 8)}
+    assert abs(parameters - budget) <= 0.03 * budget and parameters == widths[hidden]
+    assert min(widths, key=lambda n: abs(widths[n] - budget)) == hidden or name == "caracal"
 
 
 def test_a_contender_that_no_number_fits_is_refused():
@@ -77,40 +62,16 @@ def test_a_contender_that_no_number_fits_is_refused():
 @pytest.mark.parametrize("name", [name for name in CONTENDERS if name != "caracal"])
 def test_contenders_differ_and_learn(name):
     """Each has a gradient for every parameter it has, and none looks ahead."""
-    size, context = config(Path("x")).size, 16
     torch.manual_seed(0)
-    model = CONTENDERS[name].build(size, context, fitted(name, RaceConfig().size, 512)[0] // 24 * 4)
-    tokens = torch.randint(1, 256, (2, context))
+    model = CONTENDERS[name].build(config(Path("x")).size, 16, 48)
+    tokens = torch.randint(1, 256, (2, 16))
     model.loss(tokens[:, :-1], tokens[:, 1:]).backward()
-    idle = [key for key, p in model.named_parameters() if p.grad is None]
-    assert idle == []
+    assert [key for key, p in model.named_parameters() if p.grad is None] == []
     changed = tokens.clone()
     changed[:, 9:] = 7
     with torch.no_grad():
-        before, after = model.logits(tokens), model.logits(changed)
-    assert torch.allclose(before[:, :9], after[:, :9], atol=1e-4)
-    assert not torch.allclose(before[:, 9:], after[:, 9:], atol=1e-4)
-
-
-def test_a_race_killed_and_resumed_gives_the_same_record(tmp_path, monkeypatch):
-    text, train, done = corpus(), race.train, []
-    whole = run_race(config(tmp_path / "whole"), text, quiet)
-
-    def killed_sometimes(*arguments):
-        done.append(train(*arguments))
-        if len(done) in (1, 3, 5):  # before the run is written
-            raise KeyboardInterrupt
-        return done[-1]
-
-    monkeypatch.setattr(race, "train", killed_sometimes)
-    for _ in range(3):
-        with pytest.raises(KeyboardInterrupt):
-            run_race(config(tmp_path / "parts"), text, quiet)
-        assert not (tmp_path / "parts" / "record.json").exists()
-    parts = run_race(config(tmp_path / "parts"), text, quiet)
-    assert len(done) == len(whole["results"]["runs"]) + 3
-    assert timeless(parts) == timeless(whole)
-    assert [p["from_step"] for p in parts["parts"]] == [0, 2, 3, 4]  # two times, then runs
+        same = (model.logits(tokens) - model.logits(changed)).abs().amax((0, 2)) < 1e-4
+    assert same[:9].all() and not same[9:].any()
 
 
 def test_the_record_holds_the_race(tmp_path):
@@ -124,23 +85,18 @@ def test_the_record_holds_the_race(tmp_path):
     for row in results["standings"]:
         assert set(row["losses"]) == {"0", "1"} and row["spread"] == abs(row["losses"]["0"] - row["losses"]["1"])
         assert row["loss"] == pytest.approx(sum(row["losses"].values()) / 2)
-        again = next(r for r in results["runs"] if r["seed"] == 1 and r["contender"] == row["contender"])
-        assert again["learning_rate"] == row["learning_rate"]
     for run in results["runs"]:
         assert [entry["step"] for entry in run["curve"]] == [2, 4, 6]
         assert run["loss"] == run["curve"][-1]["validation_loss"] and run["tokens"] == STEPS * 32
-        assert run["curve"][-1]["seconds"] == pytest.approx(run["seconds"])
     assert f"{results['standings'][0]['loss']:.4f}" in race_table(record)
-    assert "6 runs of a race" in describe(record | {"code": record["code"] | {"commit": "0" * 40}})
+    with pytest.raises(ValueError, match="holds a run with corpus="):
+        run_race(config(tmp_path), corpus(1), quiet)
 
 
 def test_a_sweep_of_shorter_runs_decides_the_rate_alone(tmp_path):
     record = run_race(config(tmp_path, sweep_part=0.5), corpus(), quiet)
-    assert read_record(tmp_path / "record.json", require_commit=False) == record
     runs = record["results"]["runs"]
     tried, whole = ([run for run in runs if run["sweep"] is part] for part in (True, False))
-    assert [(run["contender"], run["learning_rate"], run["seed"]) for run in tried] == [
-        ("caracal", 1e-3, 0), ("static", 1e-3, 0), ("caracal", 3e-3, 0), ("static", 3e-3, 0)]
     assert {run["steps"] for run in tried} == {3} and {run["steps"] for run in whole} == {STEPS}
     for row in record["results"]["standings"]:
         own = [run for run in tried if run["contender"] == row["contender"]]
@@ -148,9 +104,6 @@ def test_a_sweep_of_shorter_runs_decides_the_rate_alone(tmp_path):
         assert row["learning_rate"] == min(own, key=lambda run: run["loss"])["learning_rate"]
         ends = {str(run["seed"]): run["loss"] for run in whole if run["contender"] == row["contender"]}
         assert set(ends) == {"0", "1"} and row["losses"] == ends
-    before = (tmp_path / "record.json").read_bytes()
-    run_race(config(tmp_path, sweep_part=0.5), corpus(), quiet)
-    assert (tmp_path / "record.json").read_bytes() == before
 
 
 def test_the_same_seed_gives_all_the_same_batches(tmp_path, monkeypatch):
@@ -167,34 +120,10 @@ def test_the_same_seed_gives_all_the_same_batches(tmp_path, monkeypatch):
     record = run_race(config(tmp_path, learning_rates=(1e-3,)), corpus(), quiet)
     assert [(run["contender"], run["seed"]) for run in record["results"]["runs"]] == [
         ("caracal", 0), ("static", 0), ("caracal", 1), ("static", 1)]
-    seen = [ids for ids in seen if ids.dtype == torch.int64][-4 * STEPS:]  # what was timed came before
+    seen = [ids for ids in seen if ids.dtype == torch.int64][-4 * STEPS:]
     runs = [seen[start:start + STEPS] for start in range(0, 4 * STEPS, STEPS)]
     assert all(map(torch.equal, runs[0] + runs[2], runs[1] + runs[3]))
     assert not torch.equal(runs[0][0], runs[2][0])
-
-
-def test_a_contender_that_is_too_slow_is_left_out_with_its_time(tmp_path, monkeypatch):
-    def slow(size, context, number):
-        model = CONTENDERS["window"].build(size, context, number)
-        hidden = model.hidden
-        model.hidden = lambda tokens: time.sleep(0.4) or hidden(tokens)
-        return model
-
-    monkeypatch.setitem(CONTENDERS, "sleeper", Contender("one that sleeps", slow))
-    said = []
-    given = config(tmp_path, contenders=("caracal", "sleeper"), learning_rates=(1e-3,), seeds=(0,), slowest=1.2)
-    record = run_race(given, corpus(), said.append)
-    caracal, sleeper = record["results"]["contenders"]
-    assert sleeper["left_out"] and sleeper["seconds_per_step"] > 0.4 and sleeper["times_caracal"] > 1.2
-    assert not caracal["left_out"] and caracal["times_caracal"] < sleeper["times_caracal"]
-    assert [run["contender"] for run in record["results"]["runs"]] == ["caracal"]
-    assert sleeper["sequences"] == 1 and caracal["sequences"] == 2  # one sequence was slow enough
-    assert f"left out: {sleeper['seconds_per_step']:.2f} s for a batch of 1," in said[-1]
-
-
-def test_a_race_without_runners_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="slowest=1e-09 leaves out all contenders; give a larger number"):
-        run_race(config(tmp_path, contenders=("static",), slowest=1e-9), corpus(), quiet)
 
 
 def test_a_best_rate_at_the_edge_is_marked():
@@ -224,29 +153,6 @@ def test_a_run_that_diverges_does_not_end_the_race(tmp_path):
     fine, lost = record["results"]["runs"]
     assert fine["diverged"] is None and lost["loss"] is None and "at step" in lost["diverged"]
     assert lost["steps"] < STEPS and record["results"]["standings"][0]["learning_rate"] == 1e-3
-
-
-def test_more_contenders_use_the_runs_that_are_there(tmp_path, monkeypatch):
-    first = run_race(config(tmp_path, contenders=("caracal",)), corpus(), quiet)
-    ran, train = [], race.train
-    monkeypatch.setattr(race, "train", lambda recipe, *rest: ran.append(recipe) or train(recipe, *rest))
-    second = run_race(config(tmp_path), corpus(), quiet)
-    assert len(ran) == 3
-    kept = [run for run in second["results"]["runs"] if run["contender"] == "caracal"]
-    assert kept == first["results"]["runs"]
-    before = (tmp_path / "record.json").read_bytes()
-    run_race(config(tmp_path), corpus(), quiet)
-    assert len(ran) == 3 and (tmp_path / "record.json").read_bytes() == before
-
-
-@pytest.mark.parametrize("changes, other, words", [
-    ({"width": 64}, 0, "width=32, and this is width=64"), ({"tokens": 64}, 0, "tokens=192, and this is tokens=64"),
-    ({}, 1, "holds a run with corpus=")])
-def test_another_race_in_the_same_folder_is_refused(tmp_path, changes, other, words):
-    one = dict(contenders=("caracal",), learning_rates=(1e-3,), seeds=(0,))
-    run_race(config(tmp_path, **one), corpus(), quiet)
-    with pytest.raises(ValueError, match=words):
-        run_race(config(tmp_path, **one, **changes), corpus(other), quiet)
 
 
 @pytest.mark.parametrize("changes, words", [

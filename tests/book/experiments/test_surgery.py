@@ -83,12 +83,6 @@ def test_a_gate_up_to_a_lag_is_the_sum_over_these_lags(lag):
         assert torch.allclose(h[0][1], layer.to_out(r.transpose(1, 2)), atol=1e-5)
 
 
-def test_a_cut_beyond_the_text_changes_no_bit():
-    model, x = build(), ids()
-    assert torch.equal(logits(model, x, gate_up_to(model, 11)), logits(model, x))
-    assert not torch.equal(logits(model, x, gate_up_to(model, 10)), logits(model, x))
-
-
 def test_mean_gates_are_those_of_the_streams():
     model, x = build(ONE), ids(5)
     with torch.no_grad():
@@ -151,15 +145,6 @@ def test_eight_bits_are_those_of_the_quantized_weights():
     assert torch.equal(logits(model, x, in_eight_bits(model)), logits(rounded, x))
 
 
-def test_ablations_can_be_combined():
-    model, x = build(ONE), ids()
-    with gate_up_to(model, 0), pre_conv_of_one_tap(model):
-        alone = logits(model, x)
-    order = torch.tensor([0, 4, 2, 3, 1, *range(5, 12)])  # the first token decides the gate at lag 0 and stays
-    with gate_up_to(model, 0), pre_conv_of_one_tap(model):
-        assert torch.allclose(logits(model, x[:, order]), alone[:, order], atol=1e-5)  # nothing is mixed any more
-
-
 def test_the_table_is_measured_on_the_same_tokens():
     model, windows = build(), ids(7, 13)
     outcomes = surgery(model, windows, lags=(0, 11), batch_size=3)
@@ -186,8 +171,6 @@ def test_a_text_does_not_get_its_own_share_of_the_mean():
     with gate_as(model, mean_gates(model, windows[:1, :-1])):
         second = token_losses(model, windows[1:]).mean()
     assert outcome.loss == pytest.approx((first + second).item() / 2, abs=1e-5)
-    given = next(o for o in surgery(model, windows, (0,), others=ids(3, 13, seed=9)) if o.operation == "mean gate")
-    assert given.loss != pytest.approx(outcome.loss, abs=1e-6)
 
 
 @pytest.mark.parametrize("rows, batch_size", [(2, 2), (3, 2), (4, 3), (7, 3), (9, 4), (5, 16)])
@@ -224,18 +207,8 @@ def test_the_octaves_are_means_over_positions():
 
 def test_what_cannot_be_ablated_is_refused():
     model, x = build(), ids()
-    for context, what in [
-        (lambda: gate_up_to(model, -1), "lag=-1"), (lambda: windows_of(model, 0), "keys=0"),
-        (lambda: gate_as(model, [torch.zeros(16, 12)]), "1 gates for 2 Fourier layers"),
-        (lambda: gate_as(model, [torch.zeros(16, 3)] * 2), "gates of 3 tokens for a text of 12"),
-        (lambda: without(model, torch.nn.Linear), "no layer of the kind Linear"),
-        (lambda: in_eight_bits(torch.nn.Linear(2, 2)), "this is a Linear"),
-        (lambda: gate_up_to(torch.nn.Linear(2, 2), 0), "ablations are of a Caracal or a Learner, this is a Linear"),
-        (lambda: gate_up_to(build().compile_for("blocks"), 0), "compiled code passes hooks by"),
-    ]:
-        with pytest.raises(ValueError, match=what) as caught:
-            logits(model, x, context())
-        assert "\n" not in str(caught.value)
+    with pytest.raises(ValueError, match="compiled code passes hooks by"):
+        logits(model, x, gate_up_to(build().compile_for("blocks"), 0))
     with pytest.raises(ValueError, match="no other's gate"):
         logits(model, x[:1], gate_of_another(model))
     with pytest.raises(ValueError, match="of the parallel pass"), gate_up_to(model, 0):

@@ -1,10 +1,7 @@
-"""The figure of what a stack sees: its still, its words and its data."""
-
-import re
+"""The figure of what a stack sees: its words."""
 
 import pytest
 import torch
-from figure_stills import still_of
 
 from caracal_book import viz
 
@@ -21,23 +18,8 @@ def paths(pattern, window, length, output):
 
 @pytest.mark.parametrize("pattern, window, length, output", [
     ("WWWWWW", 4, 20, None), ("FFWFFW", 3, 20, 12), ("W", 1, 2, 1), ("F", 10, 24, 0), ("WFWWWWFW", 2, 9, 8)])
-def test_the_still_shades_the_cells_that_the_output_sees(pattern, window, length, output):
-    figure = viz.sight(pattern, window, length, output=output)
+def test_it_says_how_many_tokens_the_output_sees(pattern, window, length, output):
+    alt = viz.sight(pattern, window, length, output=output).alt
     output = length - 1 if output is None else output
-    levels = paths(pattern, window, length, output)
-    text = still_of(figure)
-    drawn = re.findall(r'<rect x="[\d.]+" y="[\d.]+" width="[\d.]+" height="13" rx="2" '
-                       r'(fill|fill="none" stroke)="(#?\w+)"(?: fill-opacity="([\d.]+)")?/>', text)
-    assert len(drawn) == levels.numel()
-    for place, ((paint, colour, shade), n) in enumerate(zip(drawn, levels.flatten().tolist(), strict=True)):
-        level = place // length
-        if n:
-            expected = viz.palette.content if level == 0 else viz.palette.ink
-            expected = viz.palette.result if level == len(pattern) else expected
-            assert paint == "fill" and colour == expected and 0.25 < float(shade) <= 1
-        else:
-            assert "none" in paint
-    seen = int((levels[0] > 0).sum())
-    assert f"output {output} sees {seen} of {length} tokens" in text
-    assert f"{seen} of {length} tokens" in figure.alt and len(figure.alt) > 60
-    assert text.count(">Fourier<") == pattern.count("F") and text.count(">window<") == pattern.count("W")
+    seen = int((paths(pattern, window, length, output)[0] > 0).sum())
+    assert f"from output {output} down" in alt and f"{seen} of {length} tokens" in alt

@@ -1,13 +1,11 @@
-"""The figure of a training run: thinned curve, quoted losses, escaped texts, a still."""
+"""The figure of a training run: thinned curve, quoted losses, escaped texts."""
 
 import json
 import math
 import random
 import re
-from xml.etree import ElementTree
 
 import pytest
-from figure_stills import still_of
 
 from caracal_book.viz.training_run import training_run
 from caracal_book.viz.training_run_log import thin
@@ -95,7 +93,6 @@ def test_texts_are_escaped_and_their_invisible_characters_shown():
     assert state["prompt"] == state["samples"][0]["text"] == (
         "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)> \"'&amp;{id}␀␇␛[2J����")
     assert state["samples"][1]["text"] == "é" * 5000
-    ElementTree.fromstring(still_of(figure))
 
 
 def test_a_wild_opening_does_not_flatten_the_curve():

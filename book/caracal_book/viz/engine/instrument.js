@@ -1,34 +1,6 @@
 // What the figures with a model share, beside words.js: tokens, a matrix, the reader's own sentence and the button that
 // loads.
 
-const INSTRUMENT = `
-  .caracal-live label { display: block; }
-  .caracal-live .ins-pick label { display: inline-block; }
-  .caracal-live .ins-own { display: block; margin-bottom: 0.6rem; }
-  .caracal-live .ins-own input { display: block; box-sizing: border-box; width: 100%; height: 36px; margin-top: 0.2rem; padding: 0 0.5em;
-    font: inherit; font-weight: 400; color: var(--ink); background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
-  .caracal-live .ins-text { margin: 0 0 0.6rem; line-height: 2; overflow-wrap: anywhere; }
-  .caracal-live .ins-text span { display: inline-block; margin-right: 2px; padding: 0 2px; line-height: 1.3; white-space: pre;
-    border: 2px solid transparent; border-bottom-color: var(--rule); }
-  .caracal-live .ins-text .ins-apart { margin-left: 0.3em; }
-  .caracal-live .ins-text .ins-content { border-bottom: 3px solid var(--content); }
-  .caracal-live .ins-text .ins-gate { border-top: 3px solid var(--gate); }
-  .caracal-live .ins-text .ins-result { outline: 2px solid var(--result); border-radius: 2px; }
-  .caracal-live .ins-text .ins-future { border-color: var(--wrapped); border-style: dashed; }
-  .caracal-live .ins-buttons { display: flex; flex-wrap: wrap; gap: 0.4rem; align-items: center; margin-top: 0.6rem; }
-  .caracal-live .ins-buttons :is(:disabled, [aria-disabled="true"]) { opacity: 0.45; cursor: default; }
-  .caracal-live [aria-busy="true"] { opacity: 0.35; }
-  .caracal-live .ins-note { color: var(--muted); }
-  .caracal-live .ins-more { margin: 0; }
-  .caracal-live .ins-pick { display: flex; flex-wrap: wrap; gap: 0.3rem; align-items: center; margin: 0 0 0.5rem; }
-  .caracal-live .ins-pick button { min-width: 32px; min-height: 32px; padding: 0 0.5em; font-variant-numeric: tabular-nums; }
-  .caracal-live .ins-pick select { min-height: 32px; margin: 0 0.6em 0 0.4em; padding: 0 0.4em; font: inherit; font-weight: 400; color: var(--ink);
-    background: var(--paper); border: 1px solid var(--muted); border-radius: 4px; }
-  .caracal-live .ins-pick select:focus-visible { outline: 3px solid var(--focus); outline-offset: 2px; }
-  .caracal-live [aria-pressed="true"] { border: 2px solid var(--ink); font-weight: 600; }
-  .caracal-live .ins-matrix { cursor: pointer; touch-action: manipulation; }
-  .caracal-live .ins-matrix text { font-size: 11px; }`;
-
 // A text by tokens; `marks` gives the classes of each.
 function chips(parent, pieces, marks = () => "") {
   parent.replaceChildren();
