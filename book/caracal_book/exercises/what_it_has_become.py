@@ -86,8 +86,10 @@ def leaky(answer: Callable) -> str:
         def direct(w=weights, c=c, a=a, first=kept, v=v) -> Tensor:
             lag = torch.arange(len(v))
             own = torch.tensor([*w, *[0.0] * len(v)], dtype=torch.float64)[:len(v)]
-            late = torch.where(lag >= first, c * torch.tensor(a, dtype=torch.float64) ** (lag - first).clamp(min=0), 0.0)
-            return torch.stack([((own + late)[:t + 1] * torch.tensor(v[t::-1], dtype=torch.float64)).sum() for t in lag])
+            fading = torch.tensor(a, dtype=torch.float64) ** (lag - first).clamp(min=0)
+            kernel = own + torch.where(lag >= first, c * fading, 0.0)
+            backwards = [torch.tensor(v[t::-1], dtype=torch.float64) for t in lag]
+            return torch.stack([(kernel[:len(part)] * part).sum() for part in backwards])
 
         expect(case, torch.tensor(found, dtype=torch.float64), direct(), {
             "weights[0] belongs to the newest content": direct(weights[::-1]),

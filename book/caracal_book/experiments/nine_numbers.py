@@ -6,9 +6,9 @@ In place of the kernel that each text writes, every channel gets one of these, f
     weights and one constant     m_0 to m_(K-1), then the mean of the later m_i
     weights and a leaky sum      that, with the constant times exp(-(i - K) / c): a recurrence of K + 1 numbers
 
-Means and the time constant c come from the text that was trained on, and losses from held-out text.  Three models: micro,
-as shipped; "nano", trained here by its own recipe with Muon; and "nano-reset", trained here on paragraphs, each of which
-is read as if it stood alone, so that in its texts a position counts from the start of a paragraph.
+Means and the time constant c come from the text that was trained on, and losses from held-out text.  Three models:
+micro, as shipped; "nano", trained here by its own recipe with Muon; and "nano-reset", trained here on paragraphs, each
+of which is read as if it stood alone, so that in its texts a position counts from the start of a paragraph.
 """
 
 import time
