@@ -1,6 +1,5 @@
 """The matrices of two mixers in a real browser: choosing frames, rows and columns, and what the tokens carry."""
 
-
 import pytest
 import torch
 from figure_pages import data
@@ -30,12 +29,6 @@ def assert_agrees_with_the_package(shown):
     assert shown["gate"] == t - j
 
 
-def heights(page, line):
-    """The heights of the bars over the tokens, in pixels."""
-    return torch.tensor(page.locator(".mix-room").nth(line).locator(".mix-token i").evaluate_all(
-        "nodes => nodes.map(n => parseFloat(n.style.getPropertyValue('--h')))"))
-
-
 def test_frames_are_chosen_by_keyboard(page):
     heads, channels = page.get_by_label("attention: head"), page.get_by_label("Fourier: channel")
     heads.focus()
@@ -56,18 +49,3 @@ def test_picking_an_entry_in_a_matrix(page):
         assert (data(page)["row"], data(page)["column"]) == (11, 3)
         page.mouse.click(box["x"] + 12.5 * cell, box["y"] + 5.5 * cell)  # above the diagonal
         assert (data(page)["row"], data(page)["column"]) == (5, 5)
-
-
-def test_tokens_carry_the_weights_of_the_row(page):
-    for line, row in ((0, "attentionRow"), (1, "fourierRow")):
-        drawn, weights = heights(page, line), torch.tensor(data(page)[row]).abs()
-        assert len(drawn) == L and not drawn[19:].any()
-        assert torch.allclose(drawn[:19], 20 * weights / weights.max(), atol=0.06)
-
-
-def test_the_words_name_content_and_gate(page):
-    page.get_by_label("row t").fill("10")
-    page.get_by_label("column j").fill("3")
-    words = page.locator("[aria-live]").inner_text()
-    assert "token 3 “␣”" in words and "lag 10 − 3 = 7" in words and f"token 7 “{TEXT[7]}”" in words
-    assert page.locator(".mix-gate").count() == 1 and page.locator(".mix-content").count() == 2

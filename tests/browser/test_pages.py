@@ -103,33 +103,6 @@ def on_a_screen(page):
     return screen_problems(page, SCREEN["height"])
 
 
-def of_face(page):
-    return face_problems(page, "Chapter 4", VERDICTS)
-
-
-FAULTS = {
-    "document.querySelector('figure.book-figure > figcaption').remove()": lambda page: caption_problems(page, "4"),
-    "document.querySelector('article h1').style.marginTop = '800px'": of_face,
-    "document.querySelector('.claim-verdicts .verdict').textContent += ' it'": of_face,
-    "document.querySelector('.book-figure .plot').style.width = '200px'": frame_problems,
-    "document.querySelectorAll('.plot img').forEach(node => { node.style.display = 'inline' })": plot_problems,
-    "document.querySelector('.caracal-live').style.height = '900px'": on_a_screen,
-    "document.querySelectorAll('.highlight pre').forEach(node => { node.style.fontSize = '1.3rem' })": code_problems,
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_of_a_figure_or_of_code_is_found(fault, page, phone, site):
-    of_phones = FAULTS[fault] is on_a_screen
-    page = phone if of_phones else page
-    Visit(page, f"{site}/{next((name for name in CHAPTERS if name[10:12] == '04'), CLAIMS)}")
-    if FAULTS[fault] not in (on_a_screen, of_face):
-        unfold(page)
-    before = FAULTS[fault](page)
-    page.evaluate(fault)
-    assert before == [] and FAULTS[fault](page)
-
-
 def test_a_page_loads_cleanly_from_a_file(page, book):
     visit = Visit(page, (book / CLAIMS).as_uri())
     assert visit.problems == []

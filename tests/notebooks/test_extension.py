@@ -23,7 +23,6 @@ Speed:
 """
 CLAIMS_PAGE = "# Ledger\n\n```{claims-ledger} claims.yml\n```\n"
 
-
 SOURCE = 'points = 2047\nprint(f"points = {points}\\nleak = 3.1e-06")\nassert points'
 
 

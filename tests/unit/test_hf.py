@@ -469,5 +469,3 @@ def test_the_harness_scores_a_text_as_the_model_does(folder):
         logits = native(folder)(x[:, :-1])[0].log_softmax(-1)
         expected = logits.gather(-1, x[:, 1:, None])[0, len(context) - 1:].sum()
         assert score == pytest.approx(expected.item(), rel=1e-4)
-
-

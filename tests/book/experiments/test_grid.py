@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caracal_book.experiments.grid import Cell, record_grid, require_once, run_grid, settings_of
+from caracal_book.experiments.grid import Cell, record_grid, run_grid, settings_of
 from caracal_book.records import read_record
 
 
@@ -80,9 +80,3 @@ def test_other_settings_are_refused_and_a_number_that_is_none_is_not_kept(tmp_pa
     with pytest.raises(ValueError, match="not JSON compliant"):
         run_grid(tmp_path, [Cell("a", {}, {})], lambda facts: {"loss": float("nan")}, str)
     assert list((tmp_path / "runs").iterdir()) == []
-
-
-def test_lists_that_cannot_be_get_one_line():
-    for names in ((), ("a", "a")):
-        with pytest.raises(ValueError, match="^contenders=(none|a a); give at least one, and each once$"):
-            require_once(Config(Path(), names), ("contenders",))
