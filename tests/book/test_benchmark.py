@@ -11,10 +11,8 @@ from caracal_book.benchmark.measure import (
     Differentiated,
     in_turns,
     kept_for_backward,
-    kind_of,
     mean_time,
     peak_memory,
-    time_by_kind,
 )
 from caracal_min import MultiHeadFourier
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft
@@ -119,32 +117,3 @@ def test_a_step_is_told_apart_by_kind_of_work():
     parts = {row.what.removeprefix("nano, step, "): row.ours for row in rows}
     assert {"convolution", "attention", "optimiser", "matrix products", "short convolution", "the rest"} == set(parts)
     assert all(row.against == "the whole step" and row.ours > 0 for row in rows)
-
-
-def test_what_the_operator_does_beside_its_transforms_is_its_own():
-    """Padding, products and copies inside it count as convolution and as nothing else."""
-    v, g, dr = torch.randn(3, 2048, 64, requires_grad=True).unbind()
-
-    def both_ways():
-        torch.autograd.grad(causal_conv_fft(v, g), (v, g), dr.detach())
-
-    times = time_by_kind(both_ways, torch.device("cpu"))
-    assert times["FFT"] == 0 and 0 <= times["the rest"] < 0.1 * times["convolution"]
-
-
-def test_kinds_of_work_are_told_by_name():
-    x = torch.randn(512, 512)
-    device = torch.device("cpu")
-    product = time_by_kind(lambda: [x @ x for _ in range(20)], device)
-    assert product["matrix products"] > 0.8 * sum(product.values()) and product["FFT"] == 0
-    z = torch.randn(512, 2048, dtype=torch.complex64)  # of real numbers, most of the time is the cast
-    transform = time_by_kind(lambda: [torch.fft.fft(z) for _ in range(20)], device)
-    assert transform["FFT"] > 0.8 * sum(transform.values()) and transform["matrix products"] == 0
-    kernels = {"nvjet_hsh_128x64": "matrix products", "void regular_fft_r2c<512>": "FFT",
-               "triton_poi_fused_add_mm_t_3": None, "sm90_xmma_gemm_bf16": "matrix products",
-               "void vector_fft<1024>": "FFT", "triton_tem_fused_flex_attention": "attention",
-               "cudnn::conv_depthwise": "short convolution", "aten::mkldnn_convolution": "short convolution",
-               "aten::mkldnn_linear": "matrix products", "caracal::causal_conv_backward": None,
-               "GeneratedBackwardFor_caracal_causal_conv_default": None, "cudnn::convert_dq_to_16bits": None,
-               "multi_tensor_kernel<FusedAdam>": "optimiser"}
-    assert {name: kind_of(name) for name in kernels} == {k: v or "the rest" for k, v in kernels.items()}

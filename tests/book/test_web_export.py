@@ -6,7 +6,6 @@ import math
 from copy import deepcopy
 from dataclasses import asdict
 from hashlib import sha256
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -83,20 +82,6 @@ def test_scripts_for_a_page_hold_the_weights(micro, tmp_path, monkeypatch, capsy
     for name, shares in found.items():
         assert torch.equal(torch.cat(shares), expected[name]), name
     assert manifest["config"] == asdict(micro.config)
-
-
-def test_the_tokenizer_of_a_page_merges_as_ours_does(micro):
-    """The bytes of a word, and of all pairs of neighbours the one of the lowest id first, until no pair merges."""
-    stored = web_scripts(micro)[0]["tokenizer"]
-    ids = {byte: i for i, byte in enumerate(stored["bytes"])}
-    pairs = zip(stored["merges"][::2], stored["merges"][1::2], strict=True)
-    merged = {pair: 256 + rank for rank, pair in enumerate(pairs)}
-    for word in ("causal", "theorem", "Überraschung", "1789"):
-        tokens = [ids[byte] for byte in word.encode()]
-        while found := [(merged[pair], i) for i, pair in enumerate(pairwise(tokens)) if pair in merged]:
-            result, i = min(found)
-            tokens[i:i + 2] = [result]
-        assert tokens == list(micro.tokenizer.encode(word))
 
 
 def test_the_digest_is_that_of_the_weights_and_other_tokenizers_are_refused(micro):

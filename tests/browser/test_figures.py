@@ -4,7 +4,7 @@ import re
 
 import pytest
 from engine_pages import PAGE_ONLY
-from figure_pages import contrast, data, page_width, write_page
+from figure_pages import PAGE, contrast, data, page_width, write_page
 from figures import MADE, NAMES, figure
 from test_access import violations
 
@@ -156,9 +156,13 @@ def test_the_theme_of_an_editor_is_followed(attributes, dark, look, tmp_path):
     assert (contrast(paper, white) > contrast(ink, white)) == dark
 
 
-def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(framed_twins):
+def test_it_works_in_a_sandboxed_frame_and_beside_its_twin(page, tmp_path):
     """As in Colab, where a figure has an opaque origin."""
-    frame = framed_twins(figure("clock"))
+    inner = PAGE.format(theme="", body=2 * figure("clock").to_html()).replace("&", "&amp;").replace('"', "&quot;")
+    frame = '<iframe sandbox="allow-scripts" width="700" height="2400" srcdoc="{}"></iframe>'
+    page.goto(write_page(tmp_path, frame.format(inner)))
+    frame = page.frame_locator("iframe")
+    frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
     frame.locator("input[value=i]").nth(1).check(force=True)
     checked = frame.locator("input[type=radio]:checked")
     assert [checked.nth(k).get_attribute("value") for k in range(checked.count())] == ["1", "i"]

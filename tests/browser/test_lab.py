@@ -1,11 +1,10 @@
 """A real JupyterLab in Chromium: run all, drag, press keys, edit a function, and read the change on the Python side."""
 
 import importlib.util
-import time
 from contextlib import suppress
 
 import pytest
-from lab_server import PATIENCE, LabServer, value_of
+from lab_server import PATIENCE, LabServer, value_of, wait
 from playwright.sync_api import TimeoutError
 
 pytestmark = pytest.mark.browser
@@ -23,10 +22,8 @@ CLOCK, LIVE = 1, 3
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory, report_missing, root):
     """A running JupyterLab, and its end."""
-    for name in ("jupyterlab", "anywidget"):
-        if importlib.util.find_spec(name) is None:
-            report_missing(f"{name} is not installed: pip install --requirement requirements.txt "
-                           "--constraint constraints.txt")
+    if not all(map(importlib.util.find_spec, ("jupyterlab", "anywidget"))):
+        report_missing("jupyterlab or anywidget is not installed: pip install -r requirements.txt -c constraints.txt")
     server = LabServer(tmp_path_factory.mktemp("lab"), root)
     yield server
     server.stop()
@@ -41,15 +38,11 @@ def notebook(lab, browser):
     page.goto(lab.write("figures.ipynb", *CELLS))
     page.locator(".jp-Notebook .jp-CodeCell").nth(LIVE).wait_for(state="attached")
     page.locator(".jp-NotebookPanel-toolbar").wait_for()
-    lab.await_kernel("figures.ipynb")
+    lab.await_kernel()
     run_all(page)
-    try:
-        for number in (CLOCK, LIVE):
-            output(page, number).locator(".caracal-live").wait_for()
-    except TimeoutError as error:
-        said = page.locator(".jp-Notebook").inner_text()
-        raise AssertionError(f"the notebook does not run, kernels {lab.ask('GET', '/api/kernels')}:\n{said}") from error
-    client = lab.kernel_of("figures.ipynb")
+    for number in (CLOCK, LIVE):
+        output(page, number).locator(".caracal-live").wait_for()
+    client = lab.kernel()
     yield page, client
     client.stop_channels()
     context.close()
@@ -78,14 +71,6 @@ def output(page, number):
     return cell(page, number).locator(".jp-OutputArea")
 
 
-def becomes(client, expression, expected):
-    """Wait until an expression in the kernel has a value."""
-    end = time.monotonic() + PATIENCE
-    while (value := value_of(client, expression)) != expected:
-        assert time.monotonic() < end, f"{expression} is {value}, not {expected}"
-        time.sleep(0.3)
-
-
 def test_a_figure_and_its_trait_move_each_other_and_keys_stay_with_the_figure(notebook):
     page, client = notebook
     figure, active = output(page, CLOCK), "c => c.classList.contains('jp-mod-active')"
@@ -94,7 +79,7 @@ def test_a_figure_and_its_trait_move_each_other_and_keys_stay_with_the_figure(no
     for key, value in {"Home": 3, "ArrowUp": 4, "ArrowLeft": 3, "End": 6, "ArrowDown": 5}.items():
         page.keyboard.press(key)
         assert slider.input_value() == str(value) and cell(page, CLOCK).evaluate(active), key
-    becomes(client, "clock.n", 5)
+    wait(lambda: value_of(client, "clock.n") == 5)
     value_of(client, "(setattr(clock, 'n', 4), setattr(clock, 'unit', 'i'), setattr(clock, 'g', [0.0, 2.0, 0.0]))")
     figure.locator(".caracal-live[data-n='4'][data-unit='\"i\"'][data-g='[0,2,0]']").wait_for()
     assert slider.input_value() == "4"

@@ -3,26 +3,10 @@
 from decimal import Decimal
 from pathlib import Path
 
+import figure_checks as of_figures
+import page_checks as ask
 import pytest
-from figure_checks import (
-    caption_problems,
-    code_problems,
-    face_problems,
-    frame_problems,
-    plot_problems,
-    screen_problems,
-)
-from page_checks import (
-    DESK,
-    PHONE,
-    Visit,
-    figure_problems,
-    link_problems,
-    measured_numbers,
-    page_problems,
-    shown_number,
-    unfold,
-)
+from page_checks import DESK, PHONE, Visit
 from test_access import OF_COLOUR, show_theme, violations
 
 from caracal_book.rules.cells import heading_of, number_of
@@ -53,9 +37,9 @@ def test_a_page_on_a_desk(name, look, site, book):
     What a phone alone shows is the same on every page, so that its colours are asked of one page of a kind.
     """
     page = look()
-    asked = {"loading": page_problems(Visit(page, f"{site}/{name}"))}
+    asked = {"loading": ask.page_problems(Visit(page, f"{site}/{name}"))}
     if name in CHAPTERS:
-        asked["face"] = face_problems(page, heading_of(name[10:]), VERDICTS)
+        asked["face"] = of_figures.face_problems(page, heading_of(name[10:]), VERDICTS)
     if name not in SOURCES[1:]:
         asked["axe"] = violations(page)
         show_theme(page, "dark")
@@ -70,18 +54,18 @@ def test_a_page_on_a_desk(name, look, site, book):
         page.set_viewport_size(DESK)
         page.reload()
     if name in CHAPTERS:
-        figures = page.locator(".caracal-figure").count()
+        shown = page.locator(".caracal-figure").count()
         written = (book / name).read_text(encoding="utf-8").count('class="caracal-figure"')
-        asked["figures are shown"] = [] if figures == written else [f"{figures} of {written}"]
-        asked["keyboard"] = figure_problems(page)
-        unfold(page)
+        asked["figures are shown"] = [] if shown == written else [f"{shown} of {written}"]
+        asked["keyboard"] = ask.figure_problems(page)
+        ask.unfold(page)
         for theme in ("dark", "light"):
             show_theme(page, theme)
-            asked[f"frames, {theme}"] = frame_problems(page)
-        asked["captions"] = caption_problems(page, number_of(name[10:]))
-        asked["plots"] = plot_problems(page)
+            asked[f"frames, {theme}"] = of_figures.frame_problems(page)
+        asked["captions"] = of_figures.caption_problems(page, number_of(name[10:]))
+        asked["plots"] = of_figures.plot_problems(page)
     if name in (*CHAPTERS, *MINIMAL):
-        asked["code"] = code_problems(page)
+        asked["code"] = of_figures.code_problems(page)
     assert {question: found for question, found in asked.items() if found} == {}
 
 
@@ -96,11 +80,7 @@ def phone(browser):
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_chapter_on_a_phone(name, phone, site):
     Visit(phone, f"{site}/{name}")
-    assert on_a_screen(phone) == []
-
-
-def on_a_screen(page):
-    return screen_problems(page, SCREEN["height"])
+    assert of_figures.screen_problems(phone, SCREEN["height"]) == []
 
 
 def test_a_page_loads_cleanly_from_a_file(page, book):
@@ -111,7 +91,7 @@ def test_a_page_loads_cleanly_from_a_file(page, book):
 def test_no_link_is_broken(book):
     pages = {path.relative_to(book).as_posix(): path.read_text(encoding="utf-8")
              for path in book.rglob("*.html") if "_static" not in path.relative_to(book).parts}
-    assert link_problems(pages, lambda path: (book / path).exists()) == []
+    assert ask.link_problems(pages, lambda path: (book / path).exists()) == []
     assert [name for name, text in pages.items() if "widget-view" in text] == [], "no kernel runs in a page"
 
 
@@ -124,7 +104,7 @@ def test_an_old_address_leads_to_the_new_page(page, site):
 
 def test_numbers_of_the_ledger_are_those_that_the_chapters_print(page, site):
     Visit(page, f"{site}/{CLAIMS}")
-    numbers = measured_numbers(page)
+    numbers = ask.measured_numbers(page)
     assert numbers
     for notebook in {entry[0] for entry in numbers}:
         page.goto(f"{site}/notebooks/{notebook}.html")
@@ -132,7 +112,7 @@ def test_numbers_of_the_ledger_are_those_that_the_chapters_print(page, site):
         printed = "\n".join(page.locator(".cell_output .output.stream").all_text_contents()).splitlines()
         for _, name, number, shown in (entry for entry in numbers if entry[0] == notebook):
             assert any(f"{line} ".startswith(f"{name} = {number} ") for line in printed), f"{name} = {number}"
-            assert Decimal(shown_number(shown).replace(",", "").rstrip("%")) == Decimal(
+            assert Decimal(ask.shown_number(shown).replace(",", "").rstrip("%")) == Decimal(
                 number.replace(",", "").rstrip("%"))
 
 

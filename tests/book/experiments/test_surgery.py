@@ -81,11 +81,6 @@ def test_a_gate_up_to_a_lag_is_the_sum_over_these_lags(lag):
         assert torch.allclose(h[0][1], layer.to_out(r.transpose(1, 2)), atol=1e-5)
 
 
-def test_the_mean_over_one_text_is_its_own_gate():
-    model, x = build(), ids(1)
-    assert torch.allclose(logits(model, x, gate_as(model, mean_gates(model, x))), logits(model, x), atol=1e-5)
-
-
 def test_the_gate_of_another_is_that_of_the_next_text():
     model, x = build(ONE), ids(3)
     swapped = logits(model, x, gate_of_another(model))
@@ -151,16 +146,6 @@ def test_the_table_is_measured_on_the_same_tokens():
     assert outcomes[1].change == pytest.approx(change.mean().item(), abs=1e-6)
     assert outcomes[1].error == pytest.approx(change.std().item() / 7 ** 0.5, abs=1e-6)
     assert all(o.error > 0 and o.loss == pytest.approx(outcomes[0].loss + o.change) for o in outcomes[3:])
-
-
-def test_a_text_does_not_get_its_own_share_of_the_mean():
-    model, windows = build(), ids(2, 13)
-    outcome = next(o for o in surgery(model, windows, lags=(0,)) if o.operation == "mean gate")
-    with gate_as(model, mean_gates(model, windows[1:, :-1])):
-        first = token_losses(model, windows[:1]).mean()
-    with gate_as(model, mean_gates(model, windows[:1, :-1])):
-        second = token_losses(model, windows[1:]).mean()
-    assert outcome.loss == pytest.approx((first + second).item() / 2, abs=1e-5)
 
 
 def test_the_cut_acts_beyond_the_context_only():

@@ -107,37 +107,6 @@ def test_the_alternating_kernel_finds_a_wrong_symbol_and_no_swap():
         assert torch.equal(statistic(ids, half, ALTERNATING) == 0, right)
 
 
-def spelled(ids):
-    return "".join("abcdefgh.."[i] for i in ids if i < 8)
-
-
-def returning(text, size):
-    pieces = {text[i:i + size] for i in range(len(text) - size + 1)}
-    return all(piece[::-1] in pieces for piece in pieces)
-
-
-@pytest.mark.parametrize("task", [Mirror(), Mirror(longest=8, wait=3)])
-def test_probes_of_mirror_are_texts_of_the_task_sorted_by_the_pieces_that_return(task):
-    probes = task.probes()
-    assert {name: len(batch.ids) for name, batch in probes.items()} == {
-        "palindromes": 256, "pieces of 1": 256, "pieces of 2": 256, "pieces of 3": 256}
-    alike = {name: [] for name in probes}
-    for name, batch in probes.items():
-        asked = batch.targets != IGNORED
-        assert batch.ids.shape[1] == task.length and (asked.sum(1) == 1).all()
-        for row, target in zip(batch.ids, batch.targets[asked], strict=True):
-            text = spelled(row)
-            assert (text == text[::-1]) == (name == "palindromes") == (target == 9)
-            longest = max(size for size in (1, 2, 3) if returning(text, size))
-            assert name in ("palindromes", f"pieces of {longest}")
-            swapped = [i for i in range(len(text) // 2) if text[i] != text[-1 - i]]
-            alike[name].append((len(text), swapped[1] - swapped[0] if swapped else None))
-    lengths = [length for length, _ in alike["pieces of 3"]]
-    assert alike["pieces of 1"] == alike["pieces of 2"] == alike["pieces of 3"]
-    assert [length for length, _ in alike["palindromes"]] == lengths
-    assert all(torch.equal(probes[name].ids, batch.ids) for name, batch in task.probes().items())
-
-
 def test_a_swap_changes_two_symbols_an_even_distance_apart():
     ids, targets = drawn(Mirror(), 2000)
     for row, asked in zip(ids, targets, strict=True):

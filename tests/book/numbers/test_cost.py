@@ -90,26 +90,6 @@ def test_bytes_of_a_convolution_are_those_that_its_operator_moves(length, dtype)
         assert sum(seen.bytes.values()) / v.numel() == pytest.approx(counted / channels, rel=0.005)
 
 
-def test_attention_computes_its_scores_again_as_torch_counts_and_moves_twelve_numbers():
-    aten, heads, length = torch.ops.aten, 8, 256
-    with torch.device("meta"):
-        q, k, v = torch.empty(3, 1, heads, length, 64, dtype=torch.bfloat16)
-    counted = []
-    with FlopCounterMode(display=False) as counter:
-        y, *kept = aten._scaled_dot_product_flash_attention(q, k, v, 0.0, True)
-        counted.append(counter.get_total_flops())
-        sums, *lengths = kept[:5]
-        gradients = aten._scaled_dot_product_flash_attention_backward(
-            y, q, k, v, y, sums, *lengths, 0.0, True, kept[5], kept[6])
-        counted.append(counter.get_total_flops())
-    step, ahead = (part["attention"] for part in (training(TINY, length, "llama"), forward(TINY, length, "llama")))
-    assert step.operations / ahead.operations == counted[1] / counted[0] == 3.5
-    met = [(q, k, v, y), (y, y, q, k, v, *gradients)]  # the gradient of y stands for y
-    numbers = [sum(x.numel() for x in tensors) for tensors in met]
-    assert ahead.bytes == 12 * 2 * numbers[0] / length
-    assert step.bytes == 12 * 2 * sum(numbers) / length
-
-
 class Traffic(TorchDispatchMode):
     """Bytes that operators read and write beside the weights, by the part that they belong to."""
 
@@ -201,16 +181,6 @@ def test_decoding_reads_its_weights_and_its_caches():
         assert decoding(TINY, context, "llama")["attention"].bytes == 2 * 12 * 2 * 512 * context
     few, many = (decoding(TINY, 4096, how=Pass(tokens=n))["mlp"].bytes for n in (1, 64))
     assert few > 50 * many
-
-
-def test_relaxed_decoding_grows_with_the_square_of_the_logarithm():
-    at = {k: decoding(PURE, 2**k)["convolution"].operations / (12 * 512) for k in (5, 10, 14, 18)}
-    assert at[5] == 66
-    assert [at[k] - at[5] for k in (10, 14, 18)] == [sum(12.5 * (j + 1) + 7 for j in range(5, k)) for k in (10, 14, 18)]
-    plain = decoding(PURE, 2**14, convolution="dot_product")["convolution"]
-    assert plain.operations == 12 * 512 * 2 * 2**14 > 20 * 12 * 512 * at[14]
-    gpu, least = (decoding(PURE, 2**14, how=Pass(tokens=1, cuda=cuda))["convolution"].bytes for cuda in (True, False))
-    assert gpu - least == 12 * 512 * 9 * 16  # blocks of 32 to 8,192: one inverse of their points
 
 
 def test_a_device_is_bound_by_the_slower_of_two_counts():

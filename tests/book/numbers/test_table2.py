@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from caracal_book.numbers import table2
-from caracal_book.numbers.table2 import COLUMNS, ITEMS, error_of_average, paper_rows, standard_error, table_row
+from caracal_book.numbers.table2 import COLUMNS, paper_rows, standard_error, table_row
 from caracal_min import Caracal
 
 
@@ -64,10 +64,3 @@ def test_the_standard_error_is_the_spread_of_drawn_scores(score, items):
     scores = [100 * k / items for k in range(items + 1)]
     variance = sum(c * (s - score)**2 for c, s in zip(chance, scores, strict=True))
     assert math.isclose(standard_error(score, items), math.sqrt(variance), abs_tol=1e-9)
-
-
-def test_the_error_of_the_average_is_smaller_than_any_tasks():
-    for row in paper_rows(63_000_000):
-        errors = [standard_error(row[task], items) for task, items in ITEMS.items()]
-        assert math.isclose(error_of_average(row), math.sqrt(sum(e * e for e in errors)) / 8)
-        assert error_of_average(row) < min(errors)
