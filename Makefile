@@ -3,6 +3,7 @@
 # make check  say in two minutes whether a change is worth a full run
 # make wheel  build the source archive and the wheel into dist/, check both, and run every chapter from the wheel
 # make clean  remove what was built, keep the virtual environment
+# make help   this list; for one figure, sentence or chapter see CONTRIBUTING.md
 #
 # Needs Python >= 3.11 and nothing else.  Another interpreter: make book PYTHON=python3.12
 # On Linux without an NVIDIA GPU, a PyTorch without CUDA: make book TORCH_INDEX=https://download.pytorch.org/whl/cpu
@@ -20,7 +21,7 @@ export PYTHONPATH :=
 # PyTorch's threads wait for each other by spinning: beside another process that is up to ten times slower.
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: book test check wheel clean
+.PHONY: book test check wheel clean help
 
 book: $(STAMP)
 	@rm -rf _build/html
@@ -41,6 +42,9 @@ wheel: $(STAMP)
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 	@$(BIN)/python -m twine check --strict dist/*
 	@RELEASE=1 $(BIN)/python -m pytest -n 2 tests/notebooks/test_wheel.py
+
+help:
+	@sed -n 's/^# make/make/p' Makefile
 
 clean:
 	rm -rf _build build dist *.egg-info

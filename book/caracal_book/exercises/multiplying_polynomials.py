@@ -1,6 +1,5 @@
 """Checkers for the exercises of chapter 2, multiplying polynomials: right, and with no more work than is allowed."""
 
-import math
 import random
 from collections.abc import Callable
 
@@ -12,17 +11,17 @@ from caracal_min.convolution import linear_conv
 from . import checker, drawer, ensure, expect
 from .counting import PRODUCTS, Watch
 
-__all__ = ["deciders", "fft_3", "from_roots", "integer_product", "karatsuba"]
+__all__ = ["deciders", "fft_3", "integer_product", "karatsuba"]
 
 
 @checker
 def deciders(answer: Callable) -> str:
-    """Check `deciders(t, j, taps)`: the tokens from which the weight of v_j in r_t is computed."""
-    cases = [(t, j, taps) for taps in (3, 1, 4) for t in range(7) for j in range(8)]
-    for t, j, taps in cases:
+    """Check `deciders(t, j, width)`: the tokens from which the weight of v_j in r_t is computed."""
+    cases = [(t, j, width) for width in (3, 1, 4) for t in range(7) for j in range(8)]
+    for t, j, width in cases:
         gate = t - j
-        reach = list(range(gate - taps + 1, gate + 1)) if gate >= 0 else []
-        expect(f"deciders(t={t}, j={j}, taps={taps})", answer(t, j, taps), [i for i in reach if i >= 0], {
+        reach = list(range(gate - width + 1, gate + 1)) if gate >= 0 else []
+        expect(f"deciders(t={t}, j={j}, width={width})", answer(t, j, width), [k for k in reach if k >= 0], {
             "the gate is computed from a short convolution, which reads the tokens before it, too": [gate],
             "the gate alone decides the weight, and not the two tokens that the weight joins": sorted({j, t}),
             "there are no tokens before token 0": reach})
@@ -61,11 +60,11 @@ def integer_product(answer: Callable) -> str:
     return f"numbers of {counts[0]} to {counts[-1]} digits"
 
 
-def _horner(coefficients: list[int], k: int) -> int:
-    """Return the value at 10^k."""
+def _horner(coefficients: list[int], m: int) -> int:
+    """Return the value at 10^m."""
     value = 0
     for coefficient in reversed(coefficients):
-        value = value * 10**k + coefficient
+        value = value * 10**m + coefficient
     return value
 
 
@@ -86,54 +85,25 @@ def karatsuba(answer: Callable) -> str:
         expect(case, answer(list(v), list(g), times), right)
         expect(f"{case}, calls of times", len(calls), 3**p, {
             "use times for every product": 0,
-            "four products of half the size; ad + bc takes one, from (a + b)(c + d)": 4**p})
+            "four products of half the size; the two in the middle take one, from (v' + v'')(g' + g'')": 4**p})
     return f"lists of 1 to {2 ** (largest - 1)} numbers"
 
 
 @checker
-def from_roots(answer: Callable) -> str:
-    """Check `from_roots(roots, multiply)`: the coefficients of the product of all z - a, by balanced products.
-
-    The degrees of all products together may be n times the rounds of a knock-out tournament, ceil(log2 n).
-    """
-    counts, draw = (1, 2, 3, 5, 8, 13, 64, 100), drawer(2)
-    for n in counts:
-        roots, degrees = draw(n).tanh(), []
-
-        def multiply(a: Tensor, b: Tensor, degrees: list = degrees) -> Tensor:
-            degrees.append(len(a) + len(b) - 2)
-            return linear_conv(a, b)
-
-        right = torch.ones(1, dtype=torch.float64)
-        for root in roots:
-            right = linear_conv(right, torch.stack([-root, torch.ones_like(root)]))
-        case, given = f"from_roots with {n} roots", answer(roots.clone(), multiply)
-        ensure(not isinstance(given, Tensor) or len(given) > n, f"{case}: expected {n + 1} coefficients, given fewer; "
-               "of an odd number one has no neighbour, and goes on to the next round")
-        expect(case, given, right, {"each factor is z - a: the root counts with a minus sign":
-                                    right * (-1.0) ** torch.arange(n, -1, -1)})
-        ensure(len(degrees) >= n - 1, f"{case}: multiply was called {len(degrees)} times, expected {n - 1}")
-        allowed = n * math.ceil(math.log2(n))
-        ensure(sum(degrees) <= allowed, f"{case}: the degrees of all products add up to {sum(degrees)}, expected at "
-               f"most {allowed}; multiply neighbours, round by round, and not one factor after another")
-    return f"{len(counts)} numbers of roots"
-
-
-@checker
 def fft_3(answer: Callable) -> str:
-    """Check `fft_3(v)`: the discrete Fourier transform of 3^p complex numbers, in O(n log n) operations of torch."""
+    """Check `fft_3(v)`: the discrete Fourier transform of 3^p complex numbers, in O(N log N) operations of torch."""
     draw, levels = drawer(2), 7
     for p in range(levels):
-        n, most = 3**p, 60 * p * 3**p  # some three times what it takes
-        v = draw(n, dtype=torch.complex128)
-        case = f"fft_3 with {n} points"
+        N, most = 3**p, 60 * p * 3**p  # some three times what it takes
+        v = draw(N, dtype=torch.complex128)
+        case = f"fft_3 with {N} points"
         with Watch() as seen:
             given = answer(v.clone())
-        expect(case, given, torch.fft.fft(v), {"the points are exp(-2 pi i k / n), and here is the sign of the inverse":
-                                               torch.fft.ifft(v) * n})
+        expect(case, given, torch.fft.fft(v), {"the points are exp(-2 pi i n / N), and here is the sign of the inverse":
+                                               torch.fft.ifft(v) * N})
         seen.require_torch(case)
         seen.forbid(case, ("fft_",), "write the transform with other operations of torch")
-        seen.forbid(case, PRODUCTS, "a matrix of all n^2 powers is too much: split by the remainder of the exponent")
+        seen.forbid(case, PRODUCTS, "a matrix of all N^2 powers is too much: split by the remainder of the exponent")
         ensure(p < 3 or seen.numbers <= most, f"{case}: {seen.numbers:,} numbers were computed, expected at most "
-               f"{most:,}; a matrix of all n^2 powers is too much")
+               f"{most:,}; a matrix of all N^2 powers is too much")
     return f"{levels} powers of three"

@@ -6,12 +6,10 @@ from collections.abc import Callable
 
 import torch
 
-from caracal_min.convolution import linear_conv
-
 from . import Wrong, checker, drawer, expect
 from .counting import Watch
 
-__all__ = ["causal_triple", "leaking_tokens", "multiply_mod", "separate"]
+__all__ = ["enough_points", "leaking_tokens", "multiply_mod", "separate"]
 
 
 @checker
@@ -24,7 +22,7 @@ def leaking_tokens(answer: Callable) -> str:
         def later(first: int, t=t, length=length) -> list[int]:
             return list(range(max(t + 1, first), length))
 
-        # v_j g_i reaches t where j + i = t + points, and the last gate has i = nonzero - 1.
+        # v_j g_k reaches t where j + k = t + points, and the last gate has k = nonzero - 1.
         expect(f"leaking_tokens{(length, nonzero, points, t)}", answer(length, nonzero, points, t),
                later(t + points - nonzero + 1), {
                    "one too many: g is zero from `nonzero` on, so its last index is one less":
@@ -35,8 +33,20 @@ def leaking_tokens(answer: Callable) -> str:
 
 
 @checker
+def enough_points(answer: Callable) -> str:
+    """Check `enough_points(length, first)`: the fewest points on which no output from `first` on is contaminated."""
+    cases = [(length, first) for length in range(1, 9) for first in range(length)]
+    for length, first in cases:
+        fewest = 2 * length - 1 - first                         # the last contaminated output is 2L - 2 - N
+        expect(f"enough_points{(length, first)}", answer(length, first), fewest, {
+            "outputs before `first` may be wrong": 2 * length - 1,
+            "one more than needed: output 2L - 2 - N is the last that is contaminated": fewest + 1})
+    return f"{len(cases)} cases"
+
+
+@checker
 def separate(answer: Callable) -> str:
-    """Check `separate(out_1, out_2, theta_1, theta_2)`: both halves of a complex product, or a ValueError."""
+    """Check `separate(out_1, out_2, phi_1, phi_2)`: both halves of a complex product, or a ValueError."""
     turns = ((0.0, math.pi), (0.5, 2.0), (math.pi / 2, -math.pi / 2), (0.3, 0.31))
     refused = ((0.3, 0.3), (0.0, 2 * math.pi), (-math.pi / 2, 3 * math.pi / 2))
     draw = drawer(3)
@@ -64,30 +74,6 @@ def separate(answer: Callable) -> str:
 
 
 @checker
-def causal_triple(answer: Callable) -> str:
-    """Check `causal_triple(u, v, g)`: the first L coefficients of a product of three, by transforms of length L.
-
-    The second result is what a right angle adds to the first.
-    """
-    draw, lengths = drawer(3), (1, 2, 3, 7, 8, 64)
-    for length in lengths:
-        u, v, g = draw(3, length)
-        case = f"causal_triple for length {length}"
-        with Watch() as seen:
-            given = answer(u, v, g)
-        product = torch.nn.functional.pad(linear_conv(linear_conv(u, v), g), (0, 2))  # (3 L,)
-        first, added = product[:length], -product[2 * length:]
-        expect(case, given, {"the coefficients": first, "what a right angle adds": added}, {
-            "that is the real part at a right angle, to which the coefficients from 2L on are added": (
-                first + added, added),
-            "the right angle subtracts, since i squared is -1": (first, -added)})
-        seen.require_torch(case)
-        seen.forbid(case, ("causal_conv",), "that pads; expected transforms of length L")
-        seen.require_points(case, length)
-    return f"{len(lengths)} lengths"
-
-
-@checker
 def multiply_mod(answer: Callable) -> str:
     """Check `multiply_mod(a, b, limbs, bits)`: a * b modulo 2**(limbs * bits) + 1, by transforms of `limbs` points."""
     cases = [(limbs, bits) for limbs in (1, 2, 3, 8, 64) for bits in (1, 4, 12)] + [(256, 16)]
@@ -110,6 +96,6 @@ def multiply_mod(answer: Callable) -> str:
 
 def _folded(a: int, b: int, limbs: int, bits: int, sign: int) -> int:
     """Add up the products of all pairs of digits; those from 2**n on return with a sign."""
-    first, second = ([x >> i * bits & (2**bits - 1) for i in range(limbs)] for x in (a, b))
-    return sum(x * y * (1 if i + j < limbs else sign) << (i + j) % limbs * bits
-               for i, x in enumerate(first) for j, y in enumerate(second))
+    first, second = ([x >> j * bits & (2**bits - 1) for j in range(limbs)] for x in (a, b))
+    return sum(x * y * (1 if j + k < limbs else sign) << (j + k) % limbs * bits
+               for j, x in enumerate(first) for k, y in enumerate(second))
