@@ -10,7 +10,7 @@ from caracal_book.commands.count import CountConfig, run_count
 from caracal_book.ngrams import KneserNey, ngram_losses
 from caracal_book.records import read_record
 from caracal_book.runs import describe
-from caracal_min.data import documents, load_corpus, make_tokenizer, sequential_windows
+from caracal_min.data import load_corpus, sequential_windows
 
 TEXT = np.random.default_rng(0).choice(12, size=400, p=np.arange(1, 13) / 78)
 
@@ -72,19 +72,6 @@ def test_longer_tables_are_those_of_the_textbook():
         for t in range(len(row) - 1):
             context = tuple(row[max(0, t - number):t + 1].tolist())  # no more than the row has
             assert np.exp(-losses[0, t]) == pytest.approx(slow(text, 15, context, int(row[t + 1]))), (number, t)
-
-
-def test_on_real_text_it_beats_add_one_and_the_unigram():
-    tokenizer = make_tokenizer("byte")
-    ids = np.array(tokenizer.encode("\n".join(text for text, _ in zip(documents("embedded"), range(60), strict=False))))
-    train, windows = ids[:-20_000], np.asarray(sequential_windows(ids[-20_000:], 50))
-    found = ngram_losses(train, windows, 256)
-    counts = np.ones((256, 256))
-    np.add.at(counts, (train[:-1], train[1:]), 1)
-    add_one = -np.log(counts / counts.sum(1, keepdims=True))[windows[:, :-1], windows[:, 1:]].mean()
-    assert found["bigram"] < add_one < found["unigram"] < np.log(256)
-    small = ngram_losses(train[:3000], windows, 256)
-    assert found["bigram"] < small["bigram"] < small["unigram"]
 
 
 @pytest.mark.parametrize("source", ["a.jsonl", "embedded"])

