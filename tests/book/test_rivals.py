@@ -1,6 +1,5 @@
 """The paper's baselines and variants by name: sizes, causality, loss, training, saving."""
 
-
 import numpy as np
 import pytest
 import torch
