@@ -175,18 +175,17 @@ def made_in(folder, path, before=""):
 def test_a_clean_checkout_is_named_and_a_dirty_one_refused(checkout, tmp_path):
     later = checkout / "caracal_min" / "decoding.py"
     body = later.read_text()
+    # A new record, figure or model decides no number; a new experiment does.
+    for name in ("caracal_min/pretrained/a/config.json", "book/caracal_book/runs/new.json",
+                 "book/caracal_book/viz/new.js"):
+        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / name).write_text("{}")
     # What changes while a run goes on is not what ran.
     clean = made_in(checkout, tmp_path / "clean.json", f"Path({str(later)!r}).write_text('# later work')")
     stored = read_record(clean)["code"]
     assert stored["commit"] == git(checkout, "rev-parse", "HEAD") and stored["clean"] is True
     assert stored["sha256"] == code_sha256(files_of("HEAD", checkout))
     later.write_text(body)
-    # A new record, figure or model decides no number; a new experiment does.
-    for name in ("caracal_min/pretrained/a/config.json", "book/caracal_book/runs/new.json",
-                 "book/caracal_book/viz/new.js"):
-        (checkout / name).parent.mkdir(parents=True, exist_ok=True)
-        (checkout / name).write_text("{}")
-    assert json.loads(made_in(checkout, tmp_path / "still.json").read_text())["code"]["clean"] is True
     (checkout / "book" / "caracal_book" / "experiments" / "new.py").touch()
     dirty = made_in(checkout, tmp_path / "dirty.json")
     with pytest.raises(RecordError, match="no commit is known to hold"):

@@ -103,8 +103,5 @@ def test_runs_are_ablated_recorded_and_resumed(recorded, tmp_path, capsys):
     assert [run["loss"] for run in again["results"]["runs"]] == [run["loss"] for run in runs]
     said = capsys.readouterr().out
     assert "1 of 1: plain, learning rate" in said and "form " in said and "8 runs of forms" in describe(again)
-
-
-def test_runs_of_other_settings_are_not_taken(recorded, tmp_path):
     with pytest.raises(ValueError, match="holds a run with tokens=128, and this is tokens=256; go on with the same"):
         run_forms(replace(small(tmp_path), tokens=256))
