@@ -23,6 +23,7 @@ from caracal_book.numbers.cost import (
 from caracal_book.rivals import baseline_of, make_model
 from caracal_min import Caracal, CaracalConfig, loss, spectral
 from caracal_min.config import PRESETS
+from caracal_min.spectral import fast_length
 from caracal_min.training import flops_per_token
 
 TINY = PRESETS["tiny"]
@@ -163,6 +164,14 @@ def test_bytes_of_a_training_step_under_autocast_are_those_of_operators_that_run
                                   - 28 * model.num_parameters() / 4096)
     found = {part: n / 4096 for part, n in seen.bytes.items()}
     assert found == pytest.approx(counted, rel=0.1 if name == "llama" else 0.025)
+
+
+def test_on_a_gpu_an_inverse_copies_its_spectrum_and_scales_its_result():
+    # A spectrum is as large as N numbers in float32: read and written; then N results, read and written.
+    inverse = 12 * 512 * 4 * 4 * fast_length(1023) / 512
+    for run, inverses in ((forward, 1), (training, 3)):
+        gpu, least = (run(PURE, 512, how=Pass(cuda=cuda))["convolution"].bytes for cuda in (True, False))
+        assert gpu - least == pytest.approx(inverses * inverse)
 
 
 def test_decoding_reads_its_weights_and_its_caches():
