@@ -73,40 +73,52 @@ def _in_blocks(q, k, v, window):
     length = q.shape[2]
     w = min(window, length)
     # The first block has none before it: it is plain causal attention.
-    first = F.scaled_dot_product_attention(q[:, :, :w], k[:, :, :w], v[:, :, :w], is_causal=True)
+    first = (x[:, :, :w] for x in (q, k, v))
+    first = F.scaled_dot_product_attention(*first, is_causal=True)
     if length == w:
         return first
 
     # Cut into n blocks, the last one padded.
     n = -(-length // w)
-    pad = (0, 0, 0, n * w - length)
-    q, k, v = (F.pad(x, pad).unflatten(2, (n, w)) for x in (q, k, v))  # (B, H, n, w, d)
-    k, v = (torch.cat([x[:, :, :-1], x[:, :, 1:]], dim=3) for x in (k, v))  # pairs: 2w keys
+    missing = n * w - length
+
+    def cut(x):
+        return F.pad(x, (0, 0, 0, missing)).unflatten(2, (n, w))  # (B, H, n, w, d)
+
+    # A block of queries sees the keys of two blocks.
+    def pairs(x):
+        return torch.cat([x[:, :, :-1], x[:, :, 1:]], dim=3)
 
     # Query i of a block stands at key w + i of the pair, and sees keys i + 1 to i + w.
     visible = torch.ones(w, 2 * w, dtype=torch.bool, device=q.device).triu(1).tril(w)
     # Blocks become heads, over which the mask broadcasts: SDPA takes 4 dimensions.
-    q, k, v = (x.flatten(1, 2) for x in (q[:, :, 1:], k, v))
-    rest = F.scaled_dot_product_attention(q, k, v, attn_mask=visible)
+    rest = F.scaled_dot_product_attention(
+        cut(q)[:, :, 1:].flatten(1, 2), pairs(cut(k)).flatten(1, 2), pairs(cut(v)).flatten(1, 2),
+        attn_mask=visible
+    )
     rest = rest.unflatten(1, (-1, n - 1)).flatten(2, 3)  # (B, H, (n-1) w, d)
     return torch.cat([first, rest], dim=2)[:, :, :length]
 
 
 def _flex(q, k, v, window):
-    return flex_attention(q, k, v, block_mask=_window_tiles(q.shape[2], window, q.device))
+    tiles = _window_tiles(q.shape[2], window, q.device)
+    return flex_attention(q, k, v, block_mask=tiles)
 
 
 def _window_tiles(length, window, device):
     """Name the tiles that the window touches; `create_block_mask` would build an L x L mask."""
     size = 128
-    tile = torch.arange(-(-length // size), device=device)
+    n = -(-length // size)
+    tile = torch.arange(n, device=device)
     # Query tile i sees key tiles from that of its first query's oldest key to its own.
-    oldest = (tile * size - (window - 1)).clamp(min=0) // size
-    count = (tile - oldest + 1).int()
-    tiles = (oldest[:, None] + tile).clamp(max=len(tile) - 1).int()
+    key = tile * size - (window - 1)
+    oldest = key.clamp(min=0) // size
+    count = tile - oldest + 1
+    # The list of every tile has n entries, of which the first `count` are read.
+    tiles = (oldest[:, None] + tile).clamp(max=n - 1)
     return BlockMask.from_kv_blocks(
-        count[None, None],
-        tiles[None, None],
+        count.int()[None, None],
+        tiles.int()[None, None],
         BLOCK_SIZE=size,
         mask_mod=lambda b, h, i, j: (i >= j) & (i - j < window),
         seq_lengths=(length, length),
@@ -114,7 +126,8 @@ def _window_tiles(length, window, device):
 
 
 def _flash(q, k, v, window):
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))  # flash-attn takes (B, L, H, d)
+    # flash-attn takes (B, L, H, d), and the number of keys before and after the token.
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     return flash_attn_func(q, k, v, causal=True, window_size=(window - 1, 0)).transpose(1, 2)
 
 
@@ -127,15 +140,13 @@ def _choose(q):
     # An exported program has standard operators only.
     if _exporting() or not _from_ampere(q):
         return "blocked"
-    if _flash_runs(q):
+    if flash_attn_func is not None and q.dtype in (torch.float16, torch.bfloat16):
         return "flash"
     # FlexAttention builds L x L scores where it is not compiled, and needs 16 channels per head.
-    return "flex" if torch.compiler.is_compiling() and q.shape[-1] >= 16 else "blocked"
+    if torch.compiler.is_compiling() and q.shape[-1] >= 16:
+        return "flex"
+    return "blocked"
 
 
 def _from_ampere(q):
     return q.is_cuda and torch.cuda.get_device_properties(q.device).major >= 8
-
-
-def _flash_runs(q):
-    return flash_attn_func is not None and q.dtype in (torch.float16, torch.bfloat16)

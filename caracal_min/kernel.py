@@ -79,7 +79,7 @@ def _launch(xs, y, reverse):
     # One program for each group of pieces of each row.
     grid = y.numel() // length, triton.cdiv(pieces, rows)
     # With one x, the second of everything is the first, and is not used.
-    wrap_triton(_kernel)[grid](
+    wrap_triton(_toeplitz_kernel)[grid](
         xs[0],
         xs[-1],
         padded,
@@ -99,7 +99,7 @@ def _launch(xs, y, reverse):
 
 
 @triton.jit
-def _kernel(
+def _toeplitz_kernel(
     x0,  # first dense operand
     x1,  # second dense operand, for the second gradient
     y,  # Toeplitz operand, among zeros
@@ -149,4 +149,4 @@ def _kernel(
 
 
 # With TRITON_INTERPRET=1 the kernel runs on a CPU, for tests.
-INTERPRETED = not isinstance(_kernel, triton.JITFunction)
+INTERPRETED = not isinstance(_toeplitz_kernel, triton.JITFunction)

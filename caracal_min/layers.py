@@ -297,7 +297,14 @@ class ShortConv(nn.Conv1d):
         # longer than the work for one token.
         one_token = x.shape[-1] == self.kernel_size[0]
         if one_token or x.is_cuda or torch.compiler.is_compiling():
-            return shifted_products(x.mT, self.weight).mT
+            weight = self.weight
+            device = x.device.type
+            # As autocast does before the library's call; fewer bytes are written and kept.
+            if torch.is_autocast_enabled(device):
+                dtype = torch.get_autocast_dtype(device)
+                x = x.to(dtype)
+                weight = weight.to(dtype)
+            return shifted_products(x.mT, weight).mT
         # An image of height 1 in channels-last layout: the convolution reads x as it lies.
         y = F.conv2d(x.unsqueeze(-2), self.weight.unsqueeze(2), groups=self.groups)
         return y.squeeze(-2)

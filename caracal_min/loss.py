@@ -28,10 +28,13 @@ def rows_at_once(vocabulary: int, device: torch.device | str = "cpu") -> int:
     A GPU with more than 16 GB holds more of them: fewer products, each a larger one.
     """
     device = torch.device(device)
-    chunk = _CHUNK
+    logits = _CHUNK
     if device.type == "cuda":
-        chunk = max(chunk, torch.cuda.get_device_properties(device).total_memory // 64)
-    return max(_MULTIPLE, chunk // vocabulary // _MULTIPLE * _MULTIPLE)
+        memory = torch.cuda.get_device_properties(device).total_memory
+        logits = max(logits, memory // 64)
+    rows = logits // vocabulary
+    rows -= rows % _MULTIPLE
+    return max(_MULTIPLE, rows)
 
 
 def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
@@ -45,8 +48,10 @@ def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tens
     Returns:
         the mean, NaN where no target counts, or the losses.
     """
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    loss = F.cross_entropy(logits.flatten(0, -2), targets.flatten().long(), reduction=reduction)
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    rows = logits.flatten(0, -2).to(wide)
+    ids = targets.flatten().long()
+    loss = F.cross_entropy(rows, ids, reduction=reduction)
     return loss if reduction == "mean" else loss.view(targets.shape)
 
 
@@ -81,7 +86,8 @@ def linear_cross_entropy(
     _require_targets(targets, hidden, len(weight))
     rows = rows or rows_at_once(len(weight), hidden.device)
     hidden = hidden.reshape(-1, hidden.shape[-1])
-    return _LinearCrossEntropy.apply(hidden, weight, targets.flatten().long(), rows)
+    ids = targets.flatten().long()
+    return _LinearCrossEntropy.apply(hidden, weight, ids, rows)
 
 
 def _require_targets(targets, hidden, vocabulary):
@@ -90,7 +96,7 @@ def _require_targets(targets, hidden, vocabulary):
         raise ValueError(f"targets have shape {shapes}; give one id for each position")
     # On a GPU, a look at the ids would make the host wait for it.
     if targets.device.type == "cpu" and not torch.compiler.is_compiling():
-        bad = targets[(targets != -100) & ((targets < 0) | (targets >= vocabulary))]
+        bad = targets[(targets < 0) & (targets != -100) | (targets >= vocabulary)]
         if bad.numel():
             raise ValueError(f"targets hold id {bad[0]}; accepted: 0 to {vocabulary - 1}, and -100")
 
@@ -100,29 +106,31 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx, hidden, weight, targets, rows):
         need_hidden, need_weight = ctx.needs_input_grad[:2]
         wide = torch.promote_types(hidden.dtype, torch.float32)
-        d_hidden = torch.zeros_like(hidden)
-        d_weight = None
+        d_hidden, d_weight = torch.zeros_like(hidden), None
 
         # Autocast would cast the weight anew in each chunk.
         device = hidden.device.type
         if not hidden.is_meta and torch.is_autocast_enabled(device):
             dtype = torch.get_autocast_dtype(device)
-            hidden, weight = hidden.to(dtype), weight.to(dtype)
+            hidden = hidden.to(dtype)
+            weight = weight.to(dtype)
         vocabulary = len(weight)
         weight = F.pad(weight, (0, 0, 0, -vocabulary % _MULTIPLE))
 
         # Rows that are left out: hidden 0 adds nothing to the gradient of the weight.
-        ignored = (targets == -100)[:, None]
-        hidden = hidden.masked_fill(ignored, 0)
-        ids = targets.masked_fill(ignored[:, 0], 0)
+        ignored = targets == -100
+        column = ignored[:, None]
+        hidden = hidden.masked_fill(column, 0)
+        ids = targets.masked_fill(ignored, 0)
 
         total = torch.zeros((), dtype=wide, device=hidden.device)
         for start in range(0, len(hidden), rows):
             part = slice(start, start + rows)
             logits = F.linear(hidden[part], weight)
+            # A padded id has probability 0.
             logits[:, vocabulary:] = -torch.inf
             losses = _losses_(logits, ids[part], wide)
-            total += losses.masked_fill(ignored[part, 0], 0).sum()
+            total += losses.masked_fill(ignored[part], 0).sum()
             # The logits are now their own gradient.
             if need_hidden:
                 d_hidden[part] = logits @ weight
@@ -130,7 +138,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 product = (logits.t() @ hidden[part])[:vocabulary].to(wide)
                 d_weight = product if d_weight is None else d_weight.add_(product)
 
-        d_hidden.masked_fill_(ignored, 0)
+        d_hidden.masked_fill_(column, 0)
         count = (~ignored).sum()
         ctx.save_for_backward(d_hidden, d_weight, count)
         return total / count
@@ -145,8 +153,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 "within torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
             )
         d_hidden, d_weight, count = ctx.saved_tensors
-        scale = d_loss / count.clamp(min=1)  # no valid targets: gradient 0, not NaN
-        d_weight = None if d_weight is None else d_weight * scale
+        # No valid targets: gradient 0, not NaN.
+        scale = d_loss / count.clamp(min=1)
+        if d_weight is not None:
+            d_weight = d_weight * scale
         return d_hidden * scale, d_weight, None, None
 
 
@@ -159,18 +169,23 @@ def _losses_(logits, ids, wide):
 
     losses = []
     for x, target in zip(logits.split(tile), ids.split(tile), strict=True):
-        here = torch.arange(len(x), device=x.device), target
+        device = x.device
         peak = x.amax(1).to(wide)
-        loss = peak - x[here]
         # Gradient: softmax minus one-hot.  The largest probability is exp(peak - logsumexp).
-        if compiling:  # one expression becomes one loop; a scatter would be another
+        if compiling:
+            # One expression over all logits becomes one kernel; indices would be another.
+            id_ = torch.arange(x.shape[1], device=device)
+            one_hot = id_ == target[:, None]
+            right = torch.where(one_hot, x, 0).sum(1)
             p = (x.to(wide) - peak[:, None]).exp()
             largest = 1 / p.sum(1)
-            one_hot = torch.arange(x.shape[1], device=x.device) == target[:, None]
             x.copy_(p * largest[:, None] - one_hot.to(wide))
-        else:  # the library's kernel makes no wide copy
+        else:
+            # The library's softmax makes no wide copy.
+            row = torch.arange(len(x), device=device)
+            right = x[row, target]
             torch.softmax(x, 1, out=x)
             largest = x.amax(1).to(wide)
-            x[here] -= 1
-        losses.append(loss - largest.log())
+            x[row, target] -= 1
+        losses.append(peak - right - largest.log())
     return torch.cat(losses)

@@ -209,24 +209,25 @@ def _invert_into(out, spectrum, points, at, flip=False):
     torch.mul(values, 1 / points, out=out)
 
 
-_causal_conv = torch.library.custom_op(
-    "caracal::causal_conv",
-    forward_steps,
-    mutates_args=(),
-)
-_causal_conv_backward = torch.library.custom_op(
+# `torch.library.custom_op` would do the same, but its first call imports the compiler, which takes
+# seconds.  "default" stands for every device.
+torch.library.define("caracal::causal_conv", "(Tensor v, Tensor g) -> Tensor")
+torch.library.define(
     "caracal::causal_conv_backward",
-    backward_steps,
-    mutates_args=(),
+    "(Tensor dr, Tensor v, Tensor g) -> (Tensor, Tensor)",
 )
+torch.library.impl("caracal::causal_conv", "default", forward_steps)
+torch.library.impl("caracal::causal_conv_backward", "default", backward_steps)
+_causal_conv = torch.ops.caracal.causal_conv.default
+_causal_conv_backward = torch.ops.caracal.causal_conv_backward.default
 
 
-@_causal_conv.register_fake
+@torch.library.register_fake("caracal::causal_conv")
 def _(v, g):
     return torch.empty_like(v)
 
 
-@_causal_conv_backward.register_fake
+@torch.library.register_fake("caracal::causal_conv_backward")
 def _(dr, v, g):
     return torch.empty_like(v), torch.empty_like(g)
 

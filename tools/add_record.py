@@ -1,7 +1,7 @@
 """Take a record of a run into the package, if some commit holds the code that made it.
 
     python tools/add_record.py runs/tiny/record.json tiny_fineweb
-    python tools/add_record.py runs/gpu h100     # a folder of rows that `gpu_runs` has left
+    python tools/add_record.py runs/gpu/rows.jsonl h100     # the rows that `tools/gpu.py` has left
 
 A run often happens where there is no history: its record then names no commit, but it has a hash of the code that
 ran.  The commit with this hash is looked for, newest first, and written into the record.  Of a path on the machine
@@ -67,38 +67,35 @@ def _named(path: Path, code: dict | None, root: Path) -> dict:
     return code | {"commit": commit, "clean": True}
 
 
-def record_of_rows(folder: Path) -> dict:
-    """Return the rows of a folder that measure as one record; a training run has a record of its own.
+def record_of_rows(path: Path) -> dict:
+    """Return the rows of a file as one record; a training run has a record of its own.
 
     Raises:
-        RecordError: there is none, or they are of several machines or several states of the code.
+        RecordError: they are of several machines or several states of the code.
     """
-    files = [file for file in sorted(folder.glob("*.json")) if not (folder / file.stem / "record.json").exists()]
-    rows = [json.loads(file.read_text()) for file in files]
-    if not rows:
-        raise RecordError(f"{folder} has no rows of gpu_runs; give the folder that it wrote")
-    where = [(row["code"], row["machine"] | {"threads": None}) for row in rows]
-    for row, its in zip(rows, where, strict=True):
-        if its != where[0]:
-            raise RecordError(f"{folder} has rows of several machines or several states of the code: {row['row']} is "
-                              f"of another than {rows[0]['row']}; give a folder for each")
-    last = time.gmtime(max(file.stat().st_mtime for file in files))
-    return seal({"format": FORMAT, "kind": "benchmark", "command": ["gpu_runs.py"],
-                 "config": {"rows": [row["row"] for row in rows]}, "code": rows[0]["code"],
-                 "machine": rows[0]["machine"], "data": None, "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", last),
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    first = rows[0]
+    for row in rows:
+        if row["code"] != first["code"] or row["machine"] | {"threads": 0} != first["machine"] | {"threads": 0}:
+            raise RecordError(f"{path} has rows of several machines or several states of the code: {row['row']} is "
+                              f"of another than {first['row']}; give a file for each")
+    last = time.gmtime(path.stat().st_mtime)
+    return seal({"format": FORMAT, "kind": "benchmark", "command": ["gpu.py"],
+                 "config": {"rows": [row["row"] for row in rows]}, "code": first["code"],
+                 "machine": first["machine"], "data": None, "finished": time.strftime("%Y-%m-%dT%H:%M:%SZ", last),
                  "seconds": sum(row["seconds"] for row in rows),
                  "results": {"rows": [{name: row[name] for name in ("row", "results")} for row in rows]}})
 
 
 def add(path: Path, name: str, root: Path = ROOT) -> Path:
-    """Write a record, or that of a folder of rows, as `admitted`, where pages find it under this name; return the file.
+    """Write a record, or that of a file of rows, as `admitted`, where pages find it under this name; return the file.
 
     Raises:
         RecordError, OSError: it is none, no commit holds its code, or it cannot be written.
     """
     out = root / "book" / "caracal_book" / "runs" / f"{name}.json"
     with tempfile.TemporaryDirectory() as scratch:
-        if path.is_dir():
+        if path.suffix == ".jsonl":
             rows, path = record_of_rows(path), Path(scratch) / "rows.json"
             path.write_text(json.dumps(rows))
         record = admitted(path, root)
@@ -110,7 +107,7 @@ def add(path: Path, name: str, root: Path = ROOT) -> Path:
 def main() -> int:
     """Check the record and write it into the package."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("record", type=Path, help="its file, or a folder of rows")
+    parser.add_argument("record", type=Path, help="its file, or a file of rows")
     parser.add_argument("name", help="of the file in book/caracal_book/runs, without .json")
     arguments = parser.parse_args()
     try:

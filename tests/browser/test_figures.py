@@ -211,8 +211,7 @@ def test_a_drag_follows_the_finger_and_the_page_stands_still(name, node, kind, k
     assert page.evaluate("scrollY") == place and data(page)[key] != before
 
 
-@pytest.mark.parametrize("name, node", [("schedule", ".sch-time >> nth=0"), ("mixing_matrices", ".mix-matrix"),
-                                        ("clock", "p.caracal-help")])
+@pytest.mark.parametrize("name, node", [("schedule", ".sch-time >> nth=0"), ("clock", "p.caracal-help")])
 def test_a_swipe_over_a_figure_scrolls_the_page(name, node, touch):
     page, draw = touch(name)
     field = page.locator(f".caracal-live {node}").first

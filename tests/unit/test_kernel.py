@@ -127,14 +127,15 @@ from triton.compiler import ASTSource
 from triton.runtime import driver
 from caracal_min import spectral
 from caracal_min.convolution import causal_conv_fft
-from caracal_min.kernel import _kernel
+from caracal_min.kernel import _toeplitz_kernel
 
 assert spectral.DIRECT == {}
 for capability, dtype, shared in ((75, "fp16", 64), (80, "fp32", 163), (80, "fp16", 163), (90, "bf16", 227)):
     fixed = dict(REVERSE=True, WIDEN=False, SIDE=64, STEP=64, ROWS=64)
     types = {n: "constexpr" if n in fixed else "*" + dtype if n in ("x0", "x1", "y", "z0", "z1") else "i32"
-             for n in _kernel.arg_names}
-    made = compile(ASTSource(_kernel, types, fixed), GPUTarget("cuda", capability, 32), options=dict(num_warps=4))
+             for n in _toeplitz_kernel.arg_names}
+    source, target = ASTSource(_toeplitz_kernel, types, fixed), GPUTarget("cuda", capability, 32)
+    made = compile(source, target, options=dict(num_warps=4))
     assert made.metadata.shared <= shared * 1024, (capability, dtype, made.metadata.shared)
     on_tensor_cores = "mma" in made.asm["ptx"]
     assert on_tensor_cores == (capability >= 80 and dtype != "fp32"), (capability, dtype)

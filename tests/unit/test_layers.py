@@ -228,3 +228,12 @@ def test_weights_have_the_names_of_the_paper_whatever_the_gate_length():
     assert shapes == {name: tuple(p.shape) for name, p in fourier().named_parameters()}
     assert shapes["pre_conv.weight"] == (16, 1, 3) and shapes["gate_mix.weight"] == (16, 4, 1)
     assert isinstance(fourier().norm, nn.LayerNorm) and fourier(pre_conv=False).pre_conv is None
+
+
+def test_under_autocast_the_short_convolution_has_the_type_of_the_library():
+    """For one token as for many: a compiled step keeps half of the bytes."""
+    conv, x = ShortConv(6, 6, 3, groups=6, bias=False), torch.randn(2, 6, 3)
+    expected = torch.nn.functional.conv1d(x, conv.weight, groups=6)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = conv(x)
+    assert found.dtype == torch.bfloat16 and torch.allclose(found.float(), expected, atol=2e-2)

@@ -1,5 +1,8 @@
 """The operator: gradients in every dtype, frames, blocks, what it saves, torch.func and torch.compile."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from strides import APART, contiguous, results
@@ -158,3 +161,17 @@ def test_fast_length_is_the_smallest_smooth_number():
     for n in range(1, 2000):
         found = fast_length(n)
         assert found >= n and is_smooth(found) and not any(is_smooth(k) for k in range(n, found))
+
+
+@pytest.mark.process
+def test_the_first_call_imports_no_compiler():
+    """Which takes seconds; `torch.library.custom_op` would import it."""
+    code = """
+import sys, torch
+from caracal_min.spectral import causal_conv
+v = torch.ones(2, 3, requires_grad=True)
+causal_conv(v, v).sum().backward()
+assert "torch._dynamo" not in sys.modules
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

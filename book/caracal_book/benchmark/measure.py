@@ -12,15 +12,17 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.autograd.profiler_util import EventList
 
 from caracal_min.precision import autocast, resolve_precision
 
 __all__ = ["Differentiated", "in_precision", "in_turns", "kept_for_backward", "kind_of", "mean_time",
-            "medians", "peak_memory", "time_by_kind"]
+            "medians", "peak_memory", "time_by_kind", "traced"]
 
 CONVOLUTION = "convolution"
 # What a kernel of a GPU, or an operator on a CPU, is named after; the first kind that fits counts.
 _KINDS = {
+    CONVOLUTION: r"toeplitz",
     "FFT": r"fft",
     "attention": r"flex_attention|flash|fmha|scaled_dot_product|softmax_warp",
     "optimiser": r"adam",
@@ -102,32 +104,42 @@ def in_precision(f: Callable, device: str, precision: str = "auto") -> Callable:
     return cast
 
 
-def time_by_kind(call: Callable, device: torch.device) -> dict[str, float]:
+def traced(call: Callable) -> EventList:
+    """Return PyTorch's events of a call, the second one."""
+    call()
+    _wait()
+    with _profile() as trace:  # of the CPU, and of a GPU where there is one
+        call()
+        _wait()
+    return trace.key_averages()
+
+
+def time_by_kind(events: EventList) -> dict[str, float]:
     """Return the milliseconds of a call by kind of work, told by the names of kernels (GPU) or operators (CPU).
 
     Kinds: convolution, attention, optimiser, matrix products, short convolution, FFT (elsewhere than in our operator),
     the rest.  On a GPU waiting between kernels is in none of them.
+
+    Args:
+        events: as `traced` returns them; those of a GPU count alone, if there are any.
     """
-    on_gpu = device.type == "cuda"
-    activity = torch.profiler.ProfilerActivity
-    call()
-    _wait()
-    with _profile(activities=[activity.CPU, activity.CUDA] if on_gpu else [activity.CPU]) as trace:
-        call()
-        _wait()
-    times = dict.fromkeys((CONVOLUTION, *_KINDS, _REST), 0.0)
-    for event in trace.key_averages():
+    of_gpu = torch.autograd.DeviceType.CUDA
+    on_gpu = any(event.device_type == of_gpu for event in events)
+    times = dict.fromkeys((*_KINDS, _REST), 0.0)
+    operator = 0.0
+    for event in events:
         # The operator pads, casts, copies and scales beside its transforms: all that it launches is its own time.
         if re.match(r"caracal::causal_conv", event.key):
-            times[CONVOLUTION] += (event.device_time_total if on_gpu else event.cpu_time_total) / 1e3
-        if event.is_user_annotation or on_gpu != (event.device_type == torch.autograd.DeviceType.CUDA):
+            operator += (event.device_time_total if on_gpu else event.cpu_time_total) / 1e3
+        if event.is_user_annotation or on_gpu != (event.device_type == of_gpu):
             continue
         own = event.self_device_time_total if on_gpu else event.self_cpu_time_total
         times[kind_of(event.key)] += own / 1e3
     # So far the steps of the operator are counted twice: as what they are, transforms first, and as the operator.
-    transforms = min(times["FFT"], times[CONVOLUTION])
+    transforms = min(times["FFT"], operator)
     times["FFT"] -= transforms
-    times[_REST] -= times[CONVOLUTION] - transforms
+    times[_REST] -= operator - transforms
+    times[CONVOLUTION] += operator
     return times
 
 

@@ -22,7 +22,6 @@ from . import cost
 __all__ = ["RooflineConfig", "measured_device", "run_roofline"]
 
 
-
 @dataclass(frozen=True)
 class RooflineConfig:
     """Time training steps, and count what they must cost at the rates of this machine; print both side by side."""
@@ -83,8 +82,10 @@ def run_roofline(config: RooflineConfig, show: Callable[[str], None] = print) ->
         of_length = config.throughput()
         tokens = length * of_length.batch(length)
         how = cost.Pass(tokens, each, compiled=config.compile != "no", autocast=True, cuda=config.device != "cpu")
-        measured = [row for row in throughput(replace(of_length, lengths=(length,))) if row.unit == "ms"]
-        times = [measured[0].ours, *(row.reference for row in measured)]
+        measured = list(throughput(replace(of_length, lengths=(length,))))
+        rows += [row for row in measured if row.unit == "s"]  # of compiling
+        steps = [row for row in measured if row.unit == "ms"]
+        times = [steps[0].ours, *(row.reference for row in steps)]
         for name, took in zip(("caracal", *config.against), times, strict=True):
             parts = cost.training(sizes[name][0], length, sizes[name][1], how)
             seconds = math.fsum(device.seconds(part, spent) for part, spent in parts.items())

@@ -156,7 +156,7 @@ def test_no_state_has_the_name_of_something_that_widgets_have():
     (lambda: viz.poke(V, G, 3), "n=3 FFT points; for length 4 give 4 to 9"),
     (lambda: viz.antidiagonals(V, G), "give whole numbers from -9 to 9"),
     (lambda: viz.roots(17), "n=17 points; give 2 to 16"),
-    (lambda: viz.sight("FFX"), "give 1 to 8 letters F and W"),
+    (lambda: viz.sight("FFX"), "give 1 to 8 letters F and A"),
     (lambda: viz.meeting("Abba"), "give letters a to z"),
     (lambda: viz.schedule(16, 17), "give 1 to 16"),
     (lambda: viz.time_budget(device="L4"), "unknown device 'L4'; accepted: T4"),
