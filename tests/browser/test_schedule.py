@@ -61,7 +61,7 @@ def test_buttons_and_keys_let_tokens_arrive(page):
 
 def test_the_words_say_what_is_added(page):
     words = page.locator("[aria-live]").inner_text()
-    assert "1100 in binary: lowest bit m = 4, l = 8" in words
+    assert "1100 in binary: lowest bit b = 4, a = 8" in words
     assert "v[8:12]∗g[0:8] + g[8:12]∗v[0:8]" in words and "for results 12 to 15" in words
     assert "r₁₁ is read: 12 of 12 pairs are in" in words
     set_tokens(page, 16)
