@@ -1,29 +1,20 @@
 """Tables of tokens in a row: probabilities that sum to one, by hand, against a slow twin, on real text, by command."""
 
 import json
-import tracemalloc
 from collections import Counter, defaultdict
 
 import numpy as np
 import pytest
 
 from caracal_book.commands.count import CountConfig, run_count
-from caracal_book.ngrams import KneserNey, Unigram, ngram_losses
+from caracal_book.ngrams import KneserNey, ngram_losses
 from caracal_book.records import read_record
 from caracal_book.runs import describe
-from caracal_min.data import documents, load_corpus, make_tokenizer, sequential_windows
+from caracal_min.data import load_corpus, sequential_windows
 
 TEXT = np.random.default_rng(0).choice(12, size=400, p=np.arange(1, 13) / 78)
 
-
 TEXTS = {"long": TEXT, "short": TEXT[:5], "two": np.array([3, 3])}
-
-
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_the_probabilities_after_every_token_sum_to_one(text):
-    inputs, targets = (x[:, None] for x in np.divmod(np.arange(15 * 15), 15))
-    for losses in (Unigram(text, 15).losses(inputs, targets), *KneserNey(text, 15).losses(inputs, targets)):
-        np.testing.assert_allclose(np.exp(-losses).reshape(15, 15).sum(1), 1, rtol=1e-12)
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
@@ -83,44 +74,6 @@ def test_longer_tables_are_those_of_the_textbook():
             assert np.exp(-losses[0, t]) == pytest.approx(slow(text, 15, context, int(row[t + 1]))), (number, t)
 
 
-@pytest.mark.parametrize("seen", [1, 2, 3, 9])
-def test_the_next_token_is_that_of_the_longest_table_that_the_context_reaches(seen):
-    model, context = KneserNey(TEXT, 15, 4), TEXT[200:200 + seen]
-    found = model.next_token(context)
-    assert found.shape == (15,) and found.sum() == pytest.approx(1)
-    inputs = np.tile(context, (15, 1))
-    targets = np.concatenate([inputs[:, 1:], np.arange(15)[:, None]], axis=1)
-    np.testing.assert_allclose(found, np.exp(-model.losses(inputs, targets)[min(seen, 3) - 1][:, -1]), rtol=1e-12)
-
-
-def test_counting_takes_little_memory():
-    """Some 64 million tokens of micro's training text, five in a row, have to fit into 10 GiB."""
-    text = np.random.default_rng(0).integers(0, 4096, 100_000)
-    tracemalloc.start()
-    KneserNey(text, 4096, 5)
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak / len(text) < 160  # nearly every n-gram here occurs once, which takes most: half of it in a real text
-
-
-def test_on_real_text_it_beats_add_one_and_the_unigram():
-    tokenizer = make_tokenizer("byte")
-    ids = np.array(tokenizer.encode("\n".join(text for text, _ in zip(documents("embedded"), range(60), strict=False))))
-    train, windows = ids[:-20_000], np.asarray(sequential_windows(ids[-20_000:], 50))
-    found = ngram_losses(train, windows, 256)
-    counts = np.ones((256, 256))
-    np.add.at(counts, (train[:-1], train[1:]), 1)
-    add_one = -np.log(counts / counts.sum(1, keepdims=True))[windows[:, :-1], windows[:, 1:]].mean()
-    assert found["bigram"] < add_one < found["unigram"] < np.log(256)
-    small = ngram_losses(train[:3000], windows, 256)
-    assert found["bigram"] < small["bigram"] < small["unigram"]
-
-
-def test_an_id_outside_the_vocabulary_is_refused():
-    with pytest.raises(ValueError, match="^id 9 with 4 ids; was the text encoded with another tokenizer[?]$"):
-        ngram_losses(np.array([1, 9]), np.zeros((1, 3), dtype=int), 4)
-
-
 @pytest.mark.parametrize("source", ["a.jsonl", "embedded"])
 @pytest.mark.parametrize("changes", [{"split": "all"}, {"train_split": "all"}])
 def test_what_is_measured_is_not_counted(changes, source, tmp_path, monkeypatch):
@@ -130,17 +83,6 @@ def test_what_is_measured_is_not_counted(changes, source, tmp_path, monkeypatch)
     assert run_count(CountConfig(**given))["counted"]["split"] == "train"
     with pytest.raises(ValueError, match=f"holds what is measured, {source} .*; take train and held_out"):
         run_count(CountConfig(**given, **changes))
-
-
-def test_no_more_is_counted_than_was_asked_for():
-    assert run_count(CountConfig(train_tokens=5000, tokens=1000, context=16, longest=3))["counted"]["tokens"] == 5000
-
-
-def test_windows_are_those_on_which_training_measures():
-    results = run_count(CountConfig(train_tokens=5000, tokens=10**6, context=16, longest=3, windows=7))
-    corpus = load_corpus("embedded", "byte", progress=False)
-    windows = sequential_windows(corpus.validation, 16, 7)
-    assert len(windows) == 7 and results["losses"] == ngram_losses(corpus.train[:5000], windows.numpy(), 256, 3)
 
 
 def test_the_command_measures_what_training_holds_out(tmp_path, capsys):

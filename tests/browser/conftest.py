@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from figure_pages import PAGE, write_page
+from figure_pages import write_page
 from page_checks import DESK, THEMED
 
 from caracal_book.viz import Figure, engine
@@ -54,13 +54,16 @@ def open_figure(browser):
     """
     contexts, problems, requests = [], [], []
 
-    def start(address: str, *, scripts: bool = True, **options):
+    def start(address: str, *, scripts: bool = True, prepare: str = "", errors: bool = False, **options):
         options = {"viewport": {"width": 360, "height": 900}, "reduced_motion": "reduce"} | options
         contexts.append(browser.new_context(java_script_enabled=scripts, **options))
         page = contexts[-1].new_page()
-        page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+        page.set_default_timeout(60_000)
+        if not errors:
+            page.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("request", lambda request: requests.append(request.url))
+        page.add_init_script(prepare)
         page.goto(address)
         if scripts:
             page.wait_for_selector(".caracal-figure[data-ready]")
@@ -70,7 +73,7 @@ def open_figure(browser):
     yield start
     for context in contexts:
         context.close()
-    assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:"))] == []
+    assert problems == [] and [url for url in requests if not url.startswith(("file:", "data:", "blob:"))] == []
 
 
 @pytest.fixture
@@ -111,47 +114,10 @@ def weights(request, tmp_path_factory):
 
 
 @pytest.fixture
-def visit(browser):
-    """A function that opens a page on a phone; afterwards nothing was asked of another host, and no error is left."""
-    contexts, heard = [], []
-
-    def start(folder, prepare="", errors=False):
-        contexts.append(browser.new_context(viewport={"width": 390, "height": 780}, reduced_motion="reduce"))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(60_000)
-        page.on("request", lambda request: heard.append(request.url))
-        page.on("pageerror", lambda error: heard.append(f"error: {error}"))
-        if not errors:
-            page.on("console", lambda message: message.type == "error" and heard.append(f"error: {message.text}"))
-        page.add_init_script(prepare)
-        page.goto((folder / "figure.html").as_uri())
-        page.wait_for_selector(".caracal-figure[data-ready]")
-        return page
-
-    yield start
-    for context in contexts:
-        context.close()
-    assert [what for what in heard if not what.startswith(("file:", "data:", "blob:"))] == []
-
-
-@pytest.fixture
-def framed_twins(browser, tmp_path):
-    """A function that shows a figure twice in a sandboxed frame, which has an opaque origin, as in Colab."""
-    contexts = []
-
-    def start(figure):
-        inner = PAGE.format(theme="", body=2 * figure.to_html()).replace("&", "&amp;").replace('"', "&quot;")
-        contexts.append(browser.new_context())
-        page = contexts[-1].new_page()
-        page.goto(write_page(tmp_path, f'<iframe sandbox="allow-scripts" width="700" height="2400" srcdoc="{inner}">'
-                                       "</iframe>"))
-        frame = page.frame_locator("iframe")
-        frame.locator(".caracal-figure[data-ready]").nth(1).wait_for()
-        return frame
-
-    yield start
-    for context in contexts:
-        context.close()
+def visit(open_figure):
+    """A function that opens the page of a folder that has weights beside it."""
+    return lambda folder, prepare="", errors=False: open_figure(
+        (folder / "figure.html").as_uri(), prepare=prepare, errors=errors, viewport={"width": 390, "height": 780})
 
 
 @pytest.fixture(scope="session")

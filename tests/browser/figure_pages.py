@@ -58,15 +58,6 @@ def tensor(numbers) -> torch.Tensor:
     return torch.tensor(numbers, dtype=torch.float64)
 
 
-def scale_of(drawn: list[float], values: list[float], tolerance: float = 0.01) -> tuple[float, float]:
-    """Return slope and offset of a drawing in which every value stands in its place."""
-    places, values = tensor(drawn), tensor(values)
-    design = torch.stack([values, torch.ones_like(values)], 1)
-    line = torch.linalg.lstsq(design, places[:, None])[0].flatten()
-    assert torch.allclose(design @ line, places, atol=tolerance)
-    return tuple(line.tolist())
-
-
 def luminance(rgb: str) -> float:
     """Return the relative luminance, from 0 to 1, of a colour that a browser gives as rgb(...) or rgba(...)."""
     channels = [int(part) / 255 for part in rgb[rgb.index("(") + 1:rgb.index(")")].split(",")[:3]]

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,24 +20,34 @@ PATIENCE = 240  # seconds for anything that a slow machine does: a server starts
 _SETTINGS = {"@jupyterlab/apputils-extension/notification.jupyterlab-settings":
              {"fetchNews": "false", "checkForUpdates": False, "doNotDisturbMode": True},
              "@jupyterlab/notebook-extension/tracker.jupyterlab-settings": {"windowingMode": "none"}}  # all cells stay
+_PLACES = ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "JUPYTERLAB_SETTINGS_DIR",
+           "JUPYTERLAB_WORKSPACES_DIR", "IPYTHONDIR")
+
+
+def wait(ask: Callable[[], object]) -> None:
+    """Call a function until what it returns is true."""
+    end = time.monotonic() + PATIENCE
+    while not ask():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.3)
 
 
 class LabServer:
     """A JupyterLab that sees nothing of its user's settings; `stop` ends it and its kernels, whatever they do."""
 
     def __init__(self, folder: Path, package: Path):
-        self.folder, self.token, self.port = folder / "work", secrets.token_hex(16), _free_port()
-        self._runtime, self._log = folder / "runtime", (folder / "server.log").open("w+")
-        places = {"JUPYTER_CONFIG_DIR": "config", "JUPYTER_DATA_DIR": "data", "JUPYTER_RUNTIME_DIR": "runtime",
-                  "JUPYTERLAB_SETTINGS_DIR": "settings", "JUPYTERLAB_WORKSPACES_DIR": "workspaces",
-                  "IPYTHONDIR": "ipython"}
-        for name in (*places.values(), "work"):
-            (folder / name).mkdir()
+        self.folder, self.token = folder / "work", secrets.token_hex(16)
+        with socket.socket() as held:
+            held.bind(("127.0.0.1", 0))
+            self.port = held.getsockname()[1]
+        self._places = {name: folder / name for name in _PLACES}
+        for place in (*self._places.values(), self.folder):
+            place.mkdir()
         for name, content in _SETTINGS.items():
-            path = folder / "settings" / name
+            path = self._places["JUPYTERLAB_SETTINGS_DIR"] / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(content))
-        environment = os.environ | {name: str(folder / place) for name, place in places.items()} | {
+        environment = os.environ | {name: str(place) for name, place in self._places.items()} | {
             "PYTHONPATH": str(package), "JUPYTER_PREFER_ENV_PATH": "1", "OMP_WAIT_POLICY": "PASSIVE"}
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", f"--ServerApp.port={self.port}", "--allow-root",
                    "--ServerApp.ip=127.0.0.1", "--ServerApp.port_retries=0", f"--IdentityProvider.token={self.token}",
@@ -44,24 +55,19 @@ class LabServer:
                    "--LabApp.expose_app_in_browser=True"]
         # A group of its own, so that the kernels end with the server even when it cannot be asked to end them.
         self._process = subprocess.Popen(command, cwd=folder, env=environment, stdin=subprocess.DEVNULL,
-                                         stdout=self._log, stderr=subprocess.STDOUT, start_new_session=True)
+                                         stdout=(folder / "server.log").open("w"), stderr=subprocess.STDOUT,
+                                         start_new_session=True)
         try:
-            self._await()
-        except BaseException:
+            wait(self._answers)
+        except BaseException as error:
             self.stop()
-            raise
+            raise RuntimeError(f"JupyterLab does not answer:\n{(folder / 'server.log').read_text()[-3000:]}") from error
 
-    def _await(self) -> None:
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            if self._process.poll() is not None:
-                break
-            with suppress(OSError):
-                self.ask("GET", "/api/status")
-                return
-            time.sleep(0.5)
-        self._log.seek(0)
-        raise RuntimeError(f"JupyterLab does not answer:\n{self._log.read()[-3000:]}")
+    def _answers(self) -> bool:
+        assert self._process.poll() is None
+        with suppress(OSError):
+            return bool(self.ask("GET", "/api/status"))
+        return False
 
     def ask(self, method: str, path: str) -> object:
         """Call the server's API and return what it answers."""
@@ -77,21 +83,15 @@ class LabServer:
         nbformat.write(notebook, self.folder / name)
         return f"http://127.0.0.1:{self.port}/lab/workspaces/auto-{Path(name).stem}/tree/{name}?token={self.token}"
 
-    def await_kernel(self, name: str) -> None:
-        """Wait until a notebook has a kernel that waits for work."""
-        end = time.monotonic() + PATIENCE
-        while time.monotonic() < end:
-            for session in self.ask("GET", "/api/sessions"):
-                if session["path"] == name and session["kernel"]["execution_state"] == "idle":
-                    return
-            time.sleep(0.5)
-        raise RuntimeError(f"no kernel runs {name}: {self.ask('GET', '/api/sessions')}")
+    def await_kernel(self) -> None:
+        """Wait until the one notebook that is open has a kernel that waits for work."""
+        wait(lambda: "idle" in [each["kernel"]["execution_state"] for each in self.ask("GET", "/api/sessions")])
 
-    def kernel_of(self, name: str) -> BlockingKernelClient:
-        """Return a second client of the kernel that runs a notebook; stop its channels in the end."""
-        session, = (session for session in self.ask("GET", "/api/sessions") if session["path"] == name)
+    def kernel(self) -> BlockingKernelClient:
+        """Return a second client of that kernel; stop its channels in the end."""
+        (session,) = self.ask("GET", "/api/sessions")
         client = BlockingKernelClient()
-        client.load_connection_file(str(self._runtime / f"kernel-{session['kernel']['id']}.json"))
+        client.load_connection_file(str(self._places["JUPYTER_RUNTIME_DIR"] / f"kernel-{session['kernel']['id']}.json"))
         client.start_channels()
         client.wait_for_ready(timeout=PATIENCE)
         return client
@@ -106,25 +106,13 @@ class LabServer:
                 os.killpg(self._process.pid, number)
             with suppress(subprocess.TimeoutExpired):
                 self._process.wait(20)
-        self._log.close()
 
 
 def value_of(client: BlockingKernelClient, expression: str) -> object:
     """Return the value of an expression in a kernel, whatever JSON can hold."""
     found = []
-
-    def hear(message):
-        if message["msg_type"] == "stream":
-            found.append(message["content"]["text"])
-
-    answer = client.execute_interactive(f"import json; print(json.dumps({expression}))", store_history=False,
-                                        timeout=PATIENCE, output_hook=hear)
-    if answer["content"]["status"] != "ok":
-        raise AssertionError(f"{expression}: {answer['content'].get('ename')}: {answer['content'].get('evalue')}")
+    answer = client.execute_interactive(
+        f"import json; print(json.dumps({expression}))", store_history=False, timeout=PATIENCE,
+        output_hook=lambda message: found.append(message["content"].get("text", "")))
+    assert answer["content"]["status"] == "ok", f"{expression}: {answer['content']}"
     return json.loads("".join(found))
-
-
-def _free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return held.getsockname()[1]

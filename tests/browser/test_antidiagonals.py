@@ -82,10 +82,3 @@ def test_choosing_t_by_pointer(page):
     page.mouse.move(box["x"] + 4.5 * pitch, y)
     assert data(page)["t"] == 9
     assert_agrees_with_the_package(page)
-
-
-def test_bars_have_the_height_of_the_sums(page):
-    heights = torch.tensor([float(h) for h in page.eval_on_selector_all(
-        "line ~ rect:not(.anti-bars)", "nodes => nodes.map(n => n.getAttribute('height'))")])
-    sizes = torch.tensor(data(page)["product"]).abs()
-    assert torch.allclose(heights / heights.max(), sizes / sizes.max(), atol=1e-4)

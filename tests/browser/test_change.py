@@ -16,7 +16,6 @@ TEXT = "The cat and the thing"
 OTHERS = ["An ocean in the north, and in it", "It is another one of the rest"]
 MODEL = small_model(n_layers=3, embedding_std=0.3)  # no prediction of which is certain
 FIGURE = viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", folder="weights")
-WORDS = viz.change_last_word(MODEL, TEXT, ["end", "of"], name="nimble", folder="weights")
 POINTS = viz.change_points(MODEL, TEXT, name="nimble", folder="weights")
 encode = MODEL.tokenizer.encode
 
@@ -61,28 +60,6 @@ def test_the_recording_is_the_package_s(page):
     assert widths == pytest.approx([scale * value for value in values], abs=3.2)
     page.get_by_role("button", name="Start again").click()
     assert data(page)["choices"] == [0, 0]
-
-
-def test_only_the_last_prediction_moves_until_the_sums_run_over_all_tokens(show):
-    assert "mask" not in f"{WORDS.alt} {WORDS.to_html()}" and "Last word end, sums over all tokens: " in WORDS.alt
-    page = show(WORDS)
-    option(page, "thing").press("Enter")
-    length = len(data(page)["pieces"])
-    assert says(page) == f"0 of {length} predictions moved: no word is changed."
-    assert page.locator(".cha-bars i").count() == 0
-    option(page, "end").press("Enter")
-    same = WORDS.model["results"][1][0]["same"]
-    moved = data(page)["moved"]
-    assert 3 < same and max(moved[:same]) < 1e-5
-    assert page.locator(".cha-bars i").count() == sum(share > 1e-3 for share in moved[same:])
-    option(page, "over all tokens").press("Enter")
-    assert max(data(page)["moved"][:same]) > 1e-3
-    option(page, "in attention, too").press("Enter")
-    assert data(page)["choices"] == [1, 2]
-    moved = [t for t, share in enumerate(data(page)["moved"]) if share > 1e-3]
-    assert moved[0] < same <= moved[-1] and says(page).startswith(f"{len(moved)} of {length} predictions moved")
-    colours = page.locator(".cha-bars i").evaluate_all("nodes => nodes.map(node => node.style.getPropertyValue('--b'))")
-    assert colours == ["var(--wrapped)" if t < same else "var(--result)" for t in moved]
 
 
 def test_the_model_in_the_page_finds_what_the_package_finds(weights, visit):

@@ -5,7 +5,7 @@ import math
 
 import pytest
 import torch
-from figure_pages import data, drag_up, scale_of, tensor
+from figure_pages import data, drag_up, tensor
 from torch.fft import fft, ifft
 
 from caracal_book import viz
@@ -87,25 +87,3 @@ def test_dragging_a_bar(page):
     drag_up(page, bar(page, "gate g", 3), 16.5, "g")     # a quarter of the height
     assert data(page)["g"][3] == pytest.approx(1.5, abs=0.051)
     assert_agrees_with_the_package(data(page))
-
-
-@pytest.mark.parametrize("unit", ["1", "-1", "i"])
-def test_the_drawing_shows_the_numbers(page, unit):
-    """The black lines stand at the real parts; each product is drawn at its length, and turned as z^N says."""
-    choose(page, unit)
-    shown = data(page)
-    lines = page.eval_on_selector_all(".clock-face > line", "nodes => nodes.map(n => n.getAttribute('transform'))")
-    radii = [-float(line.split("translate(0 ")[1].rstrip(")")) for line in lines]
-    scale, dial = scale_of(radii, shown["real"], tolerance=1e-6)
-    assert scale > 5 and len(lines) == L
-    stacks = page.eval_on_selector_all(".clock-face > g:has(> rect)", """nodes => nodes.map(n => [
-        n.getAttribute('transform'), [...n.children].map(r => Number(r.getAttribute('height')))])""")
-    assert len(stacks) == 2 * L - 1
-    for d, (transform, sizes) in enumerate(stacks):
-        terms = [V[j] * G[d - j] for j in range(L) if 0 <= d - j < L]
-        assert sizes == pytest.approx([scale * float(term) for term in terms], abs=1e-6)
-        turn = {"1": 0, "-1": 180, "i": -90}[unit] if d >= L else 0
-        assert transform.endswith(f"rotate({turn})") and transform.startswith(f"rotate({360 * d // L}")
-        foot = -float(transform.split("translate(0 ")[1].split(")")[0])
-        beyond = foot - dial - (scale * shown["p"][d - L] if d >= L else 0)   # where its own sum ends
-        assert 0 < beyond < 12 if turn == -90 else abs(beyond) < 1e-6

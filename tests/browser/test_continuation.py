@@ -57,23 +57,6 @@ def test_the_recording_is_the_package_s(page):
     assert n == 12 and page.get_by_role("button", name="Next token").is_disabled()
 
 
-def test_a_choice_shows_what_the_model_makes_of_it(page):
-    words = page.locator(".con-next button")
-    assert words.locator("u").all_inner_texts() == [""] * 5 and not words.locator("i:visible").count()
-    assert "Which one would you choose?" in page.locator(".con-says").inner_text()
-    words.nth(2).focus()
-    page.keyboard.press("Enter")
-    chosen = data(page)["next"][2]
-    said = page.locator(".con-says").inner_text()
-    assert said.startswith("You chose “") and f"{round(100 * chosen[1])} %" in said
-    assert "; the recording goes on with “" in said
-    widths = [bar.bounding_box()["width"] for bar in words.locator("i").all()]
-    shares = [p for _, p in data(page)["next"]]
-    assert widths == pytest.approx([widths[0] * p / shares[0] for p in shares], abs=1.5) and widths[0] > 5
-    page.get_by_role("button", name="Start again").click()
-    assert words.locator("u").all_inner_texts() == [""] * 5
-
-
 def test_the_model_in_the_page_is_the_package_s(weights, visit):
     page = visit(weights)
     load(page)

@@ -1,9 +1,5 @@
 """The engine in a real browser against the package, on the same weights: every tensor, texts, schedule, words."""
 
-import json
-import lzma
-from itertools import islice
-
 import numpy as np
 import pytest
 import torch
@@ -11,9 +7,7 @@ from engine_pages import open_engine, rounded, small_model, tensors_of_package, 
 
 from caracal_book.viz.engine import source
 from caracal_book.web_export import web_scripts
-from caracal_min import Caracal, CaracalConfig
-from caracal_min.convolution import causal_conv_direct
-from caracal_min.data import make_tokenizer
+from caracal_min import Caracal
 from caracal_min.generation import filter_logits
 from caracal_min.model import shipped_models
 
@@ -127,23 +121,6 @@ def test_a_token_at_a_time_gives_what_the_whole_text_gives(model, engine):
     assert off.keys() == {"steps", "pieces", "changed"} and max(off.values()) < 2e-4
 
 
-def test_the_convolution_is_exact_to_many_digits(browser):
-    """Of 300 whole numbers the sums are whole numbers; the largest block has 256 tokens."""
-    page = browser.new_page()
-    page.add_script_tag(content=source())
-    v, g = torch.randint(-9, 10, (2, 300, 3), generator=torch.Generator().manual_seed(0)).double()
-    expected = causal_conv_direct(v.T, g.T).T.flatten()
-    found = page.evaluate("""([v, g]) => {
-      const run = (steps) => { for (;;) { const { done, value } = steps.next(); if (done) return value; } };
-      const one = new CausalConvolution(3), all = new CausalConvolution(3);
-      const rows = v.map((_, t) => [...run(one.append(Float32Array.from(v[t]), Float32Array.from(g[t])))]);
-      return [rows.flat(), [...run(all.append(Float32Array.from(v.flat()), Float32Array.from(g.flat())))]];
-    }""", [v.tolist(), g.tolist()])
-    page.close()
-    for way in found:
-        assert (torch.tensor(way, dtype=torch.float64) - expected).abs().max() < 1e-9
-
-
 @pytest.mark.parametrize("options", [{}, {"temperature": 2.0, "topK": 9, "topP": 0.8}, {"temperature": 0.0}])
 def test_draws_follow_the_distribution_of_the_package(options, browser):
     logits, draws = torch.randn(40, generator=torch.Generator().manual_seed(1)) * 2, 4000
@@ -181,12 +158,3 @@ def test_words_are_those_of_the_tokenizer(model, engine):
     half = tokenizer.encode("\U0001f642")[:1]
     assert page.evaluate("ids => words.decode(ids)", half) == tokenizer.decode(half)
     assert page.evaluate("() => words.decode([words.endOfText])") == tokenizer.decode([tokenizer.end_of_text])
-
-
-def test_words_are_those_of_tiktoken_on_held_out_documents(engine, gpt2, shared_data):
-    with lzma.open(shared_data / "corpus" / "fineweb-validation.jsonl.xz", "rt", encoding="utf-8") as file:
-        texts = [json.loads(line)["text"][:1500] for line in islice(file, 300)]
-    assert len(texts) == 300
-    model = Caracal(CaracalConfig(4096, 16, 1, 1))
-    model.tokenizer = make_tokenizer("gpt2:4096")
-    assert words_differ(engine(model), model.tokenizer, texts) == []

@@ -9,7 +9,6 @@ import string
 import pytest
 import torch
 from engine_pages import open_engine, tokenizer_of
-from figure_pages import write_page
 
 from caracal_book.web_export import web_scripts
 from caracal_min import Caracal
@@ -65,19 +64,3 @@ def test_a_slow_laptop_writes_twenty_tokens_a_second(scripts, timed):
     token = (seconds(lambda: page.evaluate(_RUN, [ids, TOKENS])) - prompt) / TOKENS
     print(f"{1000 * token:.1f} ms a token, {1000 * prompt:.0f} ms for the first one after {PROMPT}")
     assert 20 * SLOWER * token < 2 and SLOWER * prompt < 2
-
-
-@pytest.mark.slow
-def test_no_part_of_the_weights_holds_up_the_page(scripts, timed, tmp_path):
-    """A script of base64, as the page's thread runs it and hands its text to a worker."""
-    page, seconds = timed
-    page.goto(write_page(tmp_path, ""))
-    page.evaluate("""() => { window.worker = new Worker(URL.createObjectURL(new Blob(["onmessage = () => 0"]))) }""")
-    times = []
-    for name, text in scripts.items():
-        (tmp_path / name).write_text(text)
-        address = (tmp_path / name).as_uri()
-        times.append(seconds(lambda address=address: (page.add_script_tag(url=address),
-                                                      page.evaluate("worker.postMessage(caracalPart)"))))
-    print(f"parts take {', '.join(f'{1000 * time:.0f}' for time in times)} ms")
-    assert SLOWER * max(times) < 0.2

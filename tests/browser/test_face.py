@@ -45,17 +45,16 @@ def test_the_landing_page_says_what_it_is_and_what_to_do(size, page, site):
     assert page.locator(".cover-figure .caracal-figure[data-ready]").evaluate(_TOP) < size["height"] - 200
 
 
-@pytest.mark.parametrize("kind, name", [("continuation", "index"), ("why", "book/in_the_page")])
-def test_micro_is_in_the_page_when_the_reader_asks(kind, name, page, site):
+def test_micro_is_in_the_page_when_the_reader_asks(page, site):
     asked = []
     page.on("request", lambda request: asked.append(request.url))
-    Visit(page, f"{site}/{name}.html")
-    figure = page.locator(f".caracal-figure[id^='caracal-{kind}-'][data-ready]")
+    Visit(page, f"{site}/book/in_the_page.html")
+    figure = page.locator(".caracal-figure[id^='caracal-why-'][data-ready]")
     figure.scroll_into_view_if_needed()
     page.wait_for_load_state("networkidle")
     assert not [url for url in asked if "/_static/micro/" in url]
     figure.get_by_role("button", name=re.compile("Load micro")).click()
-    page.wait_for_function(f"document.querySelector('[id^=caracal-{kind}-]').dataset.mode === 'live'", timeout=120_000)
+    page.wait_for_function("document.querySelector('[id^=caracal-why-]').dataset.mode === 'live'", timeout=120_000)
     assert {url.rpartition("/_static/")[0] for url in asked if "/micro/" in url} == {site}
 
 
@@ -71,9 +70,3 @@ def test_the_landing_page_counts_the_ledger_and_shows_every_chapter(page, site):
     page.locator(".verdict-strip li a").first.click()
     page.wait_for_url("**/book/claims.html#*")
     assert page.locator(".ledger-filter output").inner_text() == f"{verdicts.count('holds')} of {len(verdicts)} claims"
-
-
-def test_a_missing_page_is_answered(page, book):
-    visit = Visit(page, (book / "404.html").as_uri())
-    assert visit.problems == []
-    assert page.get_by_role("link", name="Caracal from Scratch").count() == 1

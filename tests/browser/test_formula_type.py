@@ -11,7 +11,6 @@ pytestmark = [pytest.mark.browser, pytest.mark.built]
 CHAPTERS = [name for name in PAGES if name.startswith("notebooks/")] or [CLAIMS]
 FACE = "Termes Math Part"
 
-
 _LEAF = re.compile(r"<(mi|mo|mn|mtext)(?: [^>]*)?>([^<]+)</")
 _UNSEEN = "\u2061\u200b\ufe00\xa0 "  # function application, variation selectors, spaces
 

@@ -33,13 +33,6 @@ def test_the_page_shows_what_the_function_gave(page, base):
     assert page.locator(".live-answer pre").inner_text() == powers(base, "text")
 
 
-def test_what_is_chosen_and_what_came_of_it_is_said(page):
-    assert page.get_by_role("status").inner_text() == "base 2, shown bars: 4 bars, the longest 2^3."
-    page.get_by_role("combobox").select_option("text")
-    page.wait_for_timeout(1200)
-    assert page.get_by_role("status").inner_text() == "base 2, shown text: 1, 2, 4, 8."
-
-
 def plotted(bar="result"):
     fig, ax = plt.subplots(figsize=(2, 2), facecolor="white")
     ax.bar([0, 1], [1, 2], color=getattr(viz.palette, bar))

@@ -73,15 +73,3 @@ def test_by_keyboard_alone(page):
     page.keyboard.press("Home")
     assert data(page)["config"]["ratio"] is None and data(page)["counts"]["attention"] == 0
     assert slider(page, "Fourier to attention").get_attribute("aria-valuetext") == "no attention"
-
-
-def test_the_bars_are_the_shares(page):
-    for ratio in (3, 0):                         # 2:1, then no attention
-        put(page, "Fourier to attention", ratio)
-        shown = data(page)
-        widths = page.eval_on_selector_all(
-            ".bud-total i", "nodes => nodes.map(n => n.hidden ? 0 : n.getBoundingClientRect().width)")
-        shares = [count / shown["total"] for count in shown["counts"].values()]
-        assert [w / sum(widths) for w in widths] == pytest.approx(shares, abs=0.005)
-        listed = page.eval_on_selector_all(".bud-list span:nth-child(4n)", "nodes => nodes.map(n => n.textContent)")
-        assert listed == [f"{100 * share:.1f}%" for share in shares]

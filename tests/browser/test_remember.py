@@ -24,7 +24,6 @@ CUT.load_state_dict(MODEL.state_dict())
 CUT.tokenizer = MODEL.tokenizer
 SHIPPED = CUT  # as micro is: the figure, made of the model as trained, asks these weights for all gates
 
-
 COSTS = [*range(1, 32), 32 + 3 * 64 * 6, *range(2, 64, 2), 64 + 3 * 128 * 7, *range(2, 64, 2), 64 + 5 * 64 * 6]
 
 
@@ -57,26 +56,6 @@ def test_the_recordings_are_the_package_s(page):
         assert data(page)["sizes"] == pytest.approx(sizes(model, ids), rel=6e-3)
     whole, cut = (run["sizes"] for run in FIGURE.model["runs"])
     assert whole[:LENGTH] == pytest.approx(cut[:LENGTH], rel=6e-3) and whole[-1] > 1.05 * cut[-1]
-
-
-def test_the_keyboard_goes_beyond_the_training_length_and_the_state_is_said(page):
-    """What must be remembered grows with the text, and no more beyond the length at which the gates are cut."""
-    assert f"{len(OWN)} tokens, within the training length, gates as trained" in says(page)
-    kept = []
-    for gate in ("as trained", f"cut after {LENGTH}"):
-        page.get_by_role("button", name=gate).press("Enter")
-        for tokens in (64, 96):
-            page.get_by_role("slider").fill(str(tokens))
-            kept.append(data(page)["bytes"])
-            assert f"Now a block of {tokens & -tokens} tokens is added to results {tokens} to " in says(page)
-    each = 4 * MODEL.config.d_model
-    others = 2 * 2 * each + 23 * 2 * each  # inputs of two short convolutions, keys and values of a window of 24
-    assert kept == [2 * 2 * each * tokens + others for tokens in (64, 96, LENGTH, LENGTH)]
-    page.wait_for_timeout(1200)
-    spoken = page.get_by_role("status").inner_text()
-    assert spoken.startswith("Recorded: 96 tokens, 4.0 training lengths, gates cut: ") and "mebibytes" in spoken
-    page.get_by_role("button", name="Start again").press("Enter")
-    assert (data(page)["n"], data(page)["gate"]) == (len(OWN), 0)
 
 
 def test_the_model_in_the_page_writes_as_the_package_does_with_its_gates_whole_and_cut(weights, visit):

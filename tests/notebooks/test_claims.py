@@ -1,18 +1,13 @@
 """The claims ledger: what it accepts, and that ledger and notebooks agree."""
 
-import statistics
-
 import pytest
-import torch
 
-from caracal_book import runs
 from caracal_book.rules.ledger import (
     CONDITIONAL,
     LITERATURE,
     Claim,
     check_boxes,
     check_claims,
-    claim_tags,
     parse_ledger,
     read_ledger,
     untested,
@@ -105,36 +100,3 @@ def test_a_line_that_says_that_nothing_was_tested(prints, tags, says, make_noteb
     cells = make_code("assert x", prints="x = 2\n"), make_code("f()", tags=tags, prints=prints)
     (problem,) = untested(make_notebook(*cells))
     assert problem.cell == 3 and problem.message.startswith(says)
-
-
-GROWN = torch.arange(1.0, 4097.0) ** 2
-
-
-def source_of(claim, notebooks):
-    (source,) = (cell.source for notebook in notebooks.values() for cell in notebook.cells if claim in claim_tags(cell))
-    return source
-
-
-def test_claim_12_fails_where_the_sums_do_not_grow(notebooks):
-    source, names = source_of(12, notebooks), dict(statistics=statistics)
-    exec(source, names | dict(size={0: GROWN}))
-    for flat in (torch.ones(4096), GROWN ** 0.125):
-        with pytest.raises(AssertionError):
-            exec(source, names | dict(size={0: flat}))
-
-
-@pytest.mark.parametrize("how", [None, "whole", "cut"])
-def test_claim_11_fails_on_another_record(how, notebooks):
-    """The loss at 16 training lengths: as recorded; as low as at one, as trained; and as high with the gates cut."""
-    names = dict(runs=runs, statistics=statistics)
-    exec(next(cell.source for cell in notebooks["b_what_it_has_become"].cells if cell.id == "forms-record"), names)
-    for run in names["forms"]["results"]["runs"]:
-        if how and run["contender"] == "plain" and "loss_by_length" in run:
-            far = run["loss_by_length"]
-            other = far["whole"][0 if how == "whole" else -1][1]
-            far[how][-1] = [16 * 256, other]
-    if how is None:
-        exec(source_of(11, notebooks), names)
-    else:
-        with pytest.raises(AssertionError):
-            exec(source_of(11, notebooks), names)

@@ -1,36 +1,23 @@
 """The execution of notebooks by the build: a failure is told at once and keeps the rest, a long cell is named."""
 
-import io
-
-import nbformat
 import pytest
 from bookext import execution
 from nbformat import v4
-from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
-from sphinx.util.docutils import docutils_namespace
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-def build(tmp_path, monkeypatch):
+def build(build_book):
     """A function that builds a book of two notebooks, given their code."""
-    monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
 
     def run(**code):
-        source = tmp_path / "source"
-        source.mkdir(exist_ok=True)
-        (source / "index.md").write_text("# Book\n\n```{toctree}\n" + "\n".join(code) + "\n```\n", encoding="utf-8")
-        for name, text in code.items():
-            notebook = v4.new_notebook(cells=[v4.new_markdown_cell(f"# {name}", id="title"),
-                                             v4.new_code_cell(text, id="code")])
-            notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-            nbformat.write(notebook, source / f"{name}.ipynb")
-        settings = {"extensions": ["myst_nb", "bookext.execution", "bookext.kernel"], "nb_execution_mode": "cache"}
-        with docutils_namespace():
-            Sphinx(source, None, tmp_path / "build" / "html", tmp_path / "doctrees", "html", settings, status=None,
-                   warning=io.StringIO(), freshenv=True).build()
+        files = {f"{name}.ipynb": v4.new_notebook(cells=[
+            v4.new_markdown_cell(f"# {name}", id="title"), v4.new_code_cell(text, id="code")])
+            for name, text in code.items()}
+        files["index.md"] = "# Book\n\n```{toctree}\n" + "\n".join(code) + "\n```\n"
+        build_book(files, "execution", "kernel", mode="cache")
 
     return run
 

@@ -1,13 +1,6 @@
 """The book's Sphinx extension: small books built with it, and its parts that need no build."""
 
-import io
-from types import SimpleNamespace
-
-import nbformat
 import pytest
-from bookext import site
-from sphinx.application import Sphinx
-from sphinx.util.docutils import docutils_namespace
 
 STEM = "04_causal_convolution"
 LEDGER = """
@@ -23,37 +16,22 @@ Speed:
 """
 CLAIMS_PAGE = "# Ledger\n\n```{claims-ledger} claims.yml\n```\n"
 
-
 SOURCE = 'points = 2047\nprint(f"points = {points}\\nleak = 3.1e-06")\nassert points'
 
 
 @pytest.fixture
-def build(tmp_path, make_notebook, make_code, monkeypatch):
+def build(build_book, make_notebook, make_code):
     """A function that builds a book of one notebook and one ledger; returns warnings and pages by name."""
-    monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
 
     def run(text="2047<!-- = points -->, see [claim 1](claims.md)", ledger=LEDGER, tags=("claim-1",),
-            page=CLAIMS_PAGE, mode="off", also="", code=""):
+            mode="off", also="", code=""):
         prints = f"points = 2047\nleak = 3.1e-06\n{also}" if mode == "off" else None
         source = f"{code}{SOURCE}\nprint({also!r})" if also else code + SOURCE
         notebook = make_notebook(text, make_code(source, tags=list(tags), prints=prints), setup=False)
-        notebook["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
-        source = tmp_path / "source"
-        source.mkdir(exist_ok=True)
-        (source / "index.md").write_text(f"# Book\n\n```{{toctree}}\n{STEM}\nclaims\n```\n", encoding="utf-8")
-        nbformat.write(notebook, source / f"{STEM}.ipynb")
-        (source / "claims.yml").write_text(ledger, encoding="utf-8")
-        (source / "claims.md").write_text(page, encoding="utf-8")
-        warnings = io.StringIO()
-        extensions = ["myst_nb", *(f"bookext.{part}" for part in ("execution", "kernel", "measured", "claims"))]
-        settings = {"extensions": extensions, "nb_execution_mode": mode, "language": "en",
-                    "myst_enable_extensions": ["dollarmath"]}
-        with docutils_namespace():
-            Sphinx(source, None, tmp_path / "build" / "html", tmp_path / "doctrees", "html", settings, status=None,
-                   warning=warnings, freshenv=True).build()
-        pages = {name: (tmp_path / "build" / "html" / f"{name}.html").read_text(encoding="utf-8")
-                 for name in (STEM, "claims")}
-        return warnings.getvalue(), pages
+        files = {"index.md": f"# Book\n\n```{{toctree}}\n{STEM}\nclaims\n```\n", f"{STEM}.ipynb": notebook,
+                 "claims.yml": ledger, "claims.md": CLAIMS_PAGE}
+        warnings, html = build_book(files, "execution", "kernel", "measured", "claims", mode=mode)
+        return warnings, {name: (html / f"{name}.html").read_text(encoding="utf-8") for name in (STEM, "claims")}
 
     return run
 
@@ -89,21 +67,3 @@ def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(bui
 def test_a_book_that_contradicts_itself_warns(change, says, build):
     warnings, _ = build(**change)
     assert says in warnings
-
-
-@pytest.mark.parametrize("slug, url, repository, address", [
-    ("owner/some.name", "", "https://github.com/owner/some.name", "https://owner.github.io/some.name/"),
-    ("owner/name", "https://book.example.org", "https://github.com/owner/name", "https://book.example.org/"),
-    ("", "", None, ""),
-])
-def test_launch_buttons_need_a_repository(slug, url, repository, address, monkeypatch):
-    monkeypatch.setenv("BOOK_REPOSITORY", slug)
-    monkeypatch.setenv("BOOK_URL", url)
-    buttons = {"colab_url": "https://colab.research.google.com"}
-    config = SimpleNamespace(html_theme_options={"repository_url": "https://github.com/", "launch_buttons": buttons},
-                             html_baseurl="")
-    site.name_the_repository(None, config)
-    assert config.html_theme_options.get("repository_url") == repository
-    assert config.html_theme_options.get("repository_branch") == ("colab" if repository else None)
-    assert config.html_theme_options["launch_buttons"] == (buttons if repository else {})
-    assert config.html_baseurl == address

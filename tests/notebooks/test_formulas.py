@@ -1,33 +1,22 @@
 """Formulas become MathML when the book is built: every one of the book, numbers and references, and what is no TeX."""
 
-import io
 import re
 from xml.etree import ElementTree
 
 import pytest
 from bookext.formulas import block_tex, mathml
-from sphinx.application import Sphinx
-from sphinx.util.docutils import docutils_namespace
 
 _FORMULA = re.compile(r"\$\$(.+?)\$\$|(?<![\\$])\$(?!\$)([^$]+?)(?<!\\)\$", re.DOTALL)
 _CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 
 
 @pytest.fixture
-def build(tmp_path):
+def build(build_book):
     """A function that builds a book of one page and returns its warnings and its HTML."""
 
     def run(text: str) -> tuple[str, str]:
-        source = tmp_path / "source"
-        source.mkdir()
-        (source / "index.md").write_text(f"# Formulas\n\n{text}\n", encoding="utf-8")
-        settings = {"extensions": ["myst_nb", "bookext.formulas"], "nb_execution_mode": "off", "language": "en",
-                    "myst_enable_extensions": ["dollarmath", "amsmath"]}
-        warnings = io.StringIO()
-        with docutils_namespace():
-            Sphinx(source, None, tmp_path / "html", tmp_path / "doctrees", "html", settings, status=None,
-                   warning=warnings, freshenv=True).build()
-        return warnings.getvalue(), (tmp_path / "html" / "index.html").read_text(encoding="utf-8")
+        warnings, html = build_book({"index.md": f"# Formulas\n\n{text}\n"}, "formulas")
+        return warnings, (html / "index.html").read_text(encoding="utf-8")
 
     return run
 

@@ -69,11 +69,3 @@ def test_table_5(typed, printed):
 def test_table_6(typed, printed):
     rows = {name.removesuffix(" (Default)"): row[0] for name, row in printed("tab:parameter").items()}
     assert typed["TABLE_6"] == rows and len(rows) == 4
-
-
-def test_the_tables_stand_open(typed, notebooks):
-    """A reader sees the numbers: no cell that types them is folded."""
-    for name in typed:
-        (cell,) = (cell for cell in notebooks[CHAPTER].cells
-                   if cell.cell_type == "code" and re.search(rf"^{name} = ", cell.source, re.MULTILINE))
-        assert not [tag for tag in cell.metadata.get("tags", []) if tag.startswith(("hide", "remove"))], name

@@ -30,18 +30,6 @@ def test_the_source_is_set_and_nothing_else(source, make_notebook):
     assert set_source.set_source(after, "..").cells[1].source == SETUP
 
 
-@pytest.mark.parametrize("link, target", [
-    ("[claim 1](../book/claims.md)", "[claim 1](https://o.github.io/n/book/claims.html)"),
-    ("[row](../book/claims.md#ledger-1)", "[row](https://o.github.io/n/book/claims.html#ledger-1)"),
-    ("[next](12_train_tiny.ipynb)", "[next](https://o.github.io/n/notebooks/12_train_tiny.html)"),
-    ("[paper](https://arxiv.org/abs/1.md)", "[paper](https://arxiv.org/abs/1.md)"),
-    ("[above](#a-section)", "[above](#a-section)"),
-])
-def test_links_point_into_the_published_book(link, target, make_notebook):
-    notebook = set_source.set_site(make_notebook(f"See {link}."), "https://o.github.io/n/")
-    assert notebook.cells[2].source == f"See {target}."
-
-
 def test_links_of_the_chapters_lead_to_pages_of_the_book(root, notebooks):
     pages = set()
     for notebook in notebooks.values():

@@ -1,7 +1,5 @@
 """The slice of FineWeb that the book carries."""
 
-
-
 import pytest
 
 from caracal_book import runs

@@ -2,13 +2,11 @@
 
 import re
 import tomllib
-from importlib import metadata
 
 import pytest
 import resolve
 import yaml
 from packaging.requirements import Requirement
-from packaging.utils import canonicalize_name
 
 
 @pytest.fixture(scope="module")
@@ -57,33 +55,6 @@ def test_direct_requirements_are_pinned_for_every_promised_python(root, promised
         assert requirement.marker is None or any(requirement.marker.evaluate(
             {"python_version": version, "sys_platform": "linux"}) for version in promised), requirement
     assert "torch==2.13.0" in map(str, direct)
-
-
-def test_everything_beneath_the_direct_pins_is_pinned(root):
-    """The whole tree below requirements.txt, as it is installed here, has one version each in constraints.txt."""
-    pinned = {}
-    for requirement in requirements(root, "constraints.txt"):
-        assert re.fullmatch(r"==[\w.]+", str(requirement.specifier)), requirement
-        if requirement.marker is None or requirement.marker.evaluate():
-            assert pinned.setdefault(canonicalize_name(requirement.name), requirement) is requirement
-    direct = {canonicalize_name(r.name): r for r in requirements(root, "requirements.txt")}
-    assert direct.keys().isdisjoint(pinned)
-    todo, seen = [(name, frozenset(r.extras)) for name, r in direct.items()], set()
-    while todo:
-        name, extras = todo.pop()
-        if (name, extras) in seen or resolve._CUDA.match(name):
-            continue
-        seen.add((name, extras))
-        try:
-            version, needs = metadata.version(name), metadata.requires(name) or []
-        except metadata.PackageNotFoundError:
-            pytest.fail(f"{name} is needed and not installed")
-        assert (direct | pinned).get(name) is not None, f"{name} is needed and pinned nowhere"
-        assert (direct | pinned)[name].specifier.contains(version, prereleases=True), f"{name} {version} is installed"
-        for need in map(Requirement, needs):
-            if need.marker is None or any(need.marker.evaluate({"extra": extra}) for extra in {"", *extras}):
-                todo.append((canonicalize_name(need.name), frozenset(need.extras)))
-    assert len(seen) > 100
 
 
 def test_actions_are_pinned_by_commit(workflows):

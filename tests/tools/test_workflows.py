@@ -4,7 +4,6 @@ from itertools import product
 from pathlib import Path
 
 import lint_workflows
-import pytest
 import yaml
 
 WORKFLOWS = sorted((Path(__file__).resolve().parents[2] / ".github" / "workflows").glob("*.yml"))
@@ -41,15 +40,3 @@ def test_actionlint_finds_nothing(report_missing):
     except RuntimeError as error:
         report_missing(str(error))
     assert lint_workflows.problems(WORKFLOWS) == []
-
-
-def test_only_what_is_shared_may_be_missing_from_ci(report_missing, monkeypatch):
-    monkeypatch.setenv("CI", "true")
-    monkeypatch.setenv("WITHOUT_SHARED", "1")
-    with pytest.raises(pytest.fail.Exception, match="nothing may be missing"):
-        report_missing("no x")
-    with pytest.raises(pytest.skip.Exception, match="no x"):
-        report_missing("no x", shared=True)
-    monkeypatch.delenv("WITHOUT_SHARED")
-    with pytest.raises(pytest.fail.Exception, match="nothing may be missing"):
-        report_missing("no x", shared=True)

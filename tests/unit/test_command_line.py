@@ -100,12 +100,6 @@ def test_export_and_info(run, model, tmp_path):
     assert __version__ in said and "1,269,504 parameters" in said and "tokenizer = byte" in said
 
 
-def test_the_help_of_train_has_the_recipe_of_its_preset(run, capsys):
-    with pytest.raises(SystemExit, match="0"):
-        run("train", "--preset", "tiny", "--help")
-    assert "0.0009)" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("arguments, said", [
     (["info", "nowhere"], "there is no model 'nowhere'"),
     (["train", "--preset", "huge"], "unknown preset 'huge'"),

@@ -58,17 +58,6 @@ def test_a_subclass_returns_what_its_base_class_returns(name, order):
             assert torch.allclose(a, b, atol=1e-5), shape
 
 
-@pytest.mark.parametrize("name, shape", [("linear", (6, 5)), ("linear", (2, 6, 5)), ("taps", (2, 1, 9)), ("taps", (9,)),
-                                         ("taps", (2, 6, 2)),
-                                         ("heads", (1, 1, 6)), ("heads", (2, 3, 1)), ("heads", (1, 6)),
-                                         ("heads", (2, 6, 3, 1))])
-def test_a_subclass_refuses_what_its_base_class_refuses(name, shape):
-    layer, _ = LAYERS[name]
-    for forward in (layer, lambda x: type(layer).__base__.forward(layer, x)):
-        with pytest.raises(RuntimeError):
-            forward(torch.randn(shape))
-
-
 def test_these_are_all_the_subclasses_in_a_model():
     found = {type(module) for module in model(positional_encoding="learned").modules()
              if type(module).__module__.startswith("caracal_min") and type(module).__base__ is not nn.Module}
@@ -105,10 +94,3 @@ def test_an_adapter_sees_no_later_token_and_can_be_merged(target, adapted):
     merged = whole.merge_and_unload()
     assert torch.allclose(merged(ids)[0], found, atol=1e-11)
     assert torch.equal(merged.generate(ids, 12, temperature=0.0), drawn)
-
-
-def test_the_second_stage_of_the_gate_can_be_adapted_too(adapted):
-    whole, ids = adapted(["gate_mix"]), tokens()
-    before, after = moved(lambda x: whole(x)[0], ids)
-    assert before < 1e-12 and after > 1e-3
-    assert (whole(ids)[0] - model()(ids)[0]).abs().max() > 1e-3

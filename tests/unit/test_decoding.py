@@ -95,16 +95,6 @@ def test_any_order_of_prompts_steps_and_reordered_rows(kind, data):
         assert online.lengths == held
 
 
-@pytest.mark.parametrize("gate_length", [1, 2, 3, 5, 31, 32, 33, 64])
-@pytest.mark.parametrize("kind", CUT)
-def test_a_cut_gate_far_beyond_its_length(kind, gate_length):
-    length = max(400, 8 * gate_length)
-    v, g = streams(1, 2, length)
-    online = ONLINE[kind](1, 2, gate_length, torch.float64)
-    r = torch.stack([online.step(v[..., t], g[..., t]) for t in range(length)], dim=-1)
-    assert torch.allclose(r, causal_conv_direct(v, g[..., :gate_length]), atol=1e-13 * gate_length)
-
-
 class Multiplications(TorchDispatchMode):
     """Count the real multiplications in a block; a real FFT of N points makes N log2 N, by the textbook's radix 2."""
 
@@ -199,21 +189,6 @@ def test_rows_of_different_lengths_go_on_as_what_they_became(rows, gate_length, 
         for text, row, logits in zip(texts, new, found, strict=True):
             whole = m.logits(torch.cat([text, row])[None])[0, len(text):]
             assert torch.allclose(logits, whole, atol=1e-11)
-
-
-def test_beams_are_what_a_search_without_caches_finds():
-    m, beams = model(), 4
-    texts, scores, caches = torch.tensor([[1, 2, 3]]), torch.zeros(1), m.new_caches(1, 20)
-    logits = m.logits(texts, caches)[:, -1]
-    for _ in range(10):
-        assert torch.allclose(logits, m.logits(texts)[:, -1], atol=1e-11)
-        best = (scores[:, None] + logits.log_softmax(-1)).flatten().topk(beams)
-        rows, tokens, scores = best.indices // 40, best.indices[:, None] % 40, best.values
-        texts = torch.cat([texts[rows], tokens], dim=1)
-        for cache in caches:
-            cache.reorder(rows)
-        logits = m.logits(tokens, caches)[:, -1]
-    assert len(set(map(tuple, texts.tolist()))) == beams
 
 
 @pytest.mark.parametrize("capacity", [1, 4, 6, 7, 100])

@@ -17,7 +17,6 @@ from caracal_min.attention import sliding_window_attention
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
 from caracal_min.data import ByteTokenizer
 from caracal_min.layers import MultiHeadFourier, ShortConv
-from caracal_min.loss import linear_cross_entropy, token_loss
 from caracal_min.precision import find_device
 from caracal_min.training import TrainConfig, Trainer
 
@@ -53,15 +52,6 @@ def test_convolution_and_gradients(device, length, dtype, bound):
         assert r.dtype == dtype and r.device.type == device
         for a, b in zip((r, *torch.autograd.grad(r, inputs, dr.to(device))), expected, strict=True):
             assert error(a, b) < bound
-
-
-@on_every_device
-def test_the_future_moves_the_past_by_rounding_only(device):
-    v, g, _ = (x.to(device) for x in streams(1000))
-    changed = v.clone()
-    changed[..., 700:] += 1.0
-    moved = (causal_conv_fft(changed, g) - causal_conv_fft(v, g)).abs()
-    assert 0 < moved[..., :700].max() < 1e-5 * moved[..., 700:].max()
 
 
 @on_every_device
@@ -117,22 +107,6 @@ def test_on_a_gpu_the_taps_are_no_convolution_of_the_library():
         found = conv(x.as_subclass(Elsewhere))
     assert "aten.addcmul.default" in called and not [name for name in called if "conv" in name]
     assert torch.allclose(found, torch.nn.functional.conv1d(x, conv.weight, groups=6), atol=1e-6)
-
-
-@on_every_device
-def test_the_output_layer_in_parts(device):
-    draw = torch.Generator().manual_seed(0)
-    hidden, weight = torch.randn(300, 32, generator=draw), torch.randn(500, 32, generator=draw)
-    targets = torch.randint(500, (300,), generator=draw)
-    exact = [x.double().requires_grad_() for x in (hidden, weight)]
-    expected = token_loss(torch.nn.functional.linear(*exact), targets)
-    expected = (expected, *torch.autograd.grad(expected, exact))
-    given = [x.to(device).requires_grad_() for x in (hidden, weight)]
-    for enabled, bound in ((False, 1e-5), (True, 1e-2)):
-        with torch.autocast(device, torch.bfloat16, enabled=enabled):
-            loss = linear_cross_entropy(*given, targets.to(device), rows=70)
-        for a, b in zip((loss, *torch.autograd.grad(loss, given)), expected, strict=True):
-            assert error(a, b) < bound
 
 
 @pytest.mark.compile

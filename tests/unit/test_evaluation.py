@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from caracal_min import Caracal, evaluation
+from caracal_min import Caracal
 from caracal_min.data import ByteTokenizer, sequential_windows
 from caracal_min.evaluation import (
     bits_per_byte,
@@ -44,15 +44,6 @@ def test_documents_of_a_window_are_read_alone(model):
     assert (losses[10:] - token_losses(model, window)[0, 10:]).abs().max() > 1e-3
 
 
-def test_logits_in_parts_give_the_same_losses(model, monkeypatch):
-    windows = sequential_windows(TOKENS, 20)
-    whole, sizes = token_losses(model, windows), []
-    monkeypatch.setattr(evaluation, "rows_at_once", lambda vocabulary: 7)  # divides neither a row nor a batch
-    monkeypatch.setattr(model, "unembed", lambda h: sizes.append(len(h)) or Caracal.unembed(model, h))
-    assert torch.allclose(token_losses(model, windows), whole, atol=1e-5)
-    assert max(sizes) == 7 and sum(sizes) == windows[:, 1:].numel()
-
-
 def test_context_lengths_predict_the_same_tokens(model):
     """500 tokens hold three windows of 160; each length predicts those 480 targets, and its losses are its own."""
     measured = loss_by_context_length(model, TOKENS, 20, (8, 1, 4))
@@ -61,17 +52,6 @@ def test_context_lengths_predict_the_same_tokens(model):
         assert loss == pytest.approx(held_out_loss(model, TOKENS[:481], length), abs=1e-6)
     with pytest.raises(ValueError, match="give numbers that all divide the largest"):
         loss_by_context_length(model, TOKENS, 20, (2, 3))
-
-
-def test_the_mode_of_the_model_is_left_as_it_was(model):
-    for training in (True, False):
-        held_out_loss(model.train(training), TOKENS, 20)
-        assert model.training is training
-
-
-def test_windows_of_another_shape_are_told(model):
-    with pytest.raises(ValueError, match=r"shape \(5,\); give \[count, length \+ 1\]"):
-        token_losses(model, torch.zeros(5, dtype=torch.int64))
 
 
 def test_bits_per_byte_count_the_text_alone():

@@ -103,17 +103,6 @@ def test_each_class_reads_what_the_others_write(tmp_path, changes):
                 same(model(x).logits, ours(x)[0])
 
 
-def test_weights_in_parts_and_in_another_type(tmp_path, model):
-    model.save_pretrained(tmp_path, max_shard_size="20KB")
-    assert len(list(tmp_path.glob("*.safetensors"))) > 3
-    x = ids(2, 20)
-    same(native(tmp_path)(x)[0], model(x).logits)
-    same(AutoModelForCausalLM.from_pretrained(tmp_path)(x).logits, model(x).logits)
-    half = torch.bfloat16
-    assert AutoModelForCausalLM.from_pretrained(tmp_path, dtype=half).dtype == half
-    assert Caracal.from_pretrained(tmp_path, torch_dtype=half).embedding.weight.dtype == half
-
-
 def test_the_configuration_has_the_names_of_both(tmp_path):
     names = dict(hidden_size=32, num_hidden_layers=4, num_attention_heads=2)
     config = PretrainedCaracalConfig(vocab_size=256, window_size=8, gate_length=5, **names)
@@ -126,44 +115,6 @@ def test_the_configuration_has_the_names_of_both(tmp_path):
     assert changed.shape == CaracalConfig(**SIZE, gate_length=4)
     with pytest.raises(ValueError, match="d_model=32 is not divisible by n_heads=3"):
         PretrainedCaracalConfig(**SIZE | {"n_heads": 3})
-
-
-def test_weights_that_are_missing_are_drawn_as_caracal_draws_them():
-    changes = dict(init_std=0.5, embedding_std=2.0, positional_encoding="learned")
-    config = PretrainedCaracalConfig(**SIZE | {"d_model": 128}, **changes)
-    ours = Caracal(config.shape).state_dict()
-    kept = {name: t for name, t in ours.items() if name.startswith("blocks.1.")}
-    drawn = CaracalForCausalLM.from_pretrained(None, config=config, state_dict=kept)
-    for one in (drawn, AutoModelForCausalLM.from_config(config), AutoModel.from_config(config)):
-        for name, t in one.base_model.state_dict().items():
-            if one is drawn and name in kept:
-                assert torch.equal(t, kept[name]), name
-            else:
-                assert t.std().item() == pytest.approx(ours[name].std().item(), rel=0.2), name
-                assert t.mean().item() == pytest.approx(ours[name].mean().item(), abs=0.2), name
-
-
-def test_the_head_is_the_embedding(tmp_path, model):
-    larger = copy.deepcopy(model)
-    larger.resize_token_embeddings(300)
-    larger.save_pretrained(tmp_path)
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
-    for one in (model, larger, loaded, AutoModelForCausalLM.from_config(model.config)):
-        assert one.get_output_embeddings().weight is one.get_input_embeddings().weight
-    x = ids(1, 9)
-    same(native(tmp_path)(x)[0], larger(x).logits)
-    same(larger(x).logits[..., :256], model(x).logits)
-    assert larger(x + 40).logits.shape[-1] == 300
-
-
-def test_a_model_in_memory_lends_its_weights():
-    ours = caracal()
-    theirs = CaracalForCausalLM.from_caracal(ours.train())
-    assert theirs.training and not CaracalForCausalLM.from_caracal(ours.eval()).training
-    with torch.no_grad():
-        ours.norm.weight.mul_(2)
-        theirs.get_input_embeddings().weight.mul_(2)
-    same(ours(ids(1, 9))[0], theirs.eval()(ids(1, 9)).logits)
 
 
 # The forward pass
@@ -188,17 +139,6 @@ def test_outputs(model):
     assert torch.equal(small.logits, whole.logits) and torch.equal(small.loss, whole.loss)
     with pytest.raises(ValueError, match="input_ids holds id 256; this model knows 0 to 255"):
         model(x.clamp(max=0) + 256)
-
-
-def test_hidden_states_are_those_between_the_blocks(model):
-    base, x, seen = model.get_decoder(), ids(2, 20), []
-    hooks = [b.register_forward_hook(lambda *call: seen.append(call[2])) for b in base.blocks]
-    model(x)
-    for hook in hooks:
-        hook.remove()
-    expected = [base.embedding(x), *seen[:-1], base.norm(seen[-1])]
-    found = model(x, output_hidden_states=True).hidden_states
-    assert len(found) == len(expected) and all(map(torch.equal, found, expected))
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -248,19 +188,6 @@ def test_documents_whose_positions_begin_at_0_give_what_they_give_alone(changes)
         assert_close(found, torch.cat([one.hidden_states[i] for one in alone], 1), **exact)
     total = sum(one.loss * (n - 1) for one, n in zip(alone, parts, strict=True) if n > 1)
     assert_close(packed.loss, total / (43 - 4))
-
-
-def test_documents_beside_padding(model):
-    """Positions of padding mean nothing: here they are 0, for some collators 1."""
-    x, mask = ids(2, 20), torch.ones(2, 20, dtype=torch.long)
-    mask[0, [0, 1, 2, 9, 19]] = 0
-    kept, positions = mask[0].bool(), torch.arange(20).repeat(2, 1) % 11
-    positions[0] = 0
-    positions[0, kept] = torch.arange(15) % 8
-    logits = model(x, attention_mask=mask, position_ids=positions).logits
-    same(logits[0, kept][:8], model(x[:1, kept][:, :8]).logits[0])
-    same(logits[0, kept][8:], model(x[:1, kept][:, 8:]).logits[0])
-    same(logits[1, 11:], model(x[1:, 11:]).logits[0])
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -429,18 +356,6 @@ def test_adapters_see_no_future_are_saved_and_are_merged(folder, tmp_path, targe
     assert_close(native(tmp_path / "merged")(x)[0], logits, rtol=1e-3, atol=1e-3)
 
 
-def test_tokens_that_are_adapted_are_so_in_the_head_too():
-    peft = pytest.importorskip("peft")
-    config = peft.LoraConfig(target_modules=["to_value"], trainable_token_indices=[3, 4])
-    adapted, x = peft.get_peft_model(build(), config), torch.tensor([[1, 3, 4, 3, 7]])
-    for weight in adapted.parameters():
-        if weight.requires_grad:
-            torch.nn.init.normal_(weight, std=0.1)
-    logits = adapted.eval()(x).logits
-    assert (logits - build()(x).logits)[..., 3:5].abs().max() > 0.1
-    same(adapted.merge_and_unload()(x).logits, logits)
-
-
 @pytest.mark.slow
 def test_trl_tunes_the_shipped_model(tmp_path):
     trl = pytest.importorskip("trl")
@@ -469,5 +384,3 @@ def test_the_harness_scores_a_text_as_the_model_does(folder):
         logits = native(folder)(x[:, :-1])[0].log_softmax(-1)
         expected = logits.gather(-1, x[:, 1:, None])[0, len(context) - 1:].sum()
         assert score == pytest.approx(expected.item(), rel=1e-4)
-
-

@@ -62,20 +62,6 @@ def test_other_documents_do_not_move_a_document(changes):
     assert (m.logits(x) - m.logits(other))[row, a:b].abs().max() > 0.1  # as they do in one text
 
 
-def test_one_document_a_row_is_the_window_itself():
-    m, (x, y, _, _) = model(), packed()
-    one = torch.tensor([[5], [-2]]).expand_as(x)
-    assert torch.equal(m.logits(x, documents=one), m.logits(x)) and torch.equal(m.loss(x, y, one), m.loss(x, y))
-    assert torch.equal(m(x, documents=one.int(), keep="last")[0], m(x, keep="last")[0])
-
-
-def test_targets_that_are_left_out_are_left_out():
-    m, (x, y, documents, _) = model(), packed()
-    y = y.masked_fill(torch.arange(40) % 3 == 0, -100)
-    logits = m.logits(x, documents=documents)
-    torch.testing.assert_close(m.loss(x, y, documents), F.cross_entropy(logits.flatten(0, 1), y.flatten()))
-
-
 @pytest.mark.parametrize(("documents", "words"), [
     (torch.zeros(2, 39).long(), r"documents have shape \(2, 39\); give \[2, 40\]"),
     (torch.arange(40).flip(0).expand(2, -1), "documents fall along a row"),

@@ -10,19 +10,6 @@ from caracal_min.data import load_corpus
 from caracal_min.precision import autocast, find_device, resolve_precision
 
 
-def test_a_processor_is_asked_for_its_units(monkeypatch):
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX512")
-    for has, expected in (({"amx_bf16": True}, torch.bfloat16), ({"avx512_bf16": True}, torch.float32),
-                          ({}, torch.float32)):
-        monkeypatch.setattr(torch.cpu, "get_capabilities", lambda has=has: has, raising=False)
-        assert resolve_precision("auto", "cpu") == expected
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": True})
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")  # PyTorch then does not use them
-    assert resolve_precision("auto", "cpu") == torch.float32
-    monkeypatch.delattr(torch.cpu, "get_capabilities")  # as in a version that cannot say
-    assert resolve_precision("auto", "cpu") == torch.float32
-
-
 @pytest.mark.parametrize("cuda, mps, expected", [(True, True, "cuda"), (False, True, "cpu"), (False, False, "cpu")])
 def test_auto_takes_cuda_else_the_cpu_and_mps_by_name_alone(cuda, mps, expected, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: cuda)

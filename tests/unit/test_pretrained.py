@@ -1,7 +1,5 @@
 """micro, which comes with the package: as it was measured, the same everywhere, and it writes without a network."""
 
-import socket
-import time
 from itertools import islice
 from pathlib import Path
 
@@ -14,7 +12,6 @@ import caracal_min
 from caracal_book import runs
 from caracal_book.records import read_record
 from caracal_min import Caracal
-from caracal_min.__main__ import main
 from caracal_min.config import PRESETS
 from caracal_min.data import RULE, documents
 from caracal_min.files import file_sha256
@@ -87,38 +84,3 @@ def test_it_knows_more_than_tables_counted_in_its_text_and_bears_eight_bits(reco
 def test_the_card_is_that_of_the_records(record, measured):
     assert (FOLDER / "README.md").read_text(encoding="utf-8") == micro_card.card(
         record, WEIGHTS.stat().st_size, **measured)
-
-
-def test_it_writes_soon_and_without_a_network(monkeypatch):
-    def refuse(*_, **__):
-        raise AssertionError("the network was asked")
-
-    for name in ("getaddrinfo", "create_connection"):
-        monkeypatch.setattr(socket, name, refuse)
-    started = time.process_time()
-    text = Caracal.from_pretrained("micro", device="cpu").generate_text("The history of", 60, seed=0)
-    assert time.process_time() - started < 2 * torch.get_num_threads()
-    assert text.startswith("The history of ") and len(text) > 60
-
-
-def test_the_command_line_knows_it(capsys, monkeypatch):
-    pytest.importorskip("tyro")
-    given = ["sample", "micro", "--prompt", "The history of", "--max-new-tokens", "5", "--seed", "0", "--device", "cpu"]
-    monkeypatch.setattr("sys.argv", ["caracal_min", *given, "--precision", "float32"])
-    main()
-    text = Caracal.from_pretrained("micro", device="cpu").generate_text("The history of", 5, temperature=0.8, seed=0)
-    assert capsys.readouterr().out == f"{text}\n"
-
-
-def test_transformers_gives_equal_logits_and_tokens():
-    transformers = pytest.importorskip("transformers")
-    import caracal_min.hf  # noqa: F401
-
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
-    ours, encode = Caracal.from_pretrained("micro", device="cpu"), transformers.AutoTokenizer.from_pretrained(FOLDER)
-    ids = ours.tokenizer.encode("The history of the “island” began in 1850.")
-    assert encode("The history of the “island” began in 1850.")["input_ids"] == ids
-    with torch.no_grad():
-        torch.testing.assert_close(theirs(torch.tensor([ids])).logits, ours.logits(torch.tensor([ids])),
-                                   rtol=1e-4, atol=1e-4)
-    assert theirs.generation_config.eos_token_id == encode.eos_token_id == ours.tokenizer.end_of_text

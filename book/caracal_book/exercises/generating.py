@@ -4,7 +4,6 @@ import inspect
 from collections.abc import Callable, Generator
 
 import torch
-from torch import Tensor
 
 from caracal_min.config import CaracalConfig
 

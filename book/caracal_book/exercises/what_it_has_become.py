@@ -84,10 +84,10 @@ def leaky(answer: Callable) -> str:
         ensure(given == weights, f"{case}: expected the weights to stay as they are")
 
         def direct(w=weights, c=c, a=a, first=kept, v=v) -> Tensor:
-            lag = torch.arange(len(v))
-            own = torch.tensor([*w, *[0.0] * len(v)], dtype=torch.float64)[:len(v)]
-            late = torch.where(lag >= first, c * torch.tensor(a, dtype=torch.float64) ** (lag - first).clamp(min=0), 0.0)
-            return torch.stack([((own + late)[:t + 1] * torch.tensor(v[t::-1], dtype=torch.float64)).sum() for t in lag])
+            kernel = [(w[k] if k < len(w) else 0.0) + (c * a ** (k - first) if k >= first else 0.0)
+                      for k in range(len(v))]
+            return torch.tensor([sum(kernel[k] * v[t - k] for k in range(t + 1)) for t in range(len(v))],
+                                dtype=torch.float64)
 
         expect(case, torch.tensor(found, dtype=torch.float64), direct(), {
             "weights[0] belongs to the newest content": direct(weights[::-1]),

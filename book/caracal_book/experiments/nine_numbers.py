@@ -2,13 +2,13 @@
 
 In place of the kernel that each text writes, every channel gets one of these, from the mean gate m of other texts::
 
-    mean gate                 m, as long as the training length
-    weights and one constant     m_0 to m_(K-1), then the mean of the later m_i
-    weights and a leaky sum      that, with the constant times exp(-(i - K) / c): a recurrence of K + 1 numbers
+    mean gate                   m, as long as the training length
+    K weights and one constant  m_0 to m_(K-1), then the mean of the later m_i
+    K weights and a leaky sum   that, with the constant times exp(-(i - K) / c): a recurrence of K + 1 numbers
 
-Means and the time constant c come from the text that was trained on, and losses from held-out text.  Three models: micro,
-as shipped; "nano", trained here by its own recipe with Muon; and "nano-reset", trained here on paragraphs, each of which
-is read as if it stood alone, so that in its texts a position counts from the start of a paragraph.
+Means and the time constant c come from text that was trained on, and losses from held-out text.  Three models: micro as
+it was trained; "nano", trained here by its own recipe with Muon; and "nano-reset", trained here on paragraphs, each of
+which is read as if it stood alone, so that in its texts a position counts from the start of a paragraph.
 """
 
 import time

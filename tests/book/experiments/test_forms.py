@@ -43,11 +43,6 @@ def test_forms_share_the_weights_of_what_they_share():
         assert more == {"norm": {"norm_result.weight"}, "faded": {"log_reach"}}.get(name, set())
 
 
-def test_a_form_without_a_part_has_the_others():
-    assert form("no-windows").config.attention_layers == () and form("no-windows").blocks[0].mixer.pre_conv is not None
-    assert form("no-taps").config.attention_layers and form("no-taps").blocks[0].mixer.pre_conv is None
-
-
 def test_within_the_length_of_training_a_cut_changes_nothing():
     plain, cut = form("plain"), form("cut")
     torch.testing.assert_close(cut(ids(8))[0], plain(ids(8))[0])
@@ -72,28 +67,6 @@ def test_a_faded_gate_is_the_gate_times_an_exponential():
     r = torch.stack([sum((g * window)[..., i] * v[..., t - i] for i in range(t + 1)) for t in range(6)], dim=1)
     torch.testing.assert_close(layer(x), layer.to_out(r))
     assert layer.log_reach.exp()[0] == 1 and torch.isclose(layer.log_reach.exp()[-1], torch.tensor(8.))
-
-
-def test_a_normed_result_has_one_size():
-    layer = form("norm").blocks[0].mixer
-    sizes = []
-    layer.norm_result.register_forward_hook(lambda _, given, result: sizes.append(result.square().mean(-1)))
-    layer(100 * torch.randn(1, 6, 16))
-    torch.testing.assert_close(sizes[0], torch.ones(1, 6), atol=1e-3, rtol=0)
-
-
-@pytest.mark.parametrize("name", ["norm", "faded"])
-def test_a_form_that_cannot_decode_says_so(name):
-    model = form(name)
-    with pytest.raises(ValueError, match="give the whole text at once"):
-        model.generate(ids(3), 2)
-
-
-def test_unknown_names_get_the_list():
-    with pytest.raises(ValueError, match="unknown form 'plane'; accepted: plain, cut"):
-        FormsConfig(forms=("plane",))
-    with pytest.raises(ValueError, match="unknown form 'x'"):
-        make_form("x", SIZE, 8)
 
 
 def small(out, **changes):
@@ -130,8 +103,5 @@ def test_runs_are_ablated_recorded_and_resumed(recorded, tmp_path, capsys):
     assert [run["loss"] for run in again["results"]["runs"]] == [run["loss"] for run in runs]
     said = capsys.readouterr().out
     assert "1 of 1: plain, learning rate" in said and "form " in said and "8 runs of forms" in describe(again)
-
-
-def test_runs_of_other_settings_are_not_taken(recorded, tmp_path):
     with pytest.raises(ValueError, match="holds a run with tokens=128, and this is tokens=256; go on with the same"):
         run_forms(replace(small(tmp_path), tokens=256))

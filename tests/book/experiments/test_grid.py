@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from caracal_book.experiments.grid import Cell, record_grid, require_once, run_grid, settings_of
+from caracal_book.experiments.grid import Cell, record_grid, run_grid, settings_of
 from caracal_book.records import read_record
 
 
@@ -44,16 +44,15 @@ def run(config, processes=1, show=lambda line: None, **how):
     return record_grid("learn", config, {"runs": runs, "chance": {}})
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_cells_run_once_and_are_recorded_in_their_order(tmp_path, processes):
+def test_cells_run_once_and_are_recorded_in_their_order(tmp_path):
     config, log, said = Config(tmp_path / "grid"), tmp_path / "log", []
-    record = run(config, processes, said.append, log=log)
+    record = run(config, show=said.append, log=log)
     assert [each["contender"] for each in record["results"]["runs"]] == list("abcd")
     assert record == read_record(config.out / "record.json", require_commit=False)
     assert record["seconds"] == 2.0 and [process["from_step"] for process in record["parts"]] == [0]
     assert sorted(said) == sorted(f"{n} of 4: {line.split()[-1]}" for n, line in enumerate(said, 1))
     before = (config.out / "record.json").read_bytes()
-    run(config, processes, said.append, log=log)
+    run(config, show=said.append, log=log)
     assert (config.out / "record.json").read_bytes() == before and sorted(log.read_text()) == list("abcd")
 
 
@@ -80,9 +79,3 @@ def test_other_settings_are_refused_and_a_number_that_is_none_is_not_kept(tmp_pa
     with pytest.raises(ValueError, match="not JSON compliant"):
         run_grid(tmp_path, [Cell("a", {}, {})], lambda facts: {"loss": float("nan")}, str)
     assert list((tmp_path / "runs").iterdir()) == []
-
-
-def test_lists_that_cannot_be_get_one_line():
-    for names in ((), ("a", "a")):
-        with pytest.raises(ValueError, match="^contenders=(none|a a); give at least one, and each once$"):
-            require_once(Config(Path(), names), ("contenders",))

@@ -58,4 +58,5 @@ def test_a_ladder_goes_on_where_it_stopped(tmp_path, monkeypatch):
     record = run_ladder(replace(few, seeds=(0, 1)), said.append)
     runs = read_record(tmp_path / "record.json", require_commit=False)["results"]["runs"]
     assert len(said) == len(runs) == len(record["results"]["runs"]) == 4 and len(runs[0]["curve"]) == 2
-    assert [row["operation"] for row in runs[1]["surgery"]] == ["whole", "gate of another text", "own gate", "gate up to lag 0"]
+    assert [row["operation"] for row in runs[1]["surgery"]] == [
+        "whole", "gate of another text", "own gate", "gate up to lag 0"]

@@ -1,17 +1,15 @@
 """Learning and the sweep: repeatable, ablated, recorded, and read with its spread."""
 
 import json
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import product
-from pathlib import Path
 
 import pytest
 import torch
 
 from caracal_book.commands.learn import run_learn_command
-from caracal_book.experiments import learner
 from caracal_book.experiments.learner import (
     CONTENDERS,
     LearnConfig,
@@ -20,11 +18,10 @@ from caracal_book.experiments.learner import (
     learn,
     learning_curves,
     make_contender,
-    measure,
     run_learn,
     runs_of,
 )
-from caracal_book.experiments.surgery import gate_of_another, gate_up_to, windows_of
+from caracal_book.experiments.surgery import gate_up_to
 from caracal_book.experiments.tasks import IGNORED, TASKS, Recall, make_task
 from caracal_book.records import read_record
 from caracal_book.runs import describe
@@ -77,21 +74,6 @@ def test_a_run_is_repeatable_and_the_seed_changes_it():
                                                                                            first["accuracy"]]
 
 
-def test_a_run_says_how_it_does_on_the_probes_of_its_task():
-    trained = []
-
-    @contextmanager
-    def as_it_is(model):
-        trained.append(model)
-        yield
-
-    task = make_task("mirror")
-    run = learn("static", task, 1e-3, 0, SMALL, {"as it is": as_it_is})
-    assert len(set(run["probes"].values())) > 1
-    assert run["probes"] == {name: measure(trained[0], probe)[1] for name, probe in task.probes().items()}
-    assert "probes" not in learn("static", make_task("recall"), 1e-3, 0, SMALL)
-
-
 def test_a_contender_learns():
     run = learn("static", Recall(1, 2, 8), 1e-2, 0, replace(SMALL, steps=400, batch_size=16, points=80))
     assert run["accuracy"] == 1.0 and run["curve"][0][1] > 2 * run["loss"]
@@ -103,40 +85,6 @@ def test_ablations_are_measured_on_the_trained_model():
     run = learn("fourier-no-pc", EASY, 3e-2, 0, lesson, {"none": lambda model: nullcontext(),
                                                          "lag 0": partial(gate_up_to, lag=0)})
     assert run["operated"]["none"] == run["accuracy"] == 1.0 > run["operated"]["lag 0"]
-
-
-def test_where_answers_have_distances_gates_and_windows_are_cut(tmp_path):
-    record = run_learn(small(tmp_path, tasks=("recall-far", "recall"), seeds=(0,), learning_rates=(1e-2,),
-                             contenders=("fourier-window", "fourier", "attention")), lambda line: None)
-    operated = {(run["task"], run["contender"]): list(run["operated"]) for run in record["results"]["runs"]}
-    cuts = [f"gates up to lag {lag}" for lag in range(0, 32, 4)]
-    assert operated["recall-far", "fourier"] == ["gate of another text", *cuts]
-    assert operated["recall-far", "fourier-window"] == ["gate of another text", *cuts, "half the window",
-                                                        *(f"half the window, {cut}" for cut in cuts)]
-    assert operated["recall", "fourier-window"] == operated["recall", "fourier"] == ["gate of another text"]
-    assert operated["recall-far", "attention"] == operated["recall", "attention"] == []
-    task, model = make_task("recall-far"), make_contender("fourier-window", make_task("recall-far"), SMALL)
-    texts = task.draw(50, torch.Generator().manual_seed(0))
-    found = learner._ablations("fourier-window", task)
-    with found["half the window, gates up to lag 8"](model):
-        both = model(texts)[0]
-    with windows_of(model, 6), gate_up_to(model, 8):
-        assert torch.equal(both, model(texts)[0])
-    assert not torch.equal(both, model(texts)[0])
-
-
-def test_answers_are_counted_by_their_distance():
-    task, lesson = Recall(2, 4, 4, tokens=12), replace(SMALL, steps=6, points=3, texts=200)
-    run = learn("fourier-short-window", task, 1e-2, 0, lesson, {"none": lambda model: nullcontext(),
-                                                               "another's": gate_of_another})
-    found = run["by_distance"]
-    assert found["distances"] == [1, 3, 5, 7, 9] and sum(found["answers"]) == 400
-    assert len(found["curve"]) == len(run["curve"]) == 3
-    for right, (_, _, accuracy) in zip(found["curve"], run["curve"], strict=True):
-        mean = sum(share * count for share, count in zip(right, found["answers"], strict=True)) / 400
-        assert mean == pytest.approx(accuracy, abs=1e-3)
-    assert found["operated"]["none"] == found["curve"][-1] != found["operated"]["another's"]
-    assert "by_distance" not in learn("static", EASY, 1e-2, 0, SMALL)
 
 
 def test_a_run_that_diverges_ends_and_says_so():
@@ -167,18 +115,6 @@ def test_a_sweep_is_recorded(tmp_path, capsys):
     assert "8 of 8: recall, window, learning rate 0.01, seed 1: accuracy" in said and "over seeds" in said
 
 
-def test_several_processes_find_the_same(tmp_path):
-    config = small(tmp_path / "two", processes=2, learning_rates=(1e-2,))
-    two = run_learn(config, lambda line: None)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        one = run_learn(replace(config, out=tmp_path / "one", processes=1), lambda line: None)
-    finally:
-        torch.set_num_threads(threads)
-    assert without_time(runs_of(two)) == without_time(runs_of(one))
-
-
 def test_other_lessons_and_other_sizes_of_a_task_are_refused(tmp_path, monkeypatch):
     run_learn(small(tmp_path, seeds=(0,)), lambda line: None)
     with pytest.raises(ValueError, match="holds a run with steps=4, and this is steps=5"):
@@ -203,32 +139,3 @@ def test_a_comparison_takes_the_best_rate_by_its_mean_and_shows_the_spread():
     assert learning_curves(runs, "recall", "fourier") == [[[1, 2.0, 0.0], [2, 1.0, a]] for a in (0.5, 0.7)]
     with pytest.raises(ValueError, match="no run of fourier on mirror"):
         learning_curves(runs, "mirror", "fourier")
-
-
-def test_of_equal_rates_the_one_of_the_fewest_steps_is_the_best_and_then_the_smallest():
-    slow, quick, also = (made("static", rate, [1.0, 1.0]) for rate in (1e-3, 3e-3, 1e-2))
-    for run in quick + also:
-        run["curve"] = run["curve"][:1]
-    assert comparison(slow + also + quick)[0]["learning_rate"] == 3e-3
-    fewer = made("static", 3e-4, [1.0])
-    assert comparison(slow + fewer)[0]["learning_rate"] == 1e-3  # the number of seeds comes first
-
-
-@pytest.mark.parametrize("changes, what", [
-    (dict(contenders=("mamba",)), "unknown contender 'mamba'; accepted: fourier,"),
-    (dict(tasks=("sorting",)), "unknown task 'sorting'"),
-    (dict(seeds=()), "seeds=none; give at least one"), (dict(learning_rates=(1e-3, 1e-3)), "each once"),
-])
-def test_a_sweep_that_cannot_be_is_refused(tmp_path, changes, what):
-    with pytest.raises(ValueError, match=what) as caught:
-        small(tmp_path, **changes)
-    assert "\n" not in str(caught.value)
-
-
-def test_the_command_line_has_the_options():
-    tyro = pytest.importorskip("tyro")
-    given = ("--tasks recall mirror --contenders fourier --learning-rates 1e-3 2e-3 --seeds 1 2 --processes 2 "
-             "--out there")
-    config = tyro.cli(LearnConfig, args=given.split())
-    assert config == LearnConfig(tasks=("recall", "mirror"), contenders=("fourier",), learning_rates=(1e-3, 2e-3),
-                                 seeds=(1, 2), processes=2, out=Path("there"))

@@ -9,7 +9,6 @@ import torch.nn.functional as F
 from caracal_book.experiments.mixers import (
     MIXERS,
     Attention,
-    GatedConvolution,
     StaticConvolution,
     gated_delta_rule,
     linear_attention,
@@ -68,16 +67,6 @@ def test_static_convolution_is_the_fourier_layer_with_a_kernel_for_a_gate():
     assert torch.allclose(static(x), fourier(x), atol=1e-12)
 
 
-def test_gated_convolution_formula():
-    torch.manual_seed(0)
-    mixer, x = GatedConvolution(4, 2, length=5).double(), drawn(1, 7, 4)
-    before = F.pad(mixer.to_qkv(x), (0, 0, 2, 0))
-    q, k, v = sum(before[:, i:i + 7] * mixer.short.weight[:, 0, i] for i in range(3)).chunk(3, dim=-1)
-    r = torch.stack([sum(mixer.kernel[:, t - j] * (k * v)[:, j] for j in range(t + 1) if t - j < 5)
-                     for t in range(7)], dim=1)
-    assert torch.allclose(mixer(x), mixer.to_out(q * r), atol=1e-12)
-
-
 def test_rotation_leaves_scores_that_depend_on_the_distance_alone():
     q, k = drawn(2, 1, 1, 1, 6).expand(2, 1, 1, 8, 6).unbind(0)
     scores = (rotated(q) @ rotated(k).mT)[0, 0]
@@ -94,18 +83,6 @@ def test_attention_without_positions_sees_a_bag():
     assert not torch.allclose(ordered(x)[:, -1], ordered(x[:, order])[:, -1], atol=1e-3)
 
 
-def test_taps_bring_attention_the_two_tokens_before_each():
-    torch.manual_seed(0)
-    plain, tapped, x = Attention(8, 2).double(), Attention(8, 2, pre_conv=True).double(), drawn(1, 6, 8)
-    tapped.load_state_dict(plain.state_dict() | {"pre_conv.weight": tapped.pre_conv.weight})
-    w = tapped.pre_conv.weight[:, 0]  # (D, 3), the own token last
-    before = F.pad(x, (0, 0, 2, 0))
-    assert torch.allclose(tapped(x), plain(sum(before[:, i:i + 6] * w[:, i] for i in range(3))), atol=1e-12)
-    with torch.no_grad():
-        tapped.pre_conv.weight.copy_(torch.tensor([0.0, 0.0, 1.0]).expand_as(tapped.pre_conv.weight))
-    assert torch.allclose(tapped(x), plain(x), atol=1e-12)
-
-
 @pytest.mark.parametrize("name", MIXERS)
 def test_every_mixer_is_causal_learns_and_drops_into_a_block(name):
     torch.manual_seed(0)
@@ -116,19 +93,3 @@ def test_every_mixer_is_causal_learns_and_drops_into_a_block(name):
     y[:, 7].sum().backward()
     assert x.grad[:, 8:].abs().max() < 1e-12 and x.grad[:, 3:8].abs().amax((0, 2)).min() > 1e-9
     assert all(p.grad is not None for p in block.parameters())
-
-
-@pytest.mark.parametrize("name", [name for name in MIXERS if name != "window"])
-def test_every_mixer_but_the_window_sees_the_first_token(name):
-    torch.manual_seed(0)
-    mixer, x = make_mixer(name, 16, 4, length=20).double(), drawn(1, 20, 16)
-    changed = x.clone()
-    changed[:, 0] += drawn(16, seed=3)
-    assert (mixer(changed) - mixer(x))[:, -1].abs().max() > 1e-9
-
-
-@pytest.mark.parametrize("name", ["static", "gated-static"])
-@pytest.mark.parametrize("length", [3, 50])
-def test_a_kernel_serves_texts_shorter_and_longer_than_it(name, length):
-    mixer = make_mixer(name, 16, 4, length=20).double()
-    assert mixer(drawn(1, length, 16)).shape == (1, length, 16)

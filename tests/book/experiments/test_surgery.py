@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from caracal_book.commands.surgery import SurgeryConfig, run_surgery
-from caracal_book.experiments.ablated import loss_by_length, loss_by_octave, surgery
-from caracal_book.experiments.learner import Lesson, make_contender
+from caracal_book.experiments.ablated import loss_by_length, surgery
 from caracal_book.experiments.surgery import (
     gate_as,
     gate_of_another,
@@ -21,11 +20,10 @@ from caracal_book.experiments.surgery import (
     windows_of,
     without,
 )
-from caracal_book.experiments.tasks import make_task
 from caracal_book.web_export import dequantize_rows, quantize_rows
 from caracal_min import Caracal, CaracalConfig
 from caracal_min.data import ByteTokenizer
-from caracal_min.evaluation import loss_by_position, token_losses
+from caracal_min.evaluation import token_losses
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention, SwiGLU
 
 CONFIG = CaracalConfig(23, 16, 3, 2, window_size=5, init_std=0.3, embedding_std=0.5)
@@ -81,19 +79,6 @@ def test_a_gate_up_to_a_lag_is_the_sum_over_these_lags(lag):
         v, g = layer.streams(h[0][0])
         r = sum(torch.nn.functional.pad(v, (k, 0))[..., :12] * g[..., k:k + 1] for k in range(lag + 1))
         assert torch.allclose(h[0][1], layer.to_out(r.transpose(1, 2)), atol=1e-5)
-
-
-def test_mean_gates_are_those_of_the_streams():
-    model, x = build(ONE), ids(5)
-    with torch.no_grad():
-        _, g = model.blocks[0].mixer.streams(model.blocks[0].mixer_norm(model.embedding(x)))
-    mean, = mean_gates(model, x, batch_size=2)
-    assert mean.shape == (16, 12) and torch.allclose(mean, g.mean(0), atol=1e-6)
-
-
-def test_the_mean_over_one_text_is_its_own_gate():
-    model, x = build(), ids(1)
-    assert torch.allclose(logits(model, x, gate_as(model, mean_gates(model, x))), logits(model, x), atol=1e-5)
 
 
 def test_the_gate_of_another_is_that_of_the_next_text():
@@ -163,58 +148,12 @@ def test_the_table_is_measured_on_the_same_tokens():
     assert all(o.error > 0 and o.loss == pytest.approx(outcomes[0].loss + o.change) for o in outcomes[3:])
 
 
-def test_a_text_does_not_get_its_own_share_of_the_mean():
-    model, windows = build(), ids(2, 13)
-    outcome = next(o for o in surgery(model, windows, lags=(0,)) if o.operation == "mean gate")
-    with gate_as(model, mean_gates(model, windows[1:, :-1])):
-        first = token_losses(model, windows[:1]).mean()
-    with gate_as(model, mean_gates(model, windows[:1, :-1])):
-        second = token_losses(model, windows[1:]).mean()
-    assert outcome.loss == pytest.approx((first + second).item() / 2, abs=1e-5)
-
-
-@pytest.mark.parametrize("rows, batch_size", [(2, 2), (3, 2), (4, 3), (7, 3), (9, 4), (5, 16)])
-def test_no_text_is_left_without_another(rows, batch_size):
-    outcomes = surgery(build(ONE), ids(rows, 5), (0,), batch_size=batch_size)
-    assert next(o for o in outcomes if o.operation == "gate of another text").error >= 0
-
-
-def test_a_model_without_a_part_is_not_cut_there():
-    pure = build(replace(CONFIG, fourier_per_attention=None, pre_conv=False))
-    assert [o.operation for o in surgery(pure, ids(4, 13), (0,))] == [
-        "whole", "gate up to lag 0", "mean gate", "gate of another text", "no Fourier layers", "no feed-forward layers",
-        "matrices of eight bits"]
-
-
 def test_the_cut_acts_beyond_the_context_only():
     model, tokens = build(), ids(1, 65)[0].numpy()
     whole, cut = (loss_by_length(model, tokens, 8, flag, (1, 2, 8)) for flag in (False, True))
     assert list(whole) == [8, 16, 64] and whole[8] == cut[8] and whole[16] != cut[16] and whole[64] != cut[64]
     with gate_up_to(model, 7):
         assert cut[64] == pytest.approx(token_losses(model, torch.tensor(tokens)[None]).mean().item(), abs=1e-6)
-
-
-def test_the_octaves_are_means_over_positions():
-    model, tokens = build(), ids(1, 101)[0].numpy()
-    for cut in (False, True):
-        found = loss_by_octave(model, tokens, 8, cut, 25)
-        with gate_up_to(model, 7) if cut else ExitStack():
-            losses = loss_by_position(model, tokens, 25)
-        assert list(found) == [1, 2, 4, 8, 16, 25]
-        for end, start in ((1, 0), (2, 1), (4, 2), (8, 4), (16, 8), (25, 16)):
-            assert found[end] == pytest.approx(losses[start:end].mean().item(), abs=1e-6)
-
-
-def test_what_cannot_be_ablated_is_refused():
-    model, x = build(), ids()
-    with pytest.raises(ValueError, match="compiled code passes hooks by"):
-        logits(model, x, gate_up_to(build().compile_for("blocks"), 0))
-    with pytest.raises(ValueError, match="no other's gate"):
-        logits(model, x[:1], gate_of_another(model))
-    with pytest.raises(ValueError, match="of the parallel pass"), gate_up_to(model, 0):
-        model.generate(x[:1], 2, seed=0)
-    with pytest.raises(ValueError, match="at least two at a time"):
-        surgery(model, ids(1, 5))
 
 
 def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys):
@@ -238,20 +177,3 @@ def test_the_command_takes_a_run_or_a_model_and_writes_a_record(tmp_path, capsys
         bits = row["change"] / math.log(2) * 64 / results["bytes"]
         assert row["change_in_bits_per_byte"] == pytest.approx(bits, abs=1e-9)
     assert "gate of another text" in capsys.readouterr().out
-
-
-def test_a_learner_is_ablated_as_a_caracal_is():
-    task = make_task("mirror")
-    model = make_contender("fourier", task, Lesson(d_model=16, hidden=32, init_std=0.5)).eval()
-    texts = task.draw(4, torch.Generator().manual_seed(0))
-
-    def answers(context=None):
-        with torch.no_grad(), context or ExitStack():
-            return model(texts)[0]
-
-    whole, short = answers(), answers(gate_up_to(model, 2))
-    assert not torch.allclose(whole, short) and not torch.allclose(whole, answers(gate_of_another(model)))
-    assert torch.equal(whole, answers())
-    for block in model.blocks:
-        block.mixer.gate_length = 3
-    assert torch.allclose(answers(), short, atol=1e-5)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from caracal_book.experiments.tasks import IGNORED, Mirror, Recall, make_task, pieces_return
+from caracal_book.experiments.tasks import IGNORED, Mirror, Recall
 
 SMALL = {"recall": Recall(), "zoology": Recall(4, 20, 20, tokens=40), "mirror": Mirror(),
          "anywhere": Mirror(before=5, wait=2)}
@@ -72,14 +72,6 @@ def test_recall_by_a_bag_of_values_is_at_chance():
         assert accuracy(answers, targets) < task.chance + 0.02
 
 
-def test_zoology_asks_early_more_often_than_late_and_never_twice():
-    ids, targets = drawn(Recall(4, 20, 20, tokens=40), 2000)
-    asked = targets != IGNORED
-    assert (asked.sum(1) == 4).all() and not asked[:, :8].any() and not asked[:, 9::2].any()
-    assert asked[:, 8].sum() > 2 * asked[:, 20].sum() > asked[:, 38].sum() > 0
-    assert all(len(set(row.tolist())) == 4 for row in targets[asked].view(-1, 4))
-
-
 def test_the_distance_of_an_answer_leads_to_it():
     task = Recall(4, 20, 20, tokens=40)
     texts = drawn(task, 500)
@@ -115,61 +107,6 @@ def test_the_alternating_kernel_finds_a_wrong_symbol_and_no_swap():
         assert torch.equal(statistic(ids, half, ALTERNATING) == 0, right)
 
 
-def spelled(ids):
-    return "".join("abcdefgh.."[i] for i in ids if i < 8)
-
-
-def returning(text, size):
-    pieces = {text[i:i + size] for i in range(len(text) - size + 1)}
-    return all(piece[::-1] in pieces for piece in pieces)
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_pieces_return_says_whether_each_piece_stands_somewhere_backwards(size):
-    batch = drawn(Mirror(), 1000)
-    ours = pieces_return(batch.ids, 8, size)
-    assert ours.tolist() == [returning(spelled(row), size) for row in batch.ids]
-    assert ours[(batch.targets == 9).any(1)].all() and (size == 1 or not ours.all())
-
-
-@pytest.mark.parametrize("task", [Mirror(), Mirror(longest=8, wait=3)])
-def test_probes_of_mirror_are_texts_of_the_task_sorted_by_the_pieces_that_return(task):
-    probes = task.probes()
-    assert {name: len(batch.ids) for name, batch in probes.items()} == {
-        "palindromes": 256, "pieces of 1": 256, "pieces of 2": 256, "pieces of 3": 256}
-    alike = {name: [] for name in probes}
-    for name, batch in probes.items():
-        asked = batch.targets != IGNORED
-        assert batch.ids.shape[1] == task.length and (asked.sum(1) == 1).all()
-        for row, target in zip(batch.ids, batch.targets[asked], strict=True):
-            text = spelled(row)
-            assert (text == text[::-1]) == (name == "palindromes") == (target == 9)
-            longest = max(size for size in (1, 2, 3) if returning(text, size))
-            assert name in ("palindromes", f"pieces of {longest}")
-            swapped = [i for i in range(len(text) // 2) if text[i] != text[-1 - i]]
-            alike[name].append((len(text), swapped[1] - swapped[0] if swapped else None))
-    lengths = [length for length, _ in alike["pieces of 3"]]
-    assert alike["pieces of 1"] == alike["pieces of 2"] == alike["pieces of 3"]
-    assert [length for length, _ in alike["palindromes"]] == lengths
-    assert all(torch.equal(probes[name].ids, batch.ids) for name, batch in task.probes().items())
-
-
-def test_where_a_probe_has_no_text_or_a_task_no_probes_there_are_none():
-    assert Recall().probes() == Mirror(before=2).probes() == Mirror(wrong="symbol").probes() == {}
-    few = Mirror(symbols=2, shortest=16, longest=16).probes()  # of two symbols all pairs return
-    assert "pieces of 1" not in few and min(len(batch.ids) for batch in few.values()) > 0
-
-
-def test_right_and_wrong_mirrors_have_the_same_symbols_at_each_place():
-    """A linear classifier on symbols by place, trained and tested at one length, is at chance."""
-    ids, right = of_half(drawn(Mirror(shortest=6, longest=6), 8000), 6)
-    x = torch.nn.functional.one_hot(ids[:, :12], 8).flatten(1).double()
-    y = 2 * right.double()[:, None] - 1
-    w = torch.linalg.lstsq(torch.cat([x[:4000], torch.ones(4000, 1)], 1), y[:4000]).solution
-    said = torch.cat([x[4000:], torch.ones(4000, 1)], 1) @ w > 0
-    assert (said == (y[4000:] > 0)).float().mean() == pytest.approx(0.5, abs=0.03)
-
-
 def test_a_swap_changes_two_symbols_an_even_distance_apart():
     ids, targets = drawn(Mirror(), 2000)
     for row, asked in zip(ids, targets, strict=True):
@@ -178,16 +115,3 @@ def test_a_swap_changes_two_symbols_an_even_distance_apart():
         wrong = (u != w).nonzero().flatten().tolist()
         assert asked[n] == 9 if not wrong else asked[n] == 8 and len(wrong) == 2 and (wrong[1] - wrong[0]) % 2 == 0
         assert row[n] == 10 and (row[n + 1:] == 11).all()
-
-
-@pytest.mark.parametrize("make, what", [
-    (lambda: Recall(5, 4, 32), "pairs=5 do not fit 4 keys"),
-    (lambda: Recall(4, 32, 32, tokens=15), "tokens=15; give an even number >= 16"),
-    (lambda: Mirror(shortest=2), "3 <= shortest"),
-    (lambda: Mirror(wrong="no"), "wrong='no'; give"),
-    (lambda: make_task("sorting"), "unknown task 'sorting'; accepted: recall,"),
-])
-def test_sizes_that_make_no_task_are_refused(make, what):
-    with pytest.raises(ValueError, match=what) as caught:
-        make()
-    assert "\n" not in str(caught.value)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from caracal_book.numbers import table2
-from caracal_book.numbers.table2 import COLUMNS, ITEMS, error_of_average, paper_rows, standard_error, table_row
+from caracal_book.numbers.table2 import COLUMNS, paper_rows, standard_error, table_row
 from caracal_min import Caracal
 
 
@@ -32,13 +32,6 @@ def test_the_papers_numbers_are_those_of_its_source(root, report_missing):
     if not tex.is_file():
         report_missing("no ../shared/paper/caracal.tex beside the checkout", shared=True)
     assert rows_of(tex.read_text()) == table2._paper()
-
-
-def test_the_papers_averages_are_means_of_its_accuracies():
-    assert len(table2._paper()) == 20 and list(ITEMS) == [name for name in COLUMNS if name != "LMB ppl"]
-    for row in table2._paper():
-        mean = sum(row[c] for c in ITEMS) / len(ITEMS)
-        assert row["Avg"] == pytest.approx(mean, abs=0.0051), row
 
 
 def test_the_nearest_size_stands_beside():
@@ -71,16 +64,3 @@ def test_the_standard_error_is_the_spread_of_drawn_scores(score, items):
     scores = [100 * k / items for k in range(items + 1)]
     variance = sum(c * (s - score)**2 for c, s in zip(chance, scores, strict=True))
     assert math.isclose(standard_error(score, items), math.sqrt(variance), abs_tol=1e-9)
-
-
-@pytest.mark.parametrize("score, items", [(101, 10), (-0.1, 10), (50, 0)])
-def test_what_is_no_score_is_refused(score, items):
-    with pytest.raises(ValueError, match="give 0 to 100 per cent, on 1 item or more"):
-        standard_error(score, items)
-
-
-def test_the_error_of_the_average_is_smaller_than_any_tasks():
-    for row in paper_rows(63_000_000):
-        errors = [standard_error(row[task], items) for task, items in ITEMS.items()]
-        assert math.isclose(error_of_average(row), math.sqrt(sum(e * e for e in errors)) / 8)
-        assert error_of_average(row) < min(errors)

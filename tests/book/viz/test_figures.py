@@ -106,11 +106,6 @@ def test_numbers_that_a_machine_computed_choose_no_still():
     assert first == second != third
 
 
-@pytest.mark.parametrize("n, contaminated", [(4, 3), (6, 1), (7, 0)])
-def test_words_tell_how_many_outputs_are_contaminated(n, contaminated):
-    assert (f"{contaminated or 'no'} of the 4 outputs" if contaminated else "no output") in viz.poke(V, G, n=n).alt
-
-
 def test_data_cannot_break_out_of_its_script():
     evil = "</script><script>alert(1)</script><!--&\u2028"
     figure = viz.Figure("poke", {"v": [1.0], "note": evil}, SVG, alt='a "quoted" <b>alt</b>')
@@ -141,28 +136,3 @@ def test_a_page_and_a_widget_run_the_same_script_with_what_figures_share_once():
 def test_bad_figures_are_refused(given, message):
     with pytest.raises(ValueError, match=message):
         viz.Figure(**{"module": "poke", "model": {}, "still": SVG, "alt": "x", **given})
-
-
-def test_no_state_has_the_name_of_something_that_widgets_have():
-    anywidget = pytest.importorskip("anywidget")
-    taken = {*anywidget.AnyWidget.class_trait_names(), *dir(anywidget.AnyWidget)}
-    figures = [viz.parameter_budget(), viz.time_budget(), viz.poke(V, G), viz.roots(4, [1.0]), viz.sight(),
-               viz.schedule(8, 2), viz.meeting("abba"), viz.live(lambda n: "", "x", n=[1])]
-    assert [key for figure in figures for key in figure.model if key in taken] == []
-
-
-@pytest.mark.parametrize("draw, message", [
-    (lambda: viz.clock(V, G[:3]), r"v has shape \(4,\) and g has shape \(3,\)"),
-    (lambda: viz.poke(V, G, 3), "n=3 FFT points; for length 4 give 4 to 9"),
-    (lambda: viz.antidiagonals(V, G), "give whole numbers from -9 to 9"),
-    (lambda: viz.roots(17), "n=17 points; give 2 to 16"),
-    (lambda: viz.sight("FFX"), "give 1 to 8 letters F and A"),
-    (lambda: viz.meeting("Abba"), "give letters a to z"),
-    (lambda: viz.schedule(16, 17), "give 1 to 16"),
-    (lambda: viz.time_budget(device="L4"), "unknown device 'L4'; accepted: T4"),
-    (lambda: viz.parameter_budget("huge"), "unknown preset 'huge'; accepted: nano, micro, tiny"),
-    (lambda: viz.live(lambda n: "", "x"), "no controls; give the values of each argument"),
-])
-def test_a_figure_that_cannot_be_drawn_says_what_it_takes(draw, message):
-    with pytest.raises(ValueError, match=message):
-        draw()

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from caracal_book import viz
 from caracal_book.viz.parameter_budget import _parts
 from caracal_min import Caracal
 from caracal_min.config import PRESETS
@@ -29,12 +28,3 @@ def by_part(config):
 @pytest.mark.parametrize("name", PRESETS)
 def test_parts_are_those_of_the_model(name):
     assert _parts(PRESETS[name]) == by_part(PRESETS[name])
-
-
-@pytest.mark.parametrize("name, paper", [("nano", None), ("tiny", 63), ("large", 724)])
-def test_words_tell_the_facts_of_the_preset(name, paper):
-    figure, parts = viz.parameter_budget(name), by_part(PRESETS[name])
-    total = sum(parts.values())
-    assert f"{total / 1e6:.1f} million" in figure.alt
-    assert f"attention {100 * parts['attention'] / total:.1f}%" in figure.alt
-    assert next(preset["paper"] for preset in figure.model["presets"] if preset["name"] == name) == paper

@@ -2,12 +2,10 @@
 
 import itertools
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from caracal_book import viz
 from caracal_book.viz.style import Palette, dark, palette
 
 SERIES = ("content", "gate", "result", "wrapped", "other-0", "other-1")
@@ -79,10 +77,3 @@ def test_the_book_has_the_colours_of_both_themes(root):
         css = css.replace(rule, "")
     assert not {colour.lower() for colour in re.findall(HEX, css)} & {
         colour.lower() for theme in THEMES.values() for colour in colours(theme).values()}
-
-
-def test_no_colour_is_written_a_second_time(root):
-    files = [path for path in Path(viz.__file__).parent.iterdir() if path.suffix in (".py", ".js", ".css")]
-    found = {path.name: re.findall(HEX, path.read_text(encoding="utf-8"))
-             for path in [*files, root / "tools/draw_cover.py"] if path.name != "style.py"}
-    assert {name: hexes for name, hexes in found.items() if hexes} == {} and len(found) > 25

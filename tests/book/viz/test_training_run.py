@@ -69,17 +69,6 @@ def test_quotes_the_validation_loss_at_the_step_or_last_before_it():
     assert end == f"step 40: validation loss {measured[40]:.2f} bits; below a bigram model (2.71)"
 
 
-def test_alt_text_states_the_measured_course():
-    log = make_log()
-    first, last = (entry["validation_loss"] for entry in (log[9], log[39]))
-    alt = make(log, baselines=BASELINES).alt
-    assert f"falls from {first:.2f} at step 10 to {last:.2f} at step 40; below a bigram model (2.71)" in alt
-    assert "one of 3 steps, from before training to step 40" in alt
-    log[39]["validation_loss"] = 9.0
-    assert "rises from" in make(log).alt
-    assert "is 9.00 at step 40" in make([log[0], log[39]], {1: "a"}).alt
-
-
 HOSTILE = ("</script><script>alert(1)</script><!--<img src=x onerror=alert(1)> \"'&amp;{id}"
            "\x00\x07\x1b[2J\x85\u202e\ud800\uffff")
 
@@ -93,15 +82,3 @@ def test_texts_are_escaped_and_their_invisible_characters_shown():
     assert state["prompt"] == state["samples"][0]["text"] == (
         "</script><script>alert(1)</script><!--<img src=x onerror=alert(1)> \"'&amp;{id}␀␇␛[2J����")
     assert state["samples"][1]["text"] == "é" * 5000
-
-
-def test_a_wild_opening_does_not_flatten_the_curve():
-    log = make_log(100)
-    log[0]["loss"] = 900.0
-    figure = make(log, {0: "a", 100: "b"})
-    assert figure.model["y_ticks"][-1][0] < 10
-    assert figure.model["training_name"] == "training loss, at first off the scale"
-    assert figure.model["samples"][0]["at"] == [1, 900.0]
-    assert "first training loss 900.00" in said(figure)[0]
-    level = [{"step": k, "loss": 3.0, "validation_loss": 3.1} for k in range(1, 100)]
-    assert make(level, {0: "a"}).model["training_name"] == "training loss"

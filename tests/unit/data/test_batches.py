@@ -1,9 +1,7 @@
 """A corpus and its splits; batches in an order that is never another; windows."""
 
-import io
 import json
 import re
-import sys
 
 import numpy as np
 import pytest
@@ -62,34 +60,12 @@ def test_an_epoch_reads_every_window_once_and_targets_are_inputs_shifted():
     assert orders[0] != orders[1] != orders[2] and min(orders[0]) < 100
 
 
-def test_a_batch_depends_on_its_index_alone():
-    used, tokens = Batches(np.arange(1000), 10, 7, seed=3), np.arange(1000)
-    for i in range(40):
-        used[i]
-    for i in (39, 2, 17):
-        assert (used[i][0] == Batches(tokens, 10, 7, seed=3)[i][0]).all()
-
-
 def test_the_batches_of_processes_are_parts_of_one():
     tokens = np.arange(10_001)
     one, parts = Batches(tokens, 32, 12, seed=1), [Batches(tokens, 32, 4, 1, rank, 3) for rank in range(3)]
     for i in (0, one.per_epoch - 1, one.per_epoch, 3 * one.per_epoch + 2):
         for k in range(2):
             assert torch.equal(torch.cat([part[i][k] for part in parts]), one[i][k])
-
-
-def test_places_beyond_32_bits():
-    class Endless:
-        """10B tokens that are their own place."""
-
-        def __len__(self):
-            return 10_000_000_000
-
-        def __getitem__(self, where):
-            return np.arange(where.start, where.stop)
-
-    x, _ = Batches(Endless(), context=100_000, batch_size=64)[3]
-    assert x.max() > 2**32 and x.min() >= 0 and len(set(x[:, 0].tolist())) == 64
 
 
 def test_windows_cover_the_text_once():
@@ -163,37 +139,6 @@ def test_texts_of_ones_own_are_a_corpus(tmp_path, gpt2):
     assert by_name.vocab_size == 300 and by_name.train.max() == 299 == by_name.tokenizer.end_of_text
     assert {corpus.digest for corpus in others} == {by_name.digest}
     assert Corpus("test", "byte", np.arange(9), np.arange(9)).tokenizer.name == "byte"
-
-
-def test_texts_that_are_no_corpus_get_one_line():
-    for call, error, words in [
-        (lambda: Corpus.from_texts("one text"), TypeError, "texts and validation are lists of texts"),
-        (lambda: Corpus.from_texts(TEXTS, validation="one"), TypeError, "texts and validation are lists of texts"),
-        (lambda: Corpus.from_texts(KEPT[:3]), ValueError, "train on and 0 that are held out; give more text"),
-        (lambda: Corpus.from_texts(HELD[:3]), ValueError, "texts has 0 tokens to train on"),
-    ]:
-        with pytest.raises(error, match=words) as caught:
-            call()
-        assert "\n" not in str(caught.value)
-
-
-def test_a_split_that_is_empty_is_told(tmp_path):
-    path = write_rows(tmp_path / "short.jsonl", KEPT[:3])
-    with pytest.raises(ValueError, match="has no document of the split 'held_out'; give more text"):
-        tokens_of(path, "byte", "held_out", progress=False)
-
-
-def test_a_bar_is_drawn_for_people_alone(tmp_path, monkeypatch, capsys):
-    path = write_rows(tmp_path / "texts.jsonl", TEXTS)
-    load_corpus(path, max_tokens=9000)
-    assert capsys.readouterr().err == ""  # a log file
-    shown = io.StringIO()
-    shown.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", shown)
-    load_corpus(path, max_tokens=9000, progress=False)
-    assert shown.getvalue() == ""
-    load_corpus(path, max_tokens=9000)
-    assert f"reading {path}" in shown.getvalue() and "/9.00k" in shown.getvalue() and "tokens/s" in shown.getvalue()
 
 
 def test_the_bytes_that_investigation_c_divides_by_are_those_of_the_text(shared_data, gpt2, root):

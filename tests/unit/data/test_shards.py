@@ -1,11 +1,6 @@
 """Texts to a folder of ids: the same as in memory, killed anywhere and resumed."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from contextlib import suppress
 
 import numpy as np
@@ -99,38 +94,6 @@ def test_killed_anywhere_and_resumed_ends_with_the_same_bytes(source, tmp_path, 
     assert contents(out) == contents(tmp_path / "whole")
 
 
-def test_what_a_kill_left_behind_the_index_is_no_part_of_the_text(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "SAVED_EVERY", 100)
-    tokenize(source, tmp_path / "out", "byte", 3000, progress=False)
-    index = json.loads((tmp_path / "out" / "shards.json").read_text())
-    (tmp_path / "out" / "shards.json").write_text(json.dumps(index | {"complete": False}))
-    for split in ("train", "held_out"):
-        with open(tmp_path / "out" / f"{split}.bin", "ab") as file:
-            file.write(b"abc")
-    assert tokenize(source, tmp_path / "out", "byte", 2000, progress=False) == index  # which has no more to read
-
-
-@pytest.mark.process
-def test_killed_from_outside_and_resumed(tmp_path):
-    """At no chosen moment, by the signal that nothing can catch."""
-    source = write_rows(tmp_path / "long.jsonl", [f"{i} " * 600 for i in range(4000)])
-    out = tmp_path / "out"
-    code = f"from caracal_min.data import tokenize; tokenize({str(source)!r}, {str(out)!r}, 'byte', progress=False)"
-    process = subprocess.Popen([sys.executable, "-c", code])
-    until = time.monotonic() + 120
-    while not (out / "shards.json").exists() and time.monotonic() < until and process.poll() is None:
-        time.sleep(0.001)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    with pytest.raises(ValueError, match="out is not complete; the same call of tokenize goes on with it"):
-        load_corpus(out)
-    kept = json.loads((out / "shards.json").read_text())["documents"]
-    assert 0 < kept < 4000
-    tokenize(source, out, "byte", progress=False)
-    tokenize(source, tmp_path / "whole", "byte", progress=False)
-    assert contents(out) == contents(tmp_path / "whole")
-
-
 def test_a_complete_folder_needs_its_source_no_more_and_stays_as_it_is(source, tmp_path):
     first = load_corpus(source, max_tokens=5000, progress=False, shards=tmp_path / "run")
     before = {path: (path.stat().st_mtime_ns, file_sha256(path)) for path in (tmp_path / "run").iterdir()}
@@ -149,18 +112,3 @@ def test_shards_of_another_source_or_tokenizer_are_refused(source, tmp_path, gpt
         with pytest.raises(ValueError, match="was made with tokenizer_sha256=.* give the same, or another folder"):
             call()
     assert load_corpus(tmp_path / "out", make_tokenizer("byte")).vocab_size == 256
-
-
-def test_a_source_without_a_document_is_told(tmp_path):
-    empty = write_rows(tmp_path / "empty.jsonl", [])
-    for folder in (None, tmp_path / "out"):
-        with pytest.raises(ValueError, match="has 0 tokens to train on and 0 that are held out; give more text"):
-            load_corpus(empty, progress=False, shards=folder)
-
-
-def test_a_text_with_nothing_held_out_is_enough_beside_a_validation_text(source, tmp_path):
-    short = write_rows(tmp_path / "short.jsonl", ["one", "two"])
-    with pytest.raises(ValueError, match="8 tokens to train on and 0 that are held out; give more text"):
-        load_corpus(short, progress=False, shards=tmp_path / "out")
-    corpus = load_corpus(short, progress=False, shards=tmp_path / "out", validation=source)
-    assert corpus.train.tolist() == [*b"one\0two\0"] and len(corpus.validation) > 1000

@@ -100,8 +100,6 @@ def test_a_hub_that_does_not_answer_is_a_connection_that_failed(monkeypatch):
 
 @pytest.mark.parametrize("source, error, words", [
     ("nowhere.jsonl", FileNotFoundError, "nowhere.jsonl"),
-    ("nowhere.parquet", FileNotFoundError, "nowhere.parquet"),
-    ("nowhere.txt", FileNotFoundError, "nowhere.txt"),
     ("corpus.csv", ValueError, "unknown source 'corpus.csv'; accepted: embedded, fineweb, .*.parquet, .*.txt"),
 ])
 def test_a_source_that_is_none_is_told(source, error, words):
@@ -109,14 +107,8 @@ def test_a_source_that_is_none_is_told(source, error, words):
         next(documents(source))
 
 
-@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
-def test_rows_without_a_text_are_told_their_columns(tmp_path, ending):
-    path = write_rows(tmp_path / f"a{ending}", ["x"])
-    if ending == ".jsonl":
-        path.write_text(path.read_text().replace('"text"', '"body"'))
-    else:
-        import pyarrow.parquet
-
-        pyarrow.parquet.write_table(pyarrow.table({"id": [1], "body": ["x"]}), path)
+def test_rows_without_a_text_are_told_their_columns(tmp_path):
+    path = write_rows(tmp_path / "a.jsonl", ["x"])
+    path.write_text(path.read_text().replace('"text"', '"body"'))
     with pytest.raises(ValueError, match="has columns id, body; a column `text` is needed"):
         next(documents(path))

@@ -7,15 +7,13 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from small_run import Words, config, corpus, losses, same_numbers
 
 from caracal_min import Caracal
-from caracal_min.data import load_corpus
-from caracal_min.training import StoppedError, TrainConfig, Trainer, load_run
+from caracal_min.training import Trainer, load_run
 from caracal_min.training.checkpoint import load_checkpoint
 
 
@@ -107,29 +105,6 @@ def test_a_signal_stops_a_run_with_a_checkpoint_of_its_last_step(tmp_path):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_handlers_of_signals_are_put_back(tmp_path):
-    trainer = Trainer(config(tmp_path), corpus())
-    step = trainer.optimizer.step
-    trainer.optimizer.step = lambda: (step(), os.kill(os.getpid(), signal.SIGINT))
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(StoppedError, match="after step 1"):
-        trainer.run()
-    assert signal.getsignal(signal.SIGINT) is before
-    assert Trainer(config(tmp_path), corpus()).step == 1
-
-
-def test_the_first_checkpoint_comes_after_30_seconds_then_they_are_minutes_apart(tmp_path,
-                                                                                monkeypatch):
-    """The clock is replaced: a step takes some 20 seconds."""
-    trainer = Trainer(config(tmp_path, steps=40, eval_every=1000, checkpoint_minutes=2), corpus())
-    kept, save, now = [], trainer.checkpoint, iter(range(0, 10**6, 10))
-    trainer.checkpoint = lambda: (kept.append(trainer.seconds), save())
-    monkeypatch.setattr(time, "perf_counter", lambda: float(next(now)))
-    trainer.run()
-    assert 30 <= kept[0] <= 60 and len(kept) > 4
-    assert all(120 <= b - a < 170 for a, b in zip(kept[:-2], kept[1:-1], strict=True))
-
-
 def test_a_finished_run_is_left_as_it_is_and_its_end_is_made_up_for(tmp_path):
     log = Trainer(config(tmp_path), corpus()).run()
     run = json.loads((tmp_path / "run.json").read_text())
@@ -166,17 +141,6 @@ def test_a_run_is_extended_and_its_rate_is_that_of_the_longer_schedule(tmp_path)
     Trainer(config(tmp_path / "timed", **timed), corpus()).run()
     with Trainer(config(tmp_path / "timed", **timed | dict(minutes=60.0)), corpus()) as trainer:
         assert trainer.step == 1 and not trainer.finished and len(trainer.run(until=3)) == 3
-
-
-def test_an_extended_run_reads_the_text_of_its_first_budget(tmp_path, monkeypatch):
-    asked = []
-    monkeypatch.setattr("caracal_min.training.trainer.load_corpus",
-                        lambda *given: asked.append(given[2]) or corpus())
-    limit = property(lambda config: config.tokens)  # as beyond ten million tokens
-    monkeypatch.setattr(TrainConfig, "corpus_limit", limit)
-    Trainer(config(tmp_path)).run()
-    Trainer(config(tmp_path, steps=20))
-    assert asked == [12 * 128, 12 * 128]
 
 
 @pytest.mark.parametrize("changes, said", [
@@ -235,19 +199,3 @@ def test_a_run_starts_from_the_weights_of_another(tmp_path):
     with pytest.raises(ValueError, match="words was trained with the tokenizer") as caught:
         Trainer(config(start=str(tmp_path / "words")), corpus())
     assert "\n" not in str(caught.value)
-
-
-def test_a_text_goes_through_shards_in_the_folder_of_the_run(tmp_path):
-    text = tmp_path / "text.jsonl"
-    draw = np.random.default_rng(0)
-    with text.open("w") as file:
-        for _ in range(100):
-            file.write(json.dumps({"text": " ".join(draw.choice(["gate", "token"], 60))}) + "\n")
-    made = config(tmp_path / "run", data=str(text), corpus_tokens=20_000)
-    first = Trainer(made)
-    first.run(until=4)
-    assert (tmp_path / "run" / "shards").is_dir()
-    text.unlink()
-    log = Trainer(made).run()
-    shards = load_corpus(str(tmp_path / "run" / "shards"), progress=False)
-    assert losses(log) == losses(Trainer(config(), shards).run())

@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -113,12 +112,6 @@ def test_a_budget_in_minutes_ends_the_run_and_its_schedule(monkeypatch):
     assert (np.diff(rates[rates.argmax():]) <= 0).all() and "validation_loss" in log[-1]
 
 
-def test_utilisation_is_operations_over_what_the_device_could_do():
-    (entry,) = Trainer(config(steps=1, peak_flops=1e12), corpus()).run()
-    operations = entry["mfu"] * 1e12 / entry["tokens_per_second"]
-    assert operations == pytest.approx(6 * 1_270_000, rel=0.1)
-
-
 def test_a_loss_that_is_not_finite_stops_the_run_in_one_line(tmp_path):
     trainer = Trainer(config(tmp_path), corpus())
     trainer.run(until=6)
@@ -151,15 +144,6 @@ def test_float16_scales_its_loss_and_skips_steps_that_overflow(tmp_path):
     assert not skipped[-1] and 0.1 < log[-1]["grad_norm"] < 10  # of the gradient itself
     assert all(b == (a / 2 if skip else a)
                for a, b, skip in zip(scales[:-1], scales[1:], skipped[:-1], strict=True))
-
-
-def test_a_line_for_each_validation_where_there_is_no_terminal(capsys):
-    Trainer(config(progress=True), corpus()).run()
-    said = capsys.readouterr().out.splitlines()
-    assert [line.split(",")[0] for line in said] == ["step 5", "step 10", "step 12"]
-    assert all("validation loss" in line for line in said)
-    Trainer(config(), corpus()).run()
-    assert capsys.readouterr() == ("", "")
 
 
 def test_a_model_of_ones_own_is_trained_with_its_own_tokenizer(monkeypatch):
@@ -195,9 +179,3 @@ def test_compiled_it_follows_the_same_curve(what, built):
     torch.compiler.reset()
     np.testing.assert_allclose(losses(compiled), losses(plain), atol=2e-3)
     assert len(graphs) == built
-
-
-def test_too_little_text_is_told_before_the_first_step():
-    short = replace(corpus(), validation=corpus().validation[:10])
-    with pytest.raises(ValueError, match="10 tokens"):
-        Trainer(config(), short)
