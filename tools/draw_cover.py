@@ -1,10 +1,10 @@
-"""Draw the picture of the README and the preface: all products v_j g_i, their anti-diagonals, and two halves.
+"""Draw the picture of the README and the preface: all products v_j g_k, their anti-diagonals, and two halves.
 
     python tools/draw_cover.py book/_static/anti_diagonals.svg
     python tools/draw_cover.py --mark book/_static/mark.svg        the book's mark: the table of three by three
     python tools/draw_cover.py --social social.svg                 1200 by 630, for previews of links
 
-The square of products stands on its corner, so that every anti-diagonal (i + j = t) is a column, which
+The square of products stands on its corner, so that every anti-diagonal (j + k = t) is a column, which
 falls into r_t below it.
 """
 
@@ -49,7 +49,7 @@ def diamond(x: float, y: float, css: str, half: float = HALF) -> str:
 
 
 def centre(i: int, j: int) -> tuple[int, int]:
-    """Return the centre of the product v_j g_i: column i + j, higher for larger i, lower for larger j."""
+    """Return the centre of the product v_j g_k, k = i: column i + j, higher for larger i, lower for larger j."""
     return LEFT + (i + j) * HALF, MIDDLE + (j - i) * HALF
 
 
@@ -95,7 +95,7 @@ def words() -> list[str]:
     return [
         f'<path class="bound" d="M{border} 30V{HEIGHT - 24}"/>',
         f'<text class="head" x="{left}" y="58">causal half</text>',
-        f'<text class="note" x="{left}" y="82">i + j = t: tokens up to t</text>',
+        f'<text class="note" x="{left}" y="82">j + k = t: tokens up to t</text>',
         f'<text class="head" x="{right}" y="58">truncated half</text>',
         f'<text class="note" x="{right}" y="82">positions after the text</text>',
         f'<text class="note" x="{border - 108}" y="{STRIP + 62}">what the layer returns</text>',

@@ -399,7 +399,8 @@ class Trainer:
         self._written = len(self.log)
         loss = new[-1].get("validation_loss")
         if loss is not None:
-            said = f"step {self.step}, validation loss {loss:.3f}"
+            trained = new[-1]["loss"]
+            said = f"step {self.step}, loss {trained:.3f} in training, {loss:.3f} held out"
             bar.set_postfix_str(said)
             # A log file shows no bar, so it gets a line.
             if bar.disable and self.config.progress:

@@ -1,5 +1,5 @@
-// The product of two polynomials as the anti-diagonals of the table of products v_j g_i.
-// The table is turned by 45 degrees: cell (j, i) stands at x = j + i, above the bar of coefficient j + i.
+// The product of two polynomials as the anti-diagonals of the table of products v_j g_k.
+// The table is turned by 45 degrees: cell (j, k) stands at x = j + k, above the bar of coefficient j + k.
 // model: v, g (whole numbers, same length L), t (the coefficient that is lit), limit (largest entry).
 
 const PITCH = 31;                      // largest distance of two bars, in pixels
@@ -14,7 +14,7 @@ const signed = (x) => (x < 0 ? `(${minus(x)})` : `${x}`);
 // All 2L - 1 coefficients of the product, and the pairs [j, i] behind coefficient t.
 export function multiply(v, g) {
   const product = Array(v.length + g.length - 1).fill(0);
-  v.forEach((a, j) => g.forEach((b, i) => { product[j + i] += a * b; }));
+  v.forEach((a, j) => g.forEach((b, k) => { product[j + k] += a * b; }));
   return product;
 }
 export const pairs = (length, t) => all(length, (j) => [j, t - j]).filter(([, i]) => i >= 0 && i < length);

@@ -14,10 +14,10 @@ _LARGEST = 9  # of an entry: one digit, so that every product fits into its cell
 
 
 def antidiagonals(v: Tensor, g: Tensor, t: int | None = None) -> Figure:
-    """Show every product v_j g_i in a table turned by 45 degrees, and the sums of its anti-diagonals as bars.
+    """Show every product v_j g_k in a table turned by 45 degrees, and the sums of its anti-diagonals as bars.
 
-    The reader moves t; the anti-diagonal j + i = t lights up and its sum is written out.  Entries of v and g
-    are dragged, or changed with the arrow keys, in whole numbers.  What has j + i >= L is drawn in vermilion.
+    The reader moves t; the anti-diagonal j + k = t lights up and its sum is written out.  Entries of v and g
+    are dragged, or changed with the arrow keys, in whole numbers.  What has j + k >= L is drawn in vermilion.
 
     Args:
         v: content, `[L]`, any dtype, whole numbers from -9 to 9, 2 <= L <= 8 to stay legible.

@@ -1,4 +1,4 @@
-// The wrap-around clock: the product v_j g_i stands at hour (j + i) mod N, and what wraps around arrives as 1, -1 or i.
+// The wrap-around clock: the product v_j g_k stands at hour (j + k) mod N, and what wraps around arrives as 1, -1 or i.
 // Each hour has a complex plane of its own with the real axis pointing outwards; the line across is the real part.
 // model: v, g (numbers from 0 to LIMIT, same length L), n (hours at the start), unit (what z^n is), hour (the hand).
 

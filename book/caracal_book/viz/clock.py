@@ -12,7 +12,7 @@ _UNITS = {1: ("1", "1"), -1: ("-1", "−1"), 1j: ("i", "i")}  # what z^N is: nam
 
 
 def clock(v: Tensor, g: Tensor, n: int | None = None, *, unit: complex = 1, hour: int = 0) -> Figure:
-    """Show the products v_j g_i at hour (j + i) mod n, and what wraps around arriving as +1, -1 or i.
+    """Show the products v_j g_k at hour (j + k) mod n, and what wraps around arriving as +1, -1 or i.
 
     The reader drags entries of v and g, slides n from L to 2L, turns a hand to an hour to read what stands
     there, and chooses what z^n is.  At each hour the outward direction is real; at z^n = i whatever wraps
@@ -55,6 +55,6 @@ def _alt(length: int, n: int, unit: complex) -> str:
         effect = (f"hours 0 to {wrapped - 1} also receive what wraps around, "
                   f"{'added to' if unit == 1 else 'subtracted from'} the causal sum")
     return (f"Content v and gate g of {length} tokens, and a clock with {n} hours where z to the {n} is "
-            f"{_UNITS[unit][1]}: the product of v_j and g_i stands at hour j + i modulo {n}; {effect}. "
+            f"{_UNITS[unit][1]}: the product of v_j and g_k stands at hour j + k modulo {n}; {effect}. "
             f"The entries, the number of hours from {length} to {2 * length}, the hour to read and the power of z "
             "can be changed.")
