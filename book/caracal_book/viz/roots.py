@@ -14,7 +14,7 @@ _LARGEST = 16
 
 def roots(n: int, coefficients: Sequence[float] = (1.0, 2.0, 1.5, -1.0), *, twist: float = 0.0,
           point: int = 1) -> Figure:
-    """Show the n points e^{i twist} e^{-2 pi i m / n}, m from 0 to n - 1, their squares, and the values of a polynomial at them.
+    """Show n points e^{i twist} e^{-2 pi i m / n}, m < n, their squares, and the values of a polynomial at them.
 
     The points solve z^n = e^{i n twist}: 1 without a twist, -1 for twist = pi / n, i for twist = pi / (2 n).
     For the chosen point z the figure builds P(z) = even(z^2) + z odd(z^2), from the even and the odd coefficients,
