@@ -132,12 +132,8 @@ def evaluate(
     with autocast(place, resolve_precision(precision, place)):
         losses = evaluation.token_losses(loaded, windows, batch_size, "loss", end_of_text)
         by_length = evaluation.loss_by_context_length(
-            loaded,
-            ids,
-            context,
-            fitting,
-            batch_tokens=batch_size * context,
-            end_of_text=end_of_text,
+            loaded, ids, context, fitting, batch_tokens=batch_size * context,
+            end_of_text=end_of_text
         )
     loss = losses.mean().item()
     text_bytes = evaluation.bytes_of_targets(windows, encoder)
@@ -156,10 +152,7 @@ def lm_eval() -> None:
 
 
 def tokenize_source(
-    source: str,
-    out: Path,
-    tokenizer: str = "gpt2",
-    max_tokens: int | None = None,
+    source: str, out: Path, tokenizer: str = "gpt2", max_tokens: int | None = None
 ) -> None:
     """Write a text as two files of ids, train and held out, to train on many times.
 

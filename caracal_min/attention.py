@@ -27,11 +27,7 @@ __all__ = ["sliding_window_attention"]
 
 
 def sliding_window_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    window: int,
-    backend: str = "auto",
+    q: Tensor, k: Tensor, v: Tensor, window: int, backend: str = "auto"
 ) -> Tensor:
     """Softmax attention restricted to the `window` most recent keys, the token's own included.
 
@@ -77,12 +73,8 @@ def _in_blocks(q, k, v, window):
     length = q.shape[2]
     w = min(window, length)
     # The first block has none before it: it is plain causal attention.
-    first = F.scaled_dot_product_attention(
-        q[:, :, :w],
-        k[:, :, :w],
-        v[:, :, :w],
-        is_causal=True,
-    )
+    first = (x[:, :, :w] for x in (q, k, v))
+    first = F.scaled_dot_product_attention(*first, is_causal=True)
     if length == w:
         return first
 
@@ -91,29 +83,21 @@ def _in_blocks(q, k, v, window):
     missing = n * w - length
 
     def cut(x):
-        x = F.pad(x, (0, 0, 0, missing))
-        return x.unflatten(2, (n, w))  # (B, H, n, w, d)
+        return F.pad(x, (0, 0, 0, missing)).unflatten(2, (n, w))  # (B, H, n, w, d)
 
     # A block of queries sees the keys of two blocks.
     def pairs(x):
-        before = x[:, :, :-1]
-        own = x[:, :, 1:]
-        return torch.cat([before, own], dim=3)
+        return torch.cat([x[:, :, :-1], x[:, :, 1:]], dim=3)
 
     # Query i of a block stands at key w + i of the pair, and sees keys i + 1 to i + w.
-    visible = torch.ones(w, 2 * w, dtype=torch.bool, device=q.device)
-    visible = visible.triu(1).tril(w)
+    visible = torch.ones(w, 2 * w, dtype=torch.bool, device=q.device).triu(1).tril(w)
     # Blocks become heads, over which the mask broadcasts: SDPA takes 4 dimensions.
     rest = F.scaled_dot_product_attention(
-        cut(q)[:, :, 1:].flatten(1, 2),
-        pairs(cut(k)).flatten(1, 2),
-        pairs(cut(v)).flatten(1, 2),
-        attn_mask=visible,
+        cut(q)[:, :, 1:].flatten(1, 2), pairs(cut(k)).flatten(1, 2), pairs(cut(v)).flatten(1, 2),
+        attn_mask=visible
     )
-    rest = rest.unflatten(1, (-1, n - 1))
-    rest = rest.flatten(2, 3)  # (B, H, (n-1) w, d)
-    both = torch.cat([first, rest], dim=2)
-    return both[:, :, :length]
+    rest = rest.unflatten(1, (-1, n - 1)).flatten(2, 3)  # (B, H, (n-1) w, d)
+    return torch.cat([first, rest], dim=2)[:, :, :length]
 
 
 def _flex(q, k, v, window):
@@ -131,8 +115,7 @@ def _window_tiles(length, window, device):
     oldest = key.clamp(min=0) // size
     count = tile - oldest + 1
     # The list of every tile has n entries, of which the first `count` are read.
-    tiles = oldest[:, None] + tile
-    tiles = tiles.clamp(max=n - 1)
+    tiles = (oldest[:, None] + tile).clamp(max=n - 1)
     return BlockMask.from_kv_blocks(
         count.int()[None, None],
         tiles.int()[None, None],
@@ -145,9 +128,7 @@ def _window_tiles(length, window, device):
 def _flash(q, k, v, window):
     # flash-attn takes (B, L, H, d), and the number of keys before and after the token.
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    keys = window - 1, 0
-    y = flash_attn_func(q, k, v, causal=True, window_size=keys)
-    return y.transpose(1, 2)
+    return flash_attn_func(q, k, v, causal=True, window_size=(window - 1, 0)).transpose(1, 2)
 
 
 _BACKENDS = {"blocked": _blocked, "flex": _flex, "flash": _flash}
@@ -159,7 +140,7 @@ def _choose(q):
     # An exported program has standard operators only.
     if _exporting() or not _from_ampere(q):
         return "blocked"
-    if _flash_runs(q):
+    if flash_attn_func is not None and q.dtype in (torch.float16, torch.bfloat16):
         return "flash"
     # FlexAttention builds L x L scores where it is not compiled, and needs 16 channels per head.
     if torch.compiler.is_compiling() and q.shape[-1] >= 16:
@@ -169,7 +150,3 @@ def _choose(q):
 
 def _from_ampere(q):
     return q.is_cuda and torch.cuda.get_device_properties(q.device).major >= 8
-
-
-def _flash_runs(q):
-    return flash_attn_func is not None and q.dtype in (torch.float16, torch.bfloat16)

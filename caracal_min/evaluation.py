@@ -42,11 +42,8 @@ def _evaluating(model: torch.nn.Module):
 
 @torch.no_grad()
 def token_losses(
-    model: torch.nn.Module,
-    windows: Tensor,
-    batch_size: int = 16,
-    progress: str = "",
-    end_of_text: int | None = None,
+    model: torch.nn.Module, windows: Tensor, batch_size: int = 16, progress: str = "",
+    end_of_text: int | None = None
 ) -> Tensor:
     """Return the loss of every predicted token.
 
@@ -94,12 +91,8 @@ def token_losses(
 
 
 def held_out_loss(
-    model: torch.nn.Module,
-    tokens: np.ndarray,
-    context: int,
-    limit: int | None = None,
-    batch_size: int = 16,
-    end_of_text: int | None = None,
+    model: torch.nn.Module, tokens: np.ndarray, context: int, limit: int | None = None,
+    batch_size: int = 16, end_of_text: int | None = None
 ) -> float:
     """Return the mean loss over consecutive windows of `tokens`, in nats per token.
 
@@ -123,11 +116,8 @@ def held_out_loss(
 
 
 def loss_by_position(
-    model: torch.nn.Module,
-    tokens: np.ndarray,
-    context: int,
-    limit: int | None = None,
-    batch_size: int = 16,
+    model: torch.nn.Module, tokens: np.ndarray, context: int, limit: int | None = None,
+    batch_size: int = 16
 ) -> Tensor:
     """Return the mean loss at each position of a window: float32 `[context]`, nats.
 
@@ -140,14 +130,9 @@ def loss_by_position(
 
 
 def loss_by_context_length(
-    model: torch.nn.Module,
-    tokens: np.ndarray,
-    context: int,
-    multiples: Sequence[int] = (1, 2, 4, 8, 16),
-    limit: int | None = None,
-    batch_tokens: int = 8192,
-    progress: bool = False,
-    end_of_text: int | None = None,
+    model: torch.nn.Module, tokens: np.ndarray, context: int,
+    multiples: Sequence[int] = (1, 2, 4, 8, 16), limit: int | None = None,
+    batch_tokens: int = 8192, progress: bool = False, end_of_text: int | None = None
 ) -> dict[int, float]:
     """Return the mean loss over windows of several lengths, each on the same predicted tokens.
 

@@ -66,14 +66,8 @@ def export_onnx(model: Caracal, path: str | Path, length: int, batch: int = 1) -
             "the ONNX exporter needs onnxscript: pip install onnx onnxscript") from None
     program = export_program(model, length, batch)
     torch.onnx.export(
-        program,
-        f=str(path),
-        input_names=["tokens"],
-        output_names=["logits"],
-        opset_version=20,
-        dynamo=True,
-        external_data=False,
-        verbose=False,
+        program, f=str(path), input_names=["tokens"], output_names=["logits"], opset_version=20,
+        dynamo=True, external_data=False, verbose=False
     )
 
 

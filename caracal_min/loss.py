@@ -22,10 +22,7 @@ _MULTIPLE = 128
 _CACHED = 1 << 21
 
 
-def rows_at_once(
-    vocabulary: int,
-    device: torch.device | str = "cpu",
-) -> int:
+def rows_at_once(vocabulary: int, device: torch.device | str = "cpu") -> int:
     """Return how many positions have their logits held at one time, a multiple of 128.
 
     A GPU with more than 16 GB holds more of them: fewer products, each a larger one.
@@ -40,11 +37,7 @@ def rows_at_once(
     return max(_MULTIPLE, rows)
 
 
-def token_loss(
-    logits: Tensor,
-    targets: Tensor,
-    reduction: str = "mean",
-) -> Tensor:
+def token_loss(logits: Tensor, targets: Tensor, reduction: str = "mean") -> Tensor:
     """Cross-entropy in nats, computed in at least float32.
 
     Args:
@@ -59,16 +52,11 @@ def token_loss(
     rows = logits.flatten(0, -2).to(wide)
     ids = targets.flatten().long()
     loss = F.cross_entropy(rows, ids, reduction=reduction)
-    if reduction == "mean":
-        return loss
-    return loss.view(targets.shape)
+    return loss if reduction == "mean" else loss.view(targets.shape)
 
 
 def linear_cross_entropy(
-    hidden: Tensor,
-    weight: Tensor,
-    targets: Tensor,
-    rows: int | None = None,
+    hidden: Tensor, weight: Tensor, targets: Tensor, rows: int | None = None
 ) -> Tensor:
     """Mean cross-entropy in nats of the logits `hidden @ weight.T`, held a chunk at a time.
 
@@ -108,10 +96,7 @@ def _require_targets(targets, hidden, vocabulary):
         raise ValueError(f"targets have shape {shapes}; give one id for each position")
     # On a GPU, a look at the ids would make the host wait for it.
     if targets.device.type == "cpu" and not torch.compiler.is_compiling():
-        outside = targets < 0
-        outside &= targets != -100
-        outside |= targets >= vocabulary
-        bad = targets[outside]
+        bad = targets[(targets < 0) & (targets != -100) | (targets >= vocabulary)]
         if bad.numel():
             raise ValueError(f"targets hold id {bad[0]}; accepted: 0 to {vocabulary - 1}, and -100")
 
@@ -121,8 +106,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx, hidden, weight, targets, rows):
         need_hidden, need_weight = ctx.needs_input_grad[:2]
         wide = torch.promote_types(hidden.dtype, torch.float32)
-        d_hidden = torch.zeros_like(hidden)
-        d_weight = None
+        d_hidden, d_weight = torch.zeros_like(hidden), None
 
         # Autocast would cast the weight anew in each chunk.
         device = hidden.device.type
@@ -131,8 +115,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
             hidden = hidden.to(dtype)
             weight = weight.to(dtype)
         vocabulary = len(weight)
-        missing = -vocabulary % _MULTIPLE
-        weight = F.pad(weight, (0, 0, 0, missing))
+        weight = F.pad(weight, (0, 0, 0, -vocabulary % _MULTIPLE))
 
         # Rows that are left out: hidden 0 adds nothing to the gradient of the weight.
         ignored = targets == -100
@@ -147,18 +130,13 @@ class _LinearCrossEntropy(torch.autograd.Function):
             # A padded id has probability 0.
             logits[:, vocabulary:] = -torch.inf
             losses = _losses_(logits, ids[part], wide)
-            losses = losses.masked_fill(ignored[part], 0)
-            total += losses.sum()
+            total += losses.masked_fill(ignored[part], 0).sum()
             # The logits are now their own gradient.
             if need_hidden:
                 d_hidden[part] = logits @ weight
             if need_weight:
-                product = logits.t() @ hidden[part]
-                product = product[:vocabulary].to(wide)
-                if d_weight is None:
-                    d_weight = product
-                else:
-                    d_weight += product
+                product = (logits.t() @ hidden[part])[:vocabulary].to(wide)
+                d_weight = product if d_weight is None else d_weight.add_(product)
 
         d_hidden.masked_fill_(column, 0)
         count = (~ignored).sum()
@@ -190,8 +168,7 @@ def _losses_(logits, ids, wide):
         tile = max(1, _CACHED // logits.shape[1])
 
     losses = []
-    tiles = zip(logits.split(tile), ids.split(tile), strict=True)
-    for x, target in tiles:
+    for x, target in zip(logits.split(tile), ids.split(tile), strict=True):
         device = x.device
         peak = x.amax(1).to(wide)
         # Gradient: softmax minus one-hot.  The largest probability is exp(peak - logsumexp).
@@ -200,11 +177,9 @@ def _losses_(logits, ids, wide):
             id_ = torch.arange(x.shape[1], device=device)
             one_hot = id_ == target[:, None]
             right = torch.where(one_hot, x, 0).sum(1)
-            p = x.to(wide) - peak[:, None]
-            p = p.exp()
+            p = (x.to(wide) - peak[:, None]).exp()
             largest = 1 / p.sum(1)
-            p = p * largest[:, None]
-            x.copy_(p - one_hot.to(wide))
+            x.copy_(p * largest[:, None] - one_hot.to(wide))
         else:
             # The library's softmax makes no wide copy.
             row = torch.arange(len(x), device=device)

@@ -72,10 +72,7 @@ class PackedDocuments:
 
 
 def micro_batches(
-    batch: Tensor,
-    size: int,
-    end_of_text: int | None = None,
-    few_shapes: bool = False,
+    batch: Tensor, size: int, end_of_text: int | None = None, few_shapes: bool = False
 ) -> list[tuple[Tensor, float]]:
     """Cut a batch into parts of as many tokens as `size` of its rows have, or fewer.
 

@@ -285,10 +285,8 @@ class Trainer:
         self.optimizer.zero_grad()
         # A compiled model is compiled again for each new shape, so it gets few of them.
         parts = micro_batches(
-            torch.stack(self.batches[self.step]),
-            config.micro_batch_size,
-            self.end_of_text,
-            few_shapes=config.compile != "no",
+            torch.stack(self.batches[self.step]), config.micro_batch_size, self.end_of_text,
+            few_shapes=config.compile != "no"
         )
         total = torch.zeros((), device=self.device)
         on_gpu = self.device.type == "cuda"
@@ -376,11 +374,8 @@ class Trainer:
             if measure:
                 with autocast(self.device, self.precision):
                     entry["validation_loss"] = held_out_loss(
-                        model,
-                        self.corpus.validation,
-                        config.context,
-                        config.eval_windows,
-                        end_of_text=self.end_of_text,
+                        model, self.corpus.validation, config.context, config.eval_windows,
+                        end_of_text=self.end_of_text
                     )
             if sample and self.group.is_main:
                 ids = self.tokenizer.encode(config.prompt)

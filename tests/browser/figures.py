@@ -26,12 +26,6 @@ def fourier_shapes():
     return viz.fourier_shapes(MultiHeadFourier(4, 2), torch.randn(4, 4), WORDS)
 
 
-def mixing_matrices():
-    torch.manual_seed(0)
-    heads = {"a": torch.rand(6, 6).tril().softmax(-1).tril(), "b": torch.eye(6)}
-    return viz.mixing_matrices("sphinx", heads, {"c": torch.randn(6), "d": torch.ones(6)}, row=4, column=2)
-
-
 MADE = {
     "antidiagonals": lambda: viz.antidiagonals(torch.tensor([1, 2, 0]), torch.tensor([3, 1, 2])),
     "change": lambda: viz.change_gates(model(), "The cat and", ["An ocean in it"], name="nimble"),
@@ -41,13 +35,12 @@ MADE = {
     "live": lambda: viz.live(lambda n, word: word * n, "a word, repeated", n=range(1, 5), word=["a", "b"]),
     "matrices": lambda: viz.matrices(model(), "The cat and the", "An ocean", name="nimble"),
     "meeting": lambda: viz.meeting("abcdeedcba", t=5),
-    "mixing_matrices": mixing_matrices,
     "parameter_budget": viz.parameter_budget,
     "poke": lambda: viz.poke(V, V.flip(0)),
     "remember": lambda: viz.remember(model(), "The cat and", 8, 12, name="nimble"),
     "roots": lambda: viz.roots(8, [1.0, 2.0, 0.5]),
     "schedule": lambda: viz.schedule(16, 5),
-    "sight": lambda: viz.sight("WWWWWW", window=4, length=20),
+    "sight": lambda: viz.sight("AAAAAA", window=4, length=20),
     "time_budget": viz.time_budget,
     "toeplitz_kernel": lambda: viz.toeplitz_kernel(V, V.flip(0), row=2, column=1),
     "training_run": lambda: viz.training_run(LOG, SAMPLES),

@@ -11,7 +11,7 @@ from caracal_min.layers import Block, MultiHeadFourier, SlidingWindowAttention
 pytestmark = pytest.mark.browser
 
 L, LAYERS, D = 20, 6, 8
-FIGURE = viz.sight("WWWWWW", window=4, length=L)
+FIGURE = viz.sight("AAAAAA", window=4, length=L)
 
 
 def seen_by_gradient(pattern, window, output):
@@ -33,7 +33,7 @@ def assert_agrees_with_real_layers(shown):
     assert lit == seen_by_gradient(shown["pattern"], shown["window"], shown["output"])
     assert shown["seen"] == sum(lit[0]) and shown["oldest"] == lit[0].index(True)
     back = torch.arange(L)[:, None] - torch.arange(L)
-    masks = {"F": (back >= 0).long(), "W": ((back >= 0) & (back < shown["window"])).long()}
+    masks = {"F": (back >= 0).long(), "A": ((back >= 0) & (back < shown["window"])).long()}
     for kind, below, above in zip(shown["pattern"], shown["paths"], shown["paths"][1:], strict=False):
         assert (torch.tensor(above) @ masks[kind]).tolist() == below
 

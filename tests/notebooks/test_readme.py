@@ -1,6 +1,9 @@
 """The README, the page on running the book and the pages of the API keep their word."""
 
 import re
+import shlex
+import shutil
+import socket
 import tomllib
 from dataclasses import fields
 
@@ -8,6 +11,9 @@ import pytest
 import torch
 
 from caracal_book.commands import COMMANDS
+from caracal_book.rules.printed_values import parse_line
+from caracal_book.rules.prose_numbers import disagreement, quotes
+from caracal_min.model import locate_model
 from caracal_min.training import TrainConfig
 
 
@@ -28,6 +34,74 @@ def test_the_examples_run(readme, tmp_path, monkeypatch):
     assert names["tokens"].shape == (1, 24) and names["text"].startswith("The ")
     assert names["nats_per_token"].isfinite()
     assert torch.allclose(names["same"], names["model"](torch.tensor([list(b"The ")]))[0], atol=1e-4)
+
+
+# What takes minutes on the page, and what stands in its place here.
+SHORTER = {"--minutes 3": "--tokens 8192", "50_000": "4096", "100_000": "8192",
+           "evaluate runs/mine": "evaluate runs/mine --tokens 2048", "--prompt": "--max-new-tokens 8 --prompt"}
+
+
+def blocks(page, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def going_on(root, tmp_path, monkeypatch):
+    """The page Going on, in an empty folder without a network."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: pytest.fail("the network was asked"))
+    return (root / "book" / "going_on.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_commands_of_going_on_run(going_on, tmp_path, monkeypatch, capsys):
+    from caracal_min.__main__ import main
+
+    commands = [shlex.split(line, comments=True) for block in blocks(going_on, "bash")
+                for line in block.replace("\\\n", " ").splitlines()]
+    ours = [command[3:] for command in commands if command[:3] == ["python", "-m", "caracal_min"]]
+    (written,) = [command[2] for command in commands if command[:2] == ["python", "-c"]]
+    exec(written)
+    said = []
+    for command in ours:
+        if "tiny" in command:  # a day of a GPU
+            assert set(re.findall(r"--[\w-]+", " ".join(command))) <= {
+                f"--{field.name.replace('_', '-')}" for field in fields(TrainConfig)}
+            continue
+        line = shlex.join(command)
+        for old, new in SHORTER.items():
+            line = line.replace(old, new)
+        monkeypatch.setattr("sys.argv", ["caracal_min", *shlex.split(line)])
+        main()
+        said.append(capsys.readouterr().out)
+    trained, sampled, evaluated, short, longer = said
+    assert "model: runs/mine/model" in trained and sampled.startswith("The first") and "bits per byte" in evaluated
+    assert "step 4 of 4: done" in short and "step 8 of 8: done" in longer
+    assert len((tmp_path / "runs" / "longer" / "log.jsonl").read_text().splitlines()) == 8
+
+
+@pytest.mark.slow
+def test_the_examples_of_going_on_run(going_on, tmp_path, capsys):
+    shutil.copytree(locate_model("micro"), tmp_path / "my_micro")
+    names = {}
+    for example in blocks(going_on, "python"):
+        exec(example, names)
+    card = (tmp_path / "my_micro" / "README.md").read_text(encoding="utf-8")
+    assert "A Caracal of 5,979,648 parameters" in card and "7,527 steps" in card
+    mean, local = (next(row["loss"] for row in names["race"]["results"]["standings"] if row["contender"] == name)
+                   for name in ("mean", "local"))
+    assert 0 < mean < 6 and 0 < local < 6 and "the cache keeps" in capsys.readouterr().out
+
+
+def test_the_verdict_says_what_the_records_hold(readme, notebooks, capsys):
+    """README's numbers are those that the cells of chapter 12 print."""
+    names = {}
+    for cell in notebooks["12_train_tiny"]["cells"]:
+        if cell["cell_type"] == "code" and cell["id"].startswith(("opening-figure", "imports", "verdict-")):
+            exec("".join(cell["source"]), names)
+    values = {value.name: value for line in capsys.readouterr().out.splitlines() if (value := parse_line(line))}
+    found = list(quotes(readme))
+    assert len(found) >= 3 and [disagreement(quote, values) for quote in found] == [None] * len(found)
 
 
 @pytest.mark.slow

@@ -65,6 +65,7 @@ def broken(rule, index, says, *cells, **kwargs):
 @pytest.mark.parametrize("rule, index, says, cells, kwargs", [
     broken(rules.outputs_are_stripped, 2, "outputs", ("x", {"prints": "x = 1"})),
     broken(rules.columns_have_names, 2, "'| | a |' leaves a column", "| | a |\n|--|--:|\n| b | 1 |"),
+    broken(rules.nothing_is_shown_by_accident, 2, "'model.eval()' shows its value", ("import torch\nmodel.eval()", {})),
     broken(rules.cells_are_short, 2, "41 lines", ("x\n" * 41, {})),
     broken(rules.setup_comes_first, 0, "must be the set-up cell", setup=False),
     broken(rules.markdown_is_plain, 2, "role", "See {ref}`here`."),

@@ -32,7 +32,7 @@ CHAPTERS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 KEPT = {"my_nano", "my_twin", "my_micro"}  # what chapters leave to their reader
 # Runs of some minutes, cut to a few steps.  What is learnt by their ends is asserted where the book is built.
 SHORTENED = {"09_teaching_it": ("minutes=10", "minutes=0.01"),
-             "12_train_tiny": ("tokens=256 * 2048", "tokens=48 * 2048")}
+             "12_train_tiny": ("tokens=96 * 2048", "tokens=32 * 2048")}
 
 _WRITES = """
 import socket, sys

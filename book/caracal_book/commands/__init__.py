@@ -1,14 +1,17 @@
 """The commands of `python -m caracal_book`, one module each: its options, and what it does with them::
 
-    benchmark   speed and memory, as ratios
-    count       tables of n-grams, which a model has to beat
-    export_web  a model as scripts for a page
-    forms       the Fourier layer changed in one thing, trained so, then ablated
-    learn       small models on tasks that tell mixers apart
-    race        whole models against each other
-    record      what a training run leaves, as a record
-    roofline    training steps by the clock, beside their count
-    surgery     ablations of a trained model
+    benchmark     speed and memory, as ratios
+    count         tables of n-grams, which a model has to beat
+    export_web    a model as scripts for a page
+    forms         the Fourier layer changed in one thing, trained so, then ablated
+    ladder        one hybrid with different long kernels
+    learn         small models on tasks that tell mixers apart
+    nine-numbers  kernels of a trained model replaced by a few numbers
+    own-gates     what another text's gates cost while palindromes are learned
+    race          whole models against each other
+    record        what a training run leaves, as a record
+    roofline      training steps by the clock, beside their count
+    surgery       ablations of a trained model
 
 A command is a dataclass, whose docstring and the texts under its fields are its help, and a function that takes an
 object of it.  `caracal_book.__main__` reads the options with tyro.
@@ -35,7 +38,10 @@ COMMANDS = {
     "evaluate": "measure a trained model on a text, as a record",
     "export-web": "write a trained model as scripts for a page in a browser",
     "forms": "train the Fourier layer changed in one thing, then ablate it",
+    "ladder": "train one hybrid with different long kernels",
     "learn": "train small models on tasks that tell mixers apart",
+    "nine-numbers": "replace the kernels of a trained model by a few numbers",
+    "own-gates": "measure what another text's gates cost while palindromes are learned",
     "race": "train whole models against each other on the same text",
     "record": "turn the folder of a finished training run into a record",
     "roofline": "time training steps, beside what they must cost at this machine's rates",

@@ -2,10 +2,8 @@
 
 import inspect
 from collections.abc import Callable, Generator
-from functools import partial
 
 import torch
-from torch import Tensor
 
 from caracal_min.config import CaracalConfig
 
@@ -13,7 +11,7 @@ from ..viz.schedule import pairs_by_time
 from . import checker, drawer, ensure, expect
 from .counting import numbers_kept
 
-__all__ = ["cache_bytes", "fixed_state", "semi_relaxed", "speculative", "when_counted"]
+__all__ = ["cache_bytes", "fixed_state", "speculative", "when_counted"]
 
 
 @checker
@@ -44,12 +42,12 @@ def cache_bytes(answer: Callable) -> str:
 
 @checker
 def when_counted(answer: Callable) -> str:
-    """Check `when_counted(j, i)`: the number of tokens after which the schedule adds the pair."""
+    """Check `when_counted(j, k)`: the number of tokens after which the schedule adds the pair."""
     after = pairs_by_time(72) | {(300_000, 5): 300_004}
-    for (j, i), n in sorted(after.items(), key=lambda item: (sum(item[0]), item[0])):
-        expect(f"when_counted({j}, {i})", answer(j, i), n, {
-            "a block is added as a whole: when its pairs are known, and before the first of them is due": max(j, i) + 1,
-            "when it is due is the latest time: its block is added earlier": j + i})
+    for (j, k), t in sorted(after.items(), key=lambda item: (sum(item[0]), item[0])):
+        expect(f"when_counted({j}, {k})", answer(j, k), t, {
+            "a block is added as a whole: when its pairs are known, and before the first of them is due": max(j, k) + 1,
+            "when it is due is the latest time: its block is added earlier": j + k})
     return f"{len(after)} pairs"
 
 
@@ -73,26 +71,6 @@ def speculative(answer: Callable) -> str:
             "divide what is missing by its sum": (kept, missing),
             "p and q both count: a draft is kept with probability p / q": (p, right)})
     return f"{len(cases)} pairs of models"
-
-
-@checker
-def semi_relaxed(answer: Callable) -> str:
-    """Check `semi_relaxed(v, g)`: the block after len(v) contents, with the whole kernel known."""
-    draw, lengths = drawer(10), (*range(1, 17), 24, 48, 96, 127, 128)
-    for n in lengths:
-        m = n & -n
-        for spare in (0, 7):
-            v, g = draw(n), draw(2 * m + spare)
-
-            def block(first: int, lags: int, v=v, g=g, n=n, m=m) -> Tensor:
-                return torch.stack([sum((v[j] * g[t - j] for j in range(n - m, n) if 0 <= t - j < lags), 0 * v[0])
-                                    for t in range(first, first + m)])
-
-            expect(f"semi_relaxed after n={n} contents (m={m}) with {len(g)} numbers of the kernel",
-                   answer(v.clone(), g.clone()), block(n, 2 * m), {
-                "the kernel is known: no block is special, and each takes 2m numbers of it": partial(block, n, m),
-                "results n to n + m - 1 are the second half of the product": partial(block, n - m, 2 * m)})
-    return f"{len(lengths)} blocks"
 
 
 @checker

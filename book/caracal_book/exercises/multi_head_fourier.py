@@ -1,6 +1,5 @@
 """Checkers for the exercises of chapter 6, The Fourier module."""
 
-import math
 from collections.abc import Callable
 from functools import partial
 
@@ -8,17 +7,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from caracal_min.convolution import causal_conv_direct
 from caracal_min.layers import MultiHeadFourier
 
 from . import checker, drawer, ensure, expect
 from .counting import PRODUCTS, Watch, numbers_kept
 
-__all__ = ["depthwise_conv", "fold_gate", "head_mix", "size_of_mix", "step"]
+__all__ = ["depthwise_conv", "growth_of", "head_mix", "step"]
 
 
 @checker
 def depthwise_conv(answer: Callable) -> str:
-    """Check `depthwise_conv(x, weight)`: a depthwise causal convolution, `[B, L, D]` and `[D, K]`, without Conv1d."""
+    """Check `depthwise_conv(x, weight)`: a causal convolution, `[B, L, D]` and `[D, size]`, without Conv1d."""
     draw, cases = drawer(6), [(length, count) for length in (1, 2, 7) for count in (1, 2, 3, 9)]
     for length, count in cases:
         x, weight = draw(2, length, 3), draw(3, count)
@@ -55,36 +55,18 @@ def head_mix(answer: Callable) -> str:
 
 
 @checker
-def fold_gate(answer: Callable) -> str:
-    """Check `fold_gate(W_1, b_1, W_2, b_2, n_heads)`: the matrix and the bias of both stages without SiLU."""
-    draw, cases = drawer(6), [(1, 1), (4, 2), (6, 3), (5, 1), (5, 5)]
-    for width, heads in cases:
-        W_1, b_1, b_2, W_2 = draw(width, width), draw(width), draw(width), draw(width, width // heads, 1)
-        blocks = _blocks(W_2, heads)
-        bias = blocks @ b_1 + b_2
-        expect(f"fold_gate with {width} channels and {heads} heads", answer(W_1, b_1, W_2, b_2, heads),
-               {"the matrix": blocks @ W_1, "the bias": bias}, {
-            "the first bias passes the second stage, too": (blocks @ W_1, b_2),
-            "the first stage acts first, so its matrix stands on the right": (W_1 @ blocks, bias)})
-    return f"{len(cases)} gates"
-
-
-@checker
-def size_of_mix(answer: Callable) -> str:
-    """Check `size_of_mix(mean_v, std_v, mean_g, std_g, t)`: the root mean square of r_t, independent streams."""
-    cases = [(0.1, 1.0, 0.1, 1.0, 9999), (0.0, 1.0, 0.0, 1.0, 0), (0.0, 2.0, 0.0, 0.3, 4095), (2.0, 0.0, -3.0, 0.0, 9),
-             (0.5, 0.2, 0.0, 1.5, 63), (-0.3, 0.8, 0.4, 2.0, 255)]
-    for case in cases:
-        mean_v, std_v, mean_g, std_g, t = case
-        means = (mean_v * mean_g) ** 2
-        rest = (mean_v**2 + std_v**2) * (mean_g**2 + std_g**2) - means
-        expect(f"size_of_mix{case}", answer(*case), math.sqrt((t + 1) ** 2 * means + (t + 1) * rest), {
-            "that is the random walk alone: products of means add up in one direction": math.sqrt((t + 1) * rest),
-            "r_t is a sum of t + 1 products": math.sqrt(t**2 * means + t * rest),
-            "the random part, too, is a sum of t + 1 products":
-                math.sqrt((t + 1) ** 2 * means + t * rest),
-            "that is the mean square: return its root": (t + 1) ** 2 * means + (t + 1) * rest})
-    return f"{len(cases)} pairs of streams"
+def growth_of(answer: Callable) -> str:
+    """Check `growth_of(mixer, x, early, late)`: by what factor the root mean square of r_t is larger at late."""
+    draw, cases = drawer(6), [(1, 9, 2, 8), (3, 40, 4, 32), (2, 40, 0, 39)]
+    for batch, length, early, late in cases:
+        mixer, x = MultiHeadFourier(6, 2).double().requires_grad_(False), draw(batch, length, 6)
+        r = causal_conv_direct(*mixer.streams(x))
+        mean_square, mean = r.square().mean((0, 1)), r.mean((0, 1))
+        right = float((mean_square[late] / mean_square[early]).sqrt())
+        expect(f"growth_of with x of shape {tuple(x.shape)}, early={early}, late={late}", answer(mixer, x, early, late),
+               right, {"that is the mean square: take its root": right**2, "late comes first, early divides": 1 / right,
+                       "signs cancel in a mean: square first": float(mean[late] / mean[early])})
+    return f"{len(cases)} modules"
 
 
 @checker
@@ -113,7 +95,7 @@ def step(answer: Callable) -> str:
                                     "what they made of the others")
                 y, states[k] = given
                 expect(case, y, whole[k][:, t], {
-                    "g_i weighs the content i back, so the newest content meets the first gate":
+                    "g_k weighs the content k back, so the newest content meets the first gate":
                         partial(_not_reversed, layer, x[:, :t + 1])})
                 kept = numbers_kept(states[k]) // (batch * width)
                 ensure(kept <= 2 * t + 4, f"{case}: expected at most {2 * t + 4} vectors to be kept, given {kept}; the "

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from . import checker, drawer, ensure, expect
 
-__all__ = ["adamw", "silent_parameters", "trigram_model"]
+__all__ = ["adamw", "cost_of_letters", "silent_parameters"]
 
 
 class _Parts(nn.Module):
@@ -55,7 +54,7 @@ def silent_parameters(answer: Callable) -> str:
 
 @checker
 def adamw(answer: Callable) -> str:
-    """Check `adamw(w, g, moments, step, rate, decay)`: one step, against PyTorch's optimiser over several steps."""
+    """Check `adamw(theta, dtheta, moments, step, rate, decay)`: steps against those of PyTorch's optimiser."""
     draw, shapes, scales = drawer(12), ((3,), (4, 5)), (1e-6, 1.0, 1e3, 0.0, 1e-8, 1.0)
     for shape in shapes:
         for decay in (0.0, 0.1):
@@ -69,68 +68,46 @@ def adamw(answer: Callable) -> str:
                 given = answer(before.clone(), weight.grad.clone(), moments, step, rate, decay)
                 optimizer.step()
                 kept = optimizer.state[weight]
-                m, s = moments = kept["exp_avg"].clone(), kept["exp_avg_sq"].clone()
-                famous = _wrong_steps(before, m, s, step, rate, decay)
+                mu, nu = moments = kept["exp_avg"].clone(), kept["exp_avg_sq"].clone()
+                famous = _wrong_steps(before, mu, nu, step, rate, decay)
                 ensure(isinstance(given, tuple | list) and len(given) == 2,
-                       f"{case}: expected (w, (m, s)), given a {type(given).__name__}")
-                expect(f"{case}: w", given[0], weight.detach(), famous)
-                expect(f"{case}: (m, s)", given[1], moments, {
-                    "return the moments uncorrected": (m / (1 - 0.9**step), s / (1 - 0.95**step))})
+                       f"{case}: expected (theta, (mu, nu)), given a {type(given).__name__}")
+                expect(f"{case}: theta", given[0], weight.detach(), famous)
+                expect(f"{case}: (mu, nu)", given[1], moments, {
+                    "return the moments uncorrected": (mu / (1 - 0.9**step), nu / (1 - 0.95**step))})
     return f"{2 * len(shapes)} weights, {len(scales)} steps each"
 
 
-def _wrong_steps(w: Tensor, m: Tensor, s: Tensor, step: int, rate: float, decay: float) -> dict[str, Tensor]:
+def _wrong_steps(theta: Tensor, mu: Tensor, nu: Tensor, step: int, rate: float, decay: float) -> dict[str, Tensor]:
     """Return new weights by the mistake that makes them; what is none of them has the decay elsewhere."""
-    mean, square, shrunk = m / (1 - 0.9**step), s / (1 - 0.95**step), (1 - rate * decay) * w
-    wrong = {"the step takes the corrected means": shrunk - rate * m / (s.sqrt() + 1e-8),
+    mean, square, shrunk = mu / (1 - 0.9**step), nu / (1 - 0.95**step), (1 - rate * decay) * theta
+    wrong = {"the step takes the corrected means": shrunk - rate * mu / (nu.sqrt() + 1e-8),
              "the 1e-8 is added to the root, outside of it": shrunk - rate * mean / (square + 1e-8).sqrt(),
              "the step goes against the gradient: mind its sign": shrunk + rate * mean / (square.sqrt() + 1e-8)}
     if decay and step == 1:
-        wrong["decay takes rate * decay * w off, beside the step and not through the moments"] = (
-            w - rate * (m * 10 + decay * w) / ((m * 10 + decay * w).abs() + 1e-8))
+        wrong["decay takes rate * decay * theta off, beside the step and not through the moments"] = (
+            theta - rate * (mu * 10 + decay * theta) / ((mu * 10 + decay * theta).abs() + 1e-8))
     return wrong
 
 
 @checker
-def trigram_model(answer: Callable) -> str:
-    """Check `trigram_model(train, vocabulary)`, a function from the last two tokens to probabilities.
-
-    In the text some tokens never stand together; after those a model of pairs is all there is to lean on.
-    """
-    vocabulary = 12
-    draw = np.random.default_rng(0)
-    rows = draw.dirichlet(np.full(vocabulary, 0.3), size=(vocabulary, vocabulary)).cumsum(-1)
-    text = [0, 1]
-    for chance in draw.random(6000):
-        text.append(int((rows[text[-2], text[-1]] < chance * rows[text[-2], text[-1], -1]).sum()))
-    train = np.array([token for token in text if token < 11], dtype=np.uint16)  # token 11 never comes
-    predict, (triples, pairs, right) = answer(train, vocabulary), _witten_bell(train, vocabulary)
-    for a in range(vocabulary):
-        for b in range(vocabulary):
-            p, seen = np.asarray(predict(a, b), dtype=np.float64), triples[a, b]
-            case = f"trigram_model, probabilities after tokens {a}, {b}, which came {seen.sum()} times"
-            ensure(p.shape == (vocabulary,), f"{case}: expected shape ({vocabulary},), given {p.shape}")
-            ensure((p > 0).all(), f"{case}: every token needs a probability above 0, the smallest is {p.min():.3g}; "
-                                  "without smoothing a token that never came is held to be impossible")
-            expect(f"{case}: their sum", p.sum(), 1.0, {"divide by the tokens that came and those that are added":
-                                                        float(p.sum())})
-            kinds = np.count_nonzero(seen)
-            expect(case, torch.from_numpy(p), torch.from_numpy(right[a, b]), {
-                "that adds one of each token; add as many as different ones came, drawn from the bigram table":
-                    torch.from_numpy((seen + 1) / (seen.sum() + vocabulary)),
-                "the tokens that are added are drawn from the bigram table after b, not evenly":
-                    torch.from_numpy((seen + max(1, kinds) / vocabulary) / (seen.sum() + max(1, kinds))),
-                "that is the bigram table alone": torch.from_numpy(pairs[b])}, 1e-6)
-    return f"{vocabulary**2} contexts"
+def cost_of_letters(answer: Callable) -> str:
+    """Check `cost_of_letters(pieces, losses)`: the mean losses of letters after a space, and after a letter."""
+    draw = drawer(9)
+    texts = ["the cat sat on the mat"], ["The Cat sat", " on the mat"], ["a1b c-d _e `{", "g h\ni jk, lmn"]
+    for rows in texts:
+        pieces = torch.tensor([list(row.encode()) for row in rows])
+        losses = draw(*pieces[:, 1:].shape).abs()
+        right = _cost(pieces, losses)
+        expect(f"cost_of_letters of {rows}", answer(pieces.clone(), losses.clone()),
+               dict(zip(("first", "inner"), right, strict=True)), {
+                   "the first letters come first": right[::-1],
+                   "capital letters do not count": _cost(pieces, losses, "A"),
+                   "column t of the losses belongs to column t + 1 of the pieces": _cost(pieces[:, 1:],
+                                                                                         losses[:, :-1])})
+    return f"{len(texts)} texts"
 
 
-def _witten_bell(train: np.ndarray, vocabulary: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return how often each triple came, p(c | b) and p(c | a, b)."""
-    tables = [(np.bincount(train, minlength=vocabulary) + 0.5) / (len(train) + vocabulary / 2)]
-    counts = np.zeros(0)
-    for tokens in (2, 3):
-        counts = np.zeros((vocabulary,) * tokens, dtype=np.int64)
-        np.add.at(counts, tuple(train[k:len(train) - tokens + 1 + k] for k in range(tokens)), 1)
-        new = np.count_nonzero(counts, axis=-1, keepdims=True).clip(min=1)
-        tables.append((counts + new * tables[-1]) / (counts.sum(-1, keepdims=True) + new))
-    return counts, tables[1], tables[2]
+def _cost(pieces: Tensor, losses: Tensor, least: str = "a") -> tuple[float, float]:
+    letter = (pieces >= ord(least)) & (pieces <= ord("z"))
+    return tuple(losses[before[:, :-1] & letter[:, 1:]].mean().item() for before in (pieces == ord(" "), letter))

@@ -5,14 +5,12 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.fft import irfft, rfft
 
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, circular_conv, toeplitz
 
-from . import checker, drawer, ensure, expect, expect_verdicts
-from .counting import Watch
+from . import checker, drawer, expect, expect_verdicts
 
-__all__ = ["correlate", "is_shift_equivariant", "nearest_kernel", "window_kernel"]
+__all__ = ["is_shift_equivariant", "nearest_kernel", "window_kernel"]
 
 Mixer = Callable[[Tensor], Tensor]
 
@@ -79,28 +77,3 @@ _MIXERS = {
     "the first token added everywhere": (lambda x: x + x[0], False, _DELAYS),
     "even positions negated": (lambda x: x * (-1.0) ** torch.arange(len(x)), False, _DELAYS),
 }
-
-
-@checker
-def correlate(answer: Callable) -> str:
-    """Check `correlate(v, g, z)`: the z-shifted sum, `[..., L]`, by FFT and without reversing a stream."""
-    draw = drawer(5)
-    cases = [(length, z) for length in (1, 2, 5, 8, 32) for z in sorted({0, length // 3, length - 1})]
-    for length, z in cases:
-        v, g = draw(2, 3, length)
-        case = f"correlate with v and g of shape (3, {length}) and z={z}"
-        early = torch.where(torch.arange(length) <= z, g, 0.0)
-        with Watch() as seen:
-            given = answer(v, g, z)
-        expect(case, given, _shifted(v, early, z, 2 * length), {
-            "gates after z meet contents that are later than t: set them to zero": _shifted(v, g, z, 2 * length),
-            "on L points the ends wrap around: pad": _shifted(v, early, z, length),
-            "output t stands z places further on in the inverse transform": _shifted(v, early, 0, 2 * length)})
-        ensure(seen.transforms, f"{case}: expected torch.fft to be called, given a sum without it")
-        seen.forbid(case, ("flip",), "conjugate the spectrum, and reverse no sequence")
-    return f"{len(cases)} cases"
-
-
-def _shifted(v: Tensor, g: Tensor, z: int, points: int) -> Tensor:
-    """Sum v_j g_{j-t+z} over j, on some points."""
-    return irfft(rfft(v, n=points) * rfft(g, n=points).conj(), n=points).roll(z, dims=-1)[..., :v.shape[-1]]

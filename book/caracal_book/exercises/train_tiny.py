@@ -1,7 +1,6 @@
 """Checkers for the exercises of chapter 12, Train Tiny on FineWeb."""
 
 import math
-import statistics
 from collections.abc import Callable
 
 import torch
@@ -12,7 +11,7 @@ from caracal_min.model import Caracal
 
 from . import checker, ensure, expect
 
-__all__ = ["accumulated_gradients", "bits_per_byte", "hours_to_go"]
+__all__ = ["accumulated_gradients", "bits_per_byte", "mixed", "stop_in_time"]
 
 
 @checker
@@ -89,14 +88,37 @@ class _Passes:
 
 
 @checker
-def hours_to_go(answer: Callable) -> str:
-    """Check `hours_to_go(seconds, tokens_per_step, tokens)`: hours for a run, from its first steps by their median."""
-    cases = [([2.0], 3600, 7_200_000), ([40.0, 0.5, 0.5], 4096, 15_000_000), ([9.0, 1.0, 1.5, 1.25, 1.0], 512, 10**9),
-             ([1.0, 3.0], 512, 1_000_000)]
-    for seconds, each, tokens in cases:
-        steps = tokens / each / 3600
-        hours = statistics.median(seconds) * steps
-        expect(f"hours_to_go({seconds}, {each}, {tokens})", answer(list(seconds), each, tokens), hours, {
-            "these are seconds": 3600 * hours, "these are minutes": 60 * hours,
-            "the first step also prepares; take the median": statistics.mean(seconds) * steps})
+def stop_in_time(answer: Callable) -> str:
+    """Check `stop_in_time(losses, patience)`: the measurement to keep, and the one after which the run stops."""
+    cases = [([3.0], 1), ([3.0, 2.5, 2.6, 2.4], 2), ([3.0, 2.5, 2.6, 2.7, 2.4], 2), ([3.0, 2.0, 1.0], 1),
+             ([2.0, 2.0, 2.0, 1.0], 2), ([2.0, 2.1, 1.9, 2.2, 2.3, 1.0], 3)]
+    for losses, patience in cases:
+        right = _stopped(losses, patience)
+        expect(f"stop_in_time({losses}, {patience})", answer(list(losses), patience), right, {
+            "what would come after the stop is never measured": _stopped(losses, len(losses)),
+            "keep the best measurement, which need not be the last": (right[1], right[1]),
+            f"it stops after {patience} in a row without a new best": _stopped(losses, 1)})
     return f"{len(cases)} runs"
+
+
+def _stopped(losses: list[float], patience: int) -> tuple[int, int]:
+    best = last = 0
+    while last + 1 < len(losses) and last - best < patience:
+        last += 1
+        best = last if losses[last] < losses[best] else best
+    return best, last
+
+
+@checker
+def mixed(answer: Callable) -> str:
+    """Check `mixed(new, old, every)`: an old document after each full group of `every` new ones."""
+    cases = [("abcdef", "XYZ", 2), ("abcdef", "XY", 1), ("abcde", "XYZ", 2), ("abc", "", 1), ("", "XY", 3),
+             ("ab", "XY", 3), ("abcdefgh", "X", 4)]
+    for new, old, every in cases:
+        groups = [[*new[i:i + every], *old[i // every:i // every + 1]] for i in range(0, len(new), every)]
+        all_followed = [document for group in groups for document in group]
+        ends_short = len(new) % every and len(old) > len(new) // every
+        expect(f"mixed({[*new]}, {[*old]}, {every})", answer([*new], [*old], every),
+               all_followed[:-1] if ends_short else all_followed,
+               {"nothing old comes after a group that is not full": all_followed})
+    return f"{len(cases)} mixtures"

@@ -6,7 +6,7 @@ from functools import partial
 
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from caracal_min.config import PRESETS, CaracalConfig
@@ -14,24 +14,39 @@ from caracal_min.model import Caracal
 
 from . import checker, drawer, ensure, expect
 
-__all__ = ["count_parameters", "inputs_and_targets", "tied_gradients"]
+__all__ = ["count_parameters", "decided_after", "tied_gradients"]
 
 
 @checker
-def inputs_and_targets(answer: Callable) -> str:
-    """Check `inputs_and_targets(ids, padding)`: inputs and targets, moved by one, nothing learnt from padding."""
-    cases = [([[5, 6, 7, 8], [1, 2, 3, 4]], 0), ([[5, 6, 7, 8, 9], [1, 2, 0, 0, 0]], 0),
-             ([[0, 6, 0, 8], [1, 2, 9, 9]], 9), ([[4, 5]], 0), ([[4, 5, 6], [2, -1, -1]], -1)]
-    for rows, padding in cases:
-        ids, kept, case = torch.tensor(rows), torch.tensor(rows), f"inputs_and_targets, ids {rows}, padding {padding}"
-        inputs, moved = kept[:, :-1], kept[:, 1:]
-        given = answer(ids, padding)
-        ensure(torch.equal(ids, kept), f"{case}: the answer wrote into ids; a slice is a view, so clone it first")
-        expect(case, given, {"inputs": inputs, "targets": moved.masked_fill(moved == padding, -100)}, {
-            "padding has no successor to learn: its targets are -100": (inputs, moved),
-            "the target is the next token, and here it is the token itself": (
-                inputs, inputs.masked_fill(inputs == padding, -100))})
-    return f"{len(cases)} batches"
+def decided_after(answer: Callable) -> str:
+    """Check `decided_after(model, ids)`: after how many blocks each likeliest token is the final one and stays so.
+
+    The weights are large and random, so predictions come and go.
+    """
+    sizes, ids = (1, 3, 6), torch.randint(7, (40,), generator=torch.Generator().manual_seed(8))
+    for n in sizes:
+        torch.manual_seed(8)
+        model = Caracal(replace(PRESETS["nano"], vocab_size=7, d_model=32, n_layers=n, init_std=0.3)).double()
+        said, plain = _said(model, ids, model.norm), _said(model, ids, lambda x: x)
+        final = _stays(said)
+        expect(f"decided_after, {n} blocks", answer(model, ids.clone()), final, {
+            "a prediction may come and go: look for where it stays": (said == said[-1]).long().argmax(0),
+            "0 stands for the embedding, before any block": final + 1,
+            "the last norm stands between the stream and the logits": _stays(plain)})
+    return f"{len(sizes)} models"
+
+
+@torch.no_grad()
+def _said(model: nn.Module, ids: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
+    """Return the likeliest tokens after the embedding and after each block, (blocks + 1, L)."""
+    stream = [model.embedding(ids[None])]
+    for block in model.blocks:
+        stream.append(block(stream[-1]))
+    return torch.cat([(norm(x) @ model.embedding.weight.T).argmax(-1) for x in stream])
+
+
+def _stays(said: Tensor) -> Tensor:
+    return len(said) - (said == said[-1]).flip(0).long().cumprod(0).sum(0)
 
 
 @checker

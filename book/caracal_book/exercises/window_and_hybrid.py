@@ -21,7 +21,7 @@ Module = Callable[[Tensor], Tensor]
 @checker
 def tokens_in_sight(answer: Callable) -> str:
     """Check `tokens_in_sight(pattern, window, t)`: how many tokens output t of a stack depends on."""
-    patterns = ("", "W", "F", "WW", "WF", "WWFWW", "FFWFFW", "WWWWWWWW", "W" * 40)
+    patterns = ("", "A", "F", "AA", "AF", "AAFAA", "FFAFFA", "AAAAAAAA", "A" * 40)
     for pattern in patterns:
         for window in (1, 2, 5, 256):
             for t in (0, 1, 5, 30, 2000):
@@ -31,7 +31,7 @@ def tokens_in_sight(answer: Callable) -> str:
                 expect(f"tokens_in_sight(pattern={pattern!r}, window={window}, t={t})", answer(pattern, window, t),
                        seen(window - 1), {
                     "a window counts the token itself, so each reaches window - 1 back": seen(window),
-                    "a Fourier module sees the whole past": seen(window - 1, "W" * len(pattern)),
+                    "a Fourier module sees the whole past": seen(window - 1, "A" * len(pattern)),
                     "the token itself counts, too": seen(window - 1) - 1})
     return f"{len(patterns)} stacks"
 

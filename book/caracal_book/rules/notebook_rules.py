@@ -44,6 +44,9 @@ _HEADING = re.compile(r"^(#{1,6}) +(.+?)\s*$", re.MULTILINE)
 _EXERCISE = re.compile(r"Exercise (\d+): \S.* \((easy|medium|hard), (\d+) minutes\)")
 _TIME = re.compile(r"\*\*Time:\*\*\s+about\s+\d+\s+minutes,[^.]*\sand\s+(\d+)\s+for\s+the\s+exercises\.")
 
+_SHOWN = re.compile(r"(viz|check)\..+|print|Markdown|model_diagram|ax\.tick_params"  # or these return nothing
+                    r"|torch\.set_(num_threads|default_dtype)")
+_QUIET_END = re.compile(r";[ \t]*(#.*)?\s*\Z")
 _HEADER = re.compile(r"^\|(?P<cells>.*)\|[ \t]*\n\|[ :|-]*-[ :|-]*\|[ \t]*$", re.MULTILINE)
 
 Rule = Callable[[dict], Iterator[Problem]]
@@ -89,6 +92,19 @@ def columns_have_names(notebook: dict) -> Iterator[Problem]:
         for header in _HEADER.finditer(_without_fences(text)):
             if not all(cell.strip() for cell in header["cells"].split("|")):
                 yield Problem(index, f"'{header[0].splitlines()[0]}' leaves a column of a table without a name")
+
+
+def nothing_is_shown_by_accident(notebook: dict) -> Iterator[Problem]:
+    """A notebook shows the value of a cell's last line: of a figure that is meant, of a model it is a page of text."""
+    own = {node.name for _, cell in code_cells(notebook) for node in parse(cell["source"]).body
+           if isinstance(node, ast.FunctionDef)}
+    for index, cell in code_cells(notebook):
+        last = next(reversed(parse(cell["source"]).body), None)
+        if isinstance(last, ast.Expr) and not _QUIET_END.search(cell["source"]):
+            name = ast.unparse(last.value.func) if isinstance(last.value, ast.Call) else ""
+            if name not in own and not _SHOWN.fullmatch(name):
+                yield Problem(index, f"'{ast.unparse(last).splitlines()[0]}' shows its value under the cell; "
+                                     "assign it, or end the line with ';'")
 
 
 def something_is_asserted(notebook: dict) -> Iterator[Problem]:
@@ -161,8 +177,9 @@ def numbers_are_named_well(notebook: dict) -> Iterator[Problem]:
 
 RULES: tuple[Rule, ...] = (
     outputs_are_stripped, cells_are_short, setup_comes_first, markdown_is_plain, columns_have_names,
-    something_is_asserted, nothing_passes_in_silence, models_are_where_the_ids_are, headings_nest,
-    exercises_can_be_checked, the_time_counts_the_exercises, numbers_are_named_well, *figure_rules.RULES,
+    nothing_is_shown_by_accident, something_is_asserted, nothing_passes_in_silence, models_are_where_the_ids_are,
+    headings_nest, exercises_can_be_checked, the_time_counts_the_exercises, numbers_are_named_well,
+    *figure_rules.RULES,
 )
 
 

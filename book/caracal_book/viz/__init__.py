@@ -9,7 +9,6 @@ from .fourier_shapes import fourier_shapes
 from .live import Texts, live
 from .matrices import matrices
 from .meeting import meeting
-from .mixing_matrices import mixing_matrices
 from .model_diagram import model_diagram
 from .parameter_budget import parameter_budget
 from .poke import poke
@@ -25,6 +24,6 @@ from .where_we_stand import where_we_stand
 from .why import why
 
 __all__ = ["Figure", "Texts", "antidiagonals", "change_gates", "change_last_word", "change_points", "change_windows",
-           "clock", "continuation", "fourier_shapes", "live", "matrices", "meeting", "mixing_matrices",
-           "model_diagram", "palette", "parameter_budget", "poke", "remember", "roots", "schedule", "sight",
+           "clock", "continuation", "fourier_shapes", "live", "matrices", "meeting", "model_diagram",
+           "palette", "parameter_budget", "poke", "remember", "roots", "schedule", "sight",
            "time_budget", "toeplitz_kernel", "training_run", "use_style", "where_we_stand", "why"]

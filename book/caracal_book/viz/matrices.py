@@ -1,4 +1,4 @@
-"""The figure of chapter 6: the matrix of a trained channel beside that of an attention head, for one text."""
+"""A figure of chapter 5: the matrix of a trained channel beside that of an attention head, for one text."""
 
 from collections.abc import Mapping
 from typing import Any

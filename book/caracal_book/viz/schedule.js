@@ -46,7 +46,7 @@ export function render({ model, el }) {
   });
   const cores = pairs.map(() => make(picture, "rect", { class: "sch-still" }));
   const outline = make(picture, "path", { class: "sch-still", style: "fill: none; stroke: var(--result); stroke-width: 2.5" });
-  const across = make(picture, "text", { y: 12 }, "gate, index i →");
+  const across = make(picture, "text", { y: 12 }, "gate, index k →");
   const down = make(picture, "text", { x: 0, y: 12 }, "content, index j ↓");
   const columns = all(length, (i) => make(picture, "text", { y: CEILING - 6, "text-anchor": "middle", class: "muted" }, `${i}`));
   const rows = all(length, (j) => make(picture, "text", { x: LABEL - 8, "text-anchor": "end", class: "muted" }, `${j}`));
@@ -55,7 +55,7 @@ export function render({ model, el }) {
   const [arrived, binary, block, fed, full] = [0, 1, 2, 3, 4]
     .map((k) => make(told, "p", k === 2 ? { class: "sch-block" } : {}));
   legend(parts, [["--c: var(--content)", "new content, older gate"], ["--c: var(--gate)", "new gate, older content"],
-    ["--c: var(--gate); --e: 3px solid var(--content)", "one product: n is a power of two"], ["--c: var(--muted); --o: 0.55", "added earlier"],
+    ["--c: var(--gate); --e: 3px solid var(--content)", "one product: t is a power of two"], ["--c: var(--muted); --o: 0.55", "added earlier"],
     ["--e: 1.5px solid var(--muted)", "known, still waiting"], ["--e: 2.5px solid var(--result)", "the result read now"]],
     "sch-key");
 
@@ -79,13 +79,13 @@ export function render({ model, el }) {
     const lit = pairs.filter((pair) => pair.n === n);
     const share = all(length, (r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n <= n).length);
     const before = all(length, (r) => pairs.filter((pair) => pair.j + pair.i === r && pair.n < n).length);
-    caption.textContent = `tokens that have arrived: n = ${n}`;
+    caption.textContent = `tokens that have arrived: t = ${n}`;
     slider.value = n;
     [back.disabled, next.disabled] = [n === 1, n === length];
     const alone = n > last;
     arrived.textContent = `Token ${t} arrives. One by one: ${t ? `v${below(t)}g₀ and v₀g${below(t)}` : "v₀g₀"}.`;
-    binary.textContent = `n = ${n} is ${n.toString(2)} in binary: lowest bit `;
-    for (const [name, value, end] of [["m", m, ", "], ["l", l, "."]]) {
+    binary.textContent = `t = ${n} is ${n.toString(2)} in binary: lowest bit `;
+    for (const [name, value, end] of [["b", m, ", "], ["a", l, "."]]) {
       const equation = make(binary, "span");
       make(equation, "i", {}, name);
       equation.append(` = ${value}${end.trim()}`);

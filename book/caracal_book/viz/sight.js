@@ -1,12 +1,12 @@
 // What one output of a stack of layers sees: tokens below, layers above, the cells that the output depends on.
 // The reader changes the kind of a layer, the window and the output; cells are shaded by the number of paths.
-// model: pattern ("FFW", the first letter reads the tokens), window, length, output (the position chosen).
+// model: pattern ("FFA", the first letter reads the tokens), window, length, output (the position chosen).
 
 const LEFT = 72, RIGHT = 26, TOP = 24; // margins of the drawing, in pixels
 const STEP_UP = 44, TALL = 14;         // from one level to the next; height of a cell
 const WIDEST = 10;                     // window
 const FAINTEST = 0.25;                 // shade of a cell that one path leads from
-const KIND = { F: "Fourier", W: "window" };
+const KIND = { F: "Fourier", A: "window" };
    /* room for the ring of the focus */
 
 // Paths to output t from each cell of each level: level 0 are the tokens, the last level the outputs.
@@ -25,7 +25,7 @@ export function pathsTo(pattern, window, length, t) {
 
 export function render({ model, el }) {
   const length = model.get("length"), first = model.get("pattern"), layers = first.length;
-  const ready = { "all windows": "W".repeat(layers), "2 : 1": "FFW".repeat(layers).slice(0, layers),
+  const ready = { "all windows": "A".repeat(layers), "2 : 1": "FFA".repeat(layers).slice(0, layers),
     "all Fourier": "F".repeat(layers) };
   const height = TOP + STEP_UP * layers + TALL + 24;
   const state = inStep(model, ["pattern", "window", "output"], show);
@@ -45,7 +45,7 @@ export function render({ model, el }) {
     const button = make(room, "button", { type: "button", class: "sight-layer",
       style: `top: ${top(k + 1) + (STEP_UP + TALL) / 2}px` });
     button.addEventListener("click", () => {
-      pattern = pattern.slice(0, k) + (pattern[k] === "F" ? "W" : "F") + pattern.slice(k + 1);
+      pattern = pattern.slice(0, k) + (pattern[k] === "F" ? "A" : "F") + pattern.slice(k + 1);
       update();
     });
     const go = (by) => () => buttons[clamp(layers - 1 - k + by, 0, layers - 1)].focus();
@@ -75,7 +75,7 @@ export function render({ model, el }) {
     Object.assign(host.dataset, { pattern, window, output, seen: lit, oldest: far, paths: JSON.stringify(levels) });
     speak(el, `Output ${output} sees ${lit} of ${length} tokens; the oldest is ${output - far} back.`);
     buttons.forEach((button, place) => {
-      const k = layers - 1 - place, other = pattern[k] === "F" ? "W" : "F";
+      const k = layers - 1 - place, other = pattern[k] === "F" ? "A" : "F";
       button.textContent = KIND[pattern[k]];
       button.dataset.kind = pattern[k];
       button.setAttribute("aria-label", `mixer ${k}, ${KIND[pattern[k]]}; press for ${KIND[other]}`);

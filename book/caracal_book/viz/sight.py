@@ -5,17 +5,18 @@ from .figure import Figure
 __all__ = ["sight"]
 
 _WIDEST = 10
-_NAMES = {"F": "Fourier", "W": "window"}
+_NAMES = {"F": "Fourier", "A": "window"}
 
 
-def sight(pattern: str = "FFWFFW", window: int = 4, length: int = 20, *, output: int | None = None) -> Figure:
+def sight(pattern: str = "FFAFFA", window: int = 4, length: int = 20, *, output: int | None = None) -> Figure:
     """Show the cells of a stack of layers that one of its outputs depends on.
 
     The reader changes the kind of each layer, the window and the output.  Cells are shaded by the number of paths
     that lead from them to the output, one step down in each layer.
 
     Args:
-        pattern: the kinds of the layers, F for Fourier and W for window, the first of which reads the tokens; 1 to 8.
+        pattern: the kinds of the layers, F for Fourier and A for attention with a window, the first of which reads the
+            tokens; 1 to 8.
         window: keys that a window layer sees, 1 to 10.
         length: number of tokens, 2 to 24 to stay legible.
         output: the position chosen at the start; default the last.
@@ -24,8 +25,8 @@ def sight(pattern: str = "FFWFFW", window: int = 4, length: int = 20, *, output:
         ValueError: another letter, or a number out of range.
     """
     output = length - 1 if output is None else output
-    if not 1 <= len(pattern) <= 8 or set(pattern) - set("FW"):
-        raise ValueError(f"pattern={pattern!r}; give 1 to 8 letters F and W")
+    if not 1 <= len(pattern) <= 8 or set(pattern) - set("FA"):
+        raise ValueError(f"pattern={pattern!r}; give 1 to 8 letters F and A")
     for name, value, low, high in (("window", window, 1, _WIDEST), ("length", length, 2, 24),
                                    ("output", output, 0, length - 1)):
         if not low <= value <= high:

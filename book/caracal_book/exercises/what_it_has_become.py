@@ -1,6 +1,5 @@
 """Checkers for the exercises of investigation B, what a trained Caracal has become."""
 
-import math
 from collections.abc import Callable
 
 import torch
@@ -8,7 +7,7 @@ from torch import Tensor
 
 from . import checker, drawer, ensure, expect
 
-__all__ = ["gates_of_others", "lags_needed", "share_of_mean"]
+__all__ = ["gates_of_others", "leaky", "share_of_mean"]
 
 
 @checker
@@ -66,40 +65,33 @@ def share_of_mean(answer: Callable) -> str:
 
 
 @checker
-def lags_needed(answer: Callable) -> str:
-    """Check `lags_needed(rises, lags, tolerance)`: the smallest lag from which on no seed loses more than that.
+def leaky(answer: Callable) -> str:
+    """Check `leaky(contents, weights, c, a)`: a generator of results, one for each content as it comes.
 
-    rises are `(seeds, lags)`, float64: by how much the loss of each seed rises with its gate cut after each of the
-    lags, which ascend.  None, where even after the longest of them one seed loses more than the tolerance.
+    With K weights, result t is the sum of weights[k] v_(t-k) over k < K, and of c a^(k-K) v_(t-k) over the later lags.
     """
-    cases = [
-        ([[0.9, 0.3, 0.04, 0.01, 0.0], [0.8, 0.2, 0.01, 0.02, 0.01]], [0, 4, 8, 32, 64], 0.05),
-        ([[0.9, 0.01, 0.3, 0.01, 0.0]], [0, 1, 4, 16, 64], 0.05),  # one good lag before a bad one
-        ([[0.4, 0.07, 0.02, 0.0, 0.0], [0.3, 0.02, 0.06, 0.01, 0.01], [0.5, 0.4, 0.2, 0.09, 0.02]],
-         [1, 3, 9, 27, 81], 0.05),  # the mean hides one seed
-        ([[0.2, -0.3, -0.6]], [2, 8, 16], 0.1),  # the loss falls
-        ([[0.5, 0.25, 0.125]], [3, 4, 5], 0.25),  # just the tolerance
-        ([[-0.1, 0.0, 0.01], [0.02, 0.01, 0.0]], [0, 6, 12], 0.05),  # from the first on
-        ([[0.3, 0.01, 0.0], [0.2, 0.02, 0.2]], [0, 2, 10], 0.1),  # never
-        ([[0.01]], [5], 0.02),
-    ]
-    for rises, lags, tolerance in cases:
-        table = torch.tensor(rises, dtype=torch.float64)
+    draw, cases = drawer(15), [(8, 40, 0.5, 0.9), (1, 12, -1.0, 0.5), (3, 2, 2.0, 0.7), (4, 30, 0.25, 1.0),
+                               (2, 20, 1.5, 0.0)]
+    for kept, length, c, a in cases:
+        v, weights, taken = draw(length).tolist(), draw(kept).tolist(), []
+        case = f"leaky of {length} contents, {kept} weights, c={c}, a={a}"
+        given = [*weights]
+        found = []
+        for result in answer((taken.append(content) or content for content in v), given, c, a):
+            found.append(float(result))
+            ensure(len(taken) == len(found), f"{case}: {len(taken)} contents were taken before result "
+                   f"{len(found) - 1} came; a decoder yields one for each content before it sees the next")
+        ensure(given == weights, f"{case}: expected the weights to stay as they are")
 
-        def first(rises: Tensor, tolerance: float = tolerance, lags=lags) -> int | None:
-            """Return the first lag from which on all rises are at most the tolerance."""
-            later = rises.amax(0).flip(0).cummax(0).values.flip(0)
-            return next((lag for lag, rise in zip(lags, later.tolist(), strict=True) if rise <= tolerance), None)
+        def direct(w=weights, c=c, a=a, first=kept, v=v) -> Tensor:
+            kernel = [(w[k] if k < len(w) else 0.0) + (c * a ** (k - first) if k >= first else 0.0)
+                      for k in range(len(v))]
+            return torch.tensor([sum(kernel[k] * v[t - k] for k in range(t + 1)) for t in range(len(v))],
+                                dtype=torch.float64)
 
-        right, good = first(table), (table <= tolerance).all(0).tolist()
-        given = answer(table.clone(), list(lags), tolerance)
-        expect(f"lags_needed({rises}, {lags}, {tolerance})", given, right, {
-            "None, since a gate up to the longest lag is too short": given if right is None else math.nan,
-            "after a longer lag a seed loses more than the tolerance":
-                lags[good.index(True)] if True in good else math.nan,
-            "a seed may lose as much as the tolerance, but not more": first(table, tolerance - 1e-9),
-            "where the loss falls, nothing is lost": first(table.abs()),
-            "a mean or a median over the seeds hides the worst of them": first(table.mean(0, keepdim=True)),
-            "each seed counts, and not only the best": first(table.amin(0, keepdim=True)),
-            "that is the place in the list, and not the lag": lags.index(right) if right is not None else math.nan})
-    return f"{len(cases)} tables"
+        expect(case, torch.tensor(found, dtype=torch.float64), direct(), {
+            "weights[0] belongs to the newest content": direct(weights[::-1]),
+            "a content enters the sum when it leaves the weights, at lag K": direct(first=kept - 1),
+            "a content of lag K counts c whole: the sum leaks before it comes in": direct(c=c * a),
+            "the sum leaks": direct(a=1.0)})
+    return f"{len(cases)} texts"
