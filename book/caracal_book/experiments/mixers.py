@@ -62,7 +62,7 @@ def require_whole_text(layer: nn.Module, cache: object, lengths: object) -> None
         raise ValueError(f"{type(layer).__name__} keeps nothing between tokens; give the whole text at once")
 
 
-def short_conv(conv: ShortConv, x: Tensor) -> Tensor:
+def short_conv(conv: nn.Conv1d, x: Tensor) -> Tensor:
     """Apply a short causal convolution to `[B, L, D]`, with zeros before the first token."""
     return conv(F.pad(x, (0, 0, conv.kernel_size[0] - 1, 0)).transpose(1, 2)).transpose(1, 2)
 
