@@ -93,17 +93,6 @@ def test_a_run_that_diverges_ends_and_says_so():
     json.dumps(run, allow_nan=False)
 
 
-def test_later_seeds_run_at_the_best_rate_alone(tmp_path):
-    config = small(tmp_path, every_rate=False, seeds=(0, 1, 2), learning_rates=(1e-3, 1e-2, 1e-1))
-    whole = run_learn(config, lambda line: None)["results"]["runs"]
-    first = [run for run in whole if run["seed"] == 0]
-    assert len(whole) == 2 * (3 + 2) and len(first) == 2 * 3
-    for row in comparison(whole):
-        own = [run for run in first if run["contender"] == row["contender"]]
-        assert row["seeds"] == 3 and row["learning_rate"] == max(
-            sorted(own, key=lambda run: run["learning_rate"]), key=lambda run: run["accuracy"])["learning_rate"]
-
-
 def test_a_sweep_is_recorded(tmp_path, capsys):
     run_learn_command(small(tmp_path))
     record = read_record(tmp_path / "record.json", require_commit=False)

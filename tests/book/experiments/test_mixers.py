@@ -8,7 +8,6 @@ import torch.nn.functional as F
 
 from caracal_book.experiments.mixers import (
     MIXERS,
-    Attention,
     StaticConvolution,
     gated_delta_rule,
     linear_attention,
@@ -73,14 +72,6 @@ def test_rotation_leaves_scores_that_depend_on_the_distance_alone():
     for lag in range(8):
         assert torch.allclose(scores.diagonal(-lag), scores[lag, 0], atol=1e-6)
     assert (scores[:, 0] - scores[0, 0]).abs()[1:].min() > 1e-3
-
-
-def test_attention_without_positions_sees_a_bag():
-    torch.manual_seed(0)
-    x, order = drawn(1, 6, 8), [3, 1, 4, 0, 2, 5]
-    bag, ordered = Attention(8, 2, rotary=False).double(), Attention(8, 2).double()
-    assert torch.allclose(bag(x)[:, -1], bag(x[:, order])[:, -1], atol=1e-12)
-    assert not torch.allclose(ordered(x)[:, -1], ordered(x[:, order])[:, -1], atol=1e-3)
 
 
 @pytest.mark.parametrize("name", MIXERS)
