@@ -24,7 +24,7 @@ rolling buffer" of Caracal, Section 3.3.  The first K tokens are read as above. 
 is new, and time is cut into periods of K tokens::
 
     after n < K tokens of a period, its results n ... n + m - 1 receive    v[l:n] * g[0:2m]
-    after all K, the results of the next period receive                    what of v * g lies beyond
+    after all K, the results of the next period receive                    the tail of v * g
 
 Rows of a batch may hold different numbers of tokens.  Neighbours with equally many go together.
 """
@@ -137,7 +137,7 @@ class DotProductConvolution(_State):
         Raises:
             ValueError: more tokens than the capacity.
         """
-        # A longer text is one more product of polynomials, read anew: exact for any chunks.
+        # Recompute over the stored and the new tokens: exact for chunks of any size.
         r = torch.zeros_like(v)
         for rows, held, new in self._append(v.shape[-1], lengths):
             content, gate = self._read(rows, held)
@@ -148,8 +148,8 @@ class DotProductConvolution(_State):
             r[rows, :, :new] = results[..., -new:]
             end = held + new
             if end > self.slots:
-                # Later results need this period and the one before, which zeros may complete:
-                # what was forgotten of it is more than K tokens old.
+                # Later results need this period and the one before.  Zeros stand for its forgotten
+                # tokens, which are more than K tokens old and so outside the kernel.
                 needed = self.slots + end % self.slots
                 missing = needed - content.shape[-1]
                 content = F.pad(content, (missing, 0))
@@ -213,7 +213,7 @@ class RollingConvolution(DotProductConvolution):
 class RelaxedConvolution(DotProductConvolution):
     """Online causal convolution by relaxed multiplication: O(log^2 L) per token on average.
 
-    A token that completes a large block pays for it: the cost is even only over 2^k tokens.  It
+    The cost is amortised: a token that completes a large block pays for the block.  The state
     holds 3 L numbers per channel: v, g, and what earlier blocks have added to later results.
 
     Args:
@@ -282,8 +282,8 @@ class RelaxedConvolution(DotProductConvolution):
         growing = g is not None
         token = self.block[rows, i]
         token[:, 0] = v
-        # v meets the first gates; while the gate grows, g meets the first contents too, which in
-        # the first block are the same pairs.
+        # v meets the first gates.  While the kernel is incomplete, g meets the first contents, too;
+        # in the first block both are the same products, so one is added.
         kinds = 1
         if growing:
             token[:, 1] = g

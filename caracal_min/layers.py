@@ -128,7 +128,7 @@ class MultiHeadFourier(nn.Module):
                 return v, v[..., :0]
         g = self.to_gate(x).mT
         if self.gate_mix is not None:
-            # In [B, D, L] a compiler would write SiLU in that order, and copy it for the product.
+            # SiLU on the [D, B, L] view: a compiler keeps that layout, and the product needs no copy.
             g = F.silu(g.movedim(1, 0)).movedim(0, 1)
             g = self.gate_mix(g)
         return v, g
@@ -155,11 +155,11 @@ class MultiHeadFourier(nn.Module):
     ) -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
 
-        With a gate_length below the capacity it has that size, and takes any number of tokens.
+        With a gate_length below the capacity, it holds gate_length tokens and takes any number.
 
         Args:
-            convolution: "relaxed", O(log^2 L) per token on average, or its slow twin "dot_product",
-                O(L); L is the length of the text, or gate_length where that is smaller.
+            convolution: "relaxed", O(log^2 L) per token on average, or "dot_product", its reference
+                implementation, O(L); L is the length of the text, or gate_length where that is smaller.
             dtype, device: of the inputs to come; None: those of the layer's weights.
         """
         if convolution not in _CONVOLUTIONS:
@@ -277,8 +277,8 @@ class Block(nn.Module):
 
 
 # Three subclasses, for speed alone: parameters, shapes and values are those of the base class, so
-# adapters and hooks may treat them as such.  PEFT builds adapters from the class of their target,
-# in another form: what lacks the form that the model uses takes the path of the base class.
+# adapters and hooks may treat them as such.  PEFT builds adapters from the class of their target
+# with another bias or kernel size: those call the forward pass of the base class.
 
 
 class ShortConv(nn.Conv1d):

@@ -226,13 +226,13 @@ class Caracal(nn.Module):
                 "model" compiles one graph, which may fuse across blocks and takes several times
                 longer to build; "no" does nothing.
 
-        The shapes of the first call count: others are compiled anew.  Hooks of modules inside a
-        block come first: those added later are left out, until `torch.compiler.reset()`.  Forget
-        earlier models by that, too: the compiler keeps eight versions of a function.
+        Shapes are static: another shape compiles again.  Register hooks inside a block before the
+        first call, or call `torch.compiler.reset()`.  Call it between models, too, because the
+        compiler keeps eight versions of a function.
         """
         require_known("compile", what, get_args(Compiled))
         if what != "no":
-            # The mode alone: a compiled function kept here would tie its weights to copies.
+            # Store the mode alone: a deep copy of a compiled function would run the first weights.
             self._compiled = what
         if what == "blocks":
             # Blocks of one kind share a graph, so a deep model is built as soon as a shallow one.
@@ -308,7 +308,8 @@ class Caracal(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration, weights, and the tokenizer if there is one, into `folder`.
 
-        Files that lie there under other names stay.  An error leaves the model that was there.
+        Files under other names stay, but for hashes and generation settings of the model before.
+        An error leaves the model that was there.
 
         Raises:
             ValueError: its tensors are not those of its configuration (pruned, adapted, extended),

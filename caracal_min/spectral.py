@@ -39,9 +39,9 @@ BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 # The longest text, by device type, that `kernel` multiplies directly instead of by FFT.
 # {"cuda": 1024} turns the kernel on.  It is off until a recorded training step is faster with it.
 DIRECT: dict[str, int] = {}
-MOST_DIRECT = 8192  # the work is O(L^2), and no longer row has been tested
+MOST_DIRECT = 8192  # the longest text that the kernel was tested with
 
-# Points of a frame under a short gate: with fewer points, the frames are too many.
+# Fewest points of a frame under a short gate: smaller frames would be too many.
 LEAST_FRAME = 2048
 
 
@@ -165,7 +165,7 @@ def _backward_block(dr, v, g, dv, dg, points, frames):
     length = v.shape[-1]
     taps = g.shape[-1]
     total = None
-    # Frames count from the end of the text, because time runs backwards.
+    # The gradient is a convolution backwards in time, so frames count from the end of the text.
     for start, first, end in frames:
         begin = length - end
         results = slice(begin, length - first)

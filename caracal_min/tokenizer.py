@@ -145,7 +145,7 @@ def make_tokenizer(tokenizer: str | Path | Tokenizer) -> Tokenizer:
 
     Args:
         tokenizer: "byte"; "gpt2", which is downloaded once; "gpt2:2048", which has 2,048 ids: the
-            first 2,047 of GPT-2 and an end of text; the path of a `tokenizer.json`, or of a folder
+            first 2,047 of GPT-2 and an end of text ("gpt2:4096" comes with the package); the path of a `tokenizer.json`, or of a folder
             that has one.
 
     Raises:
@@ -163,6 +163,9 @@ def make_tokenizer(tokenizer: str | Path | Tokenizer) -> Tokenizer:
     name = str(tokenizer)
     if name == "byte":
         return ByteTokenizer()
+    # micro brings this one, so no network is asked.
+    if name == "gpt2:4096":
+        return load_tokenizer(Path(__file__).parent / "pretrained" / "micro")
     gpt2 = re.fullmatch(r"gpt2(?::(\d+))?", name)
     if gpt2:
         size = gpt2[1] or GPT2_IDS

@@ -35,16 +35,19 @@ _CODE = """() => [...document.querySelectorAll('article .highlight pre')].filter
 
 
 def face_problems(page, heading: str, verdicts: dict[str, str]) -> list[str]:
-    """Question and live figure stand on the first screen, set-up and imports do not, and no line of prose is too long.
+    """Question and drawing begin on the first screen, then comes the live figure; set-up and imports are not shown.
 
     The page says its `heading` and links its solutions; boxes say what the ledger says, its `verdicts` by number.
     """
     problems = []
     for size in (DESK, PHONE):
         page.set_viewport_size(size)
-        top = page.locator(".caracal-figure[data-ready]").first.evaluate(_TOP)
-        if top >= size["height"] - 200:
-            problems.append(f"the figure begins at {top:.0f} of {size['height']} pixels")
+        # On a phone the live figure may begin a line below the first screen.
+        for drawing, lowest in ((".tag_where-we-stand .plot", size["height"] - 200),
+                                (".caracal-figure[data-ready]", size["height"] + 50)):
+            top = page.locator(drawing).first.evaluate(_TOP)
+            if top >= lowest:
+                problems.append(f"{drawing} begins at {top:.0f} of {size['height']} pixels")
     page.set_viewport_size(DESK)
     if page.get_by_text("%pip install").count() or page.locator("details.hide").first.get_attribute("open") is not None:
         problems.append("set-up or imports are shown")
@@ -82,7 +85,8 @@ def caption_problems(page, chapter: str) -> list[str]:
     numbers = [found[1] if (found := re.match(r"Figure (\w+\.\d+)\.\s.{20}", words, re.DOTALL)) else words[:40]
                for words in said]
     problems = [] if numbers == [f"{chapter}.{k}" for k in range(1, len(said) + 1)] else [f"captions {numbers}"]
-    shown = page.locator(".cell_output .caracal-figure, .cell_output .plot").count()
+    figures = ".cell:not(.tag_where-we-stand) .cell_output"
+    shown = page.locator(f"{figures} .caracal-figure, {figures} .plot").count()
     if not shown == page.locator("figure.book-figure").locator(".caracal-figure, .plot").count() == len(said):
         problems.append(f"{shown} figures, {len(said)} captions")
     return problems + page.locator(".cell_output img:not(.caracal-figure img, .plot img)").evaluate_all(_OTHERS)

@@ -116,7 +116,7 @@ export function render({ model, el }) {
     });
   }
   function show(given) {
-    pattern = /^[FW]+$/.test(given.pattern) && given.pattern.length === layers ? given.pattern : first;
+    pattern = /^[FA]+$/.test(given.pattern) && given.pattern.length === layers ? given.pattern : first;
     [window, output] = [clamp(Math.round(given.window), 1, WIDEST), clamp(Math.round(given.output), 0, length - 1)];
     update();
   }
