@@ -144,9 +144,9 @@ def make_tokenizer(tokenizer: str | Path | Tokenizer) -> Tokenizer:
     """Return the tokenizer of a name or path; what is a tokenizer already is returned as it is.
 
     Args:
-        tokenizer: "byte"; "gpt2", which is downloaded once; "gpt2:2048", which has 2,048 ids: the
-            first 2,047 of GPT-2 and an end of text ("gpt2:4096" comes with the package); the path of a `tokenizer.json`, or of a folder
-            that has one.
+        tokenizer: "byte"; "gpt2", which is downloaded once; "gpt2:2048", the first 2,047 ids of
+            GPT-2 and an end of text ("gpt2:4096" comes with the package); the path of a
+            `tokenizer.json`, or of a folder that has one.
 
     Raises:
         ValueError: another name.
