@@ -4,6 +4,7 @@ import json
 import subprocess
 from functools import cache
 
+import add_record
 import jsonschema
 import pytest
 
@@ -20,6 +21,7 @@ def sha256_at(commit):
 def test_recorded_runs_are_as_they_were_written_by_code_that_their_commit_holds(name, root):
     record = runs.load(name)
     assert runs.describe(record).startswith("recorded, not rerun: ")
+    assert add_record._without_folders(record) == record, "python tools/add_record.py takes a record into the book"
     jsonschema.validate(record, json.loads((root / "book" / "caracal_book" / "record_schema.json").read_text()))
     commit = record["code"]["commit"]
     if subprocess.run(["git", "-C", str(root), "cat-file", "-e", commit], capture_output=True).returncode:
