@@ -41,8 +41,8 @@ def test_the_examples_run(readme, tmp_path, monkeypatch):
 
 
 # What takes minutes on the page, and what stands in its place here.
-SHORTER = {"--tokens 200_000": "--tokens 8192", "50_000": "4096", "100_000": "8192",
-           "--tokens 16384": "--tokens 2048", "--prompt": "--max-new-tokens 8 --prompt"}
+SHORTER = {"200_000": "8192", "--eval-every 24": "--eval-every 2", "50_000": "4096", "100_000": "8192",
+           "16384": "2048", "--prompt": "--max-new-tokens 8 --prompt"}
 
 
 def blocks(page, language):
