@@ -12,7 +12,8 @@ cells.  `run_rates_then_seeds` are the cells of language models, `standings` how
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,7 +29,7 @@ from caracal_min.training.trainer import DivergedError, Trainer
 
 from ..records import code, machine, write_record
 
-__all__ = ["Cell", "record_grid", "require_once", "run_grid", "run_rates_then_seeds", "settings_of", "standings",
+__all__ = ["Cell", "one_thread", "record_grid", "require_once", "run_grid", "run_rates_then_seeds", "settings_of", "standings",
            "train"]
 
 
@@ -64,6 +65,17 @@ def run_grid(out: Path, cells: Iterable[Cell], function: Callable[[dict], dict],
     for number, entry in enumerate(_unordered(run, left, processes), 1):
         show(f"{number} of {len(left)}: {line(entry['run'])}")
     return [_entry(out, cell)["run"] for cell in cells]
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, PyTorch computes with one thread; after it with as many as before.  Also a decorator, `@one_thread()`."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def record_grid(kind: str, config: Any, results: dict, data: dict | None = None, device: str = "cpu") -> dict:

@@ -34,7 +34,7 @@ from caracal_min.training import DivergedError, TrainConfig, Trainer
 
 from ..measured import data_of
 from ..records import code, machine, write_record
-from .grid import standings
+from .grid import one_thread, standings
 
 __all__ = ["RUNGS", "LadderConfig", "Rung", "make_rung", "run_ladder"]
 
@@ -178,13 +178,13 @@ class LadderConfig:
                                       device="cpu", progress=False)
 
 
+@one_thread()
 def run_ladder(config: LadderConfig, show: Callable[[str], None] = print) -> dict | None:
     """Run what is left, a line for each run, write the record of all, and return it; None if there is no run.
 
     Raises:
         ValueError: the lines are of other code, or the record is there.
     """
-    torch.set_num_threads(1)
     recipe = config.recipe(config.learning_rates[0], config.seeds[0])
     corpus = load_corpus(recipe.data, recipe.tokenizer, max_tokens=recipe.corpus_limit, progress=False)
     path = config.out / "runs.jsonl"

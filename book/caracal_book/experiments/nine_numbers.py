@@ -34,6 +34,7 @@ from .. import fineweb
 from ..measured import sha256_of_tokens
 from ..records import code, require_new, write_record
 from ..rivals import weights_sha256
+from .grid import one_thread
 
 __all__ = ["MODELS", "NineNumbersConfig", "kernels", "run_nine_numbers", "weights_and_sum"]
 
@@ -91,6 +92,7 @@ def kernels(model: Caracal, change: Callable[[Tensor, int], Tensor]) -> Iterator
             hook.remove()
 
 
+@one_thread()
 def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = print) -> dict:
     """Measure a model, show a line for each kernel, write the record, and return it.
 
@@ -104,7 +106,6 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
     require_new(path)
     code()  # as it is now
     began = time.monotonic()
-    torch.set_num_threads(1)
     model, folder, corpus, training = MODELS[config.model](config)
     model.requires_grad_(False).eval()
     reset = config.model == "nano-reset"

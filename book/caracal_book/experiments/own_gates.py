@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Generator, nn
 
 from ..records import code, require_new, write_record
+from .grid import one_thread
 from .learner import Lesson, answers, make_contender
 from .surgery import gate_of_another, gate_up_to
 from .tasks import make_task
@@ -43,6 +44,7 @@ class OwnGatesConfig:
     """Steps that the learning rate is planned for."""
 
 
+@one_thread()
 def run_own_gates(config: OwnGatesConfig, show: Callable[[str], None] = print) -> dict:
     """Train with each seed, write the record, and return it.
 
@@ -52,7 +54,6 @@ def run_own_gates(config: OwnGatesConfig, show: Callable[[str], None] = print) -
     require_new(config.out)
     code()  # as it is now
     began = time.monotonic()
-    torch.set_num_threads(1)
     runs = [_run(config, seed) for seed in config.seeds]
     for run in runs:
         for point in run["along"]:

@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
+from caracal_book.experiments import ladder, nine_numbers, own_gates
 from caracal_book.experiments.grid import Cell, record_grid, run_grid, settings_of
 from caracal_book.records import read_record
 
@@ -79,3 +81,26 @@ def test_other_settings_are_refused_and_a_number_that_is_none_is_not_kept(tmp_pa
     with pytest.raises(ValueError, match="not JSON compliant"):
         run_grid(tmp_path, [Cell("a", {}, {})], lambda facts: {"loss": float("nan")}, str)
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("run, config, where, first", [
+    (ladder.run_ladder, ladder.LadderConfig, vars(ladder), "load_corpus"),
+    (own_gates.run_own_gates, own_gates.OwnGatesConfig, vars(own_gates), "make_task"),
+    (nine_numbers.run_nine_numbers, nine_numbers.NineNumbersConfig, nine_numbers.MODELS, "micro"),
+], ids=["ladder", "own gates", "nine numbers"])
+def test_an_experiment_of_one_thread_leaves_as_many_as_it_found(monkeypatch, tmp_path, run, config, where, first):
+    seen = []
+
+    def stop(*given, **options):
+        seen.append(torch.get_num_threads())
+        raise StopError
+
+    monkeypatch.setitem(where, first, stop)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(StopError):
+            run(config(out=tmp_path / "out"))
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)
