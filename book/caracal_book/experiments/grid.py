@@ -29,8 +29,8 @@ from caracal_min.training.trainer import DivergedError, Trainer
 
 from ..records import code, machine, write_record
 
-__all__ = ["Cell", "one_thread", "record_grid", "require_once", "run_grid", "run_rates_then_seeds", "settings_of", "standings",
-           "train"]
+__all__ = ["Cell", "one_thread", "record_grid", "require_once", "run_grid", "run_rates_then_seeds", "settings_of",
+           "standings", "train"]
 
 
 class Cell(NamedTuple):
