@@ -43,7 +43,7 @@ def run(config, processes=1, show=lambda line: None, **how):
     cells = [Cell(f"{name}_0.1", {"contender": name}, settings_of(config, {"out", "contenders"}))
              for name in config.contenders]
     runs = run_grid(config.out, cells, partial(ran, **how), lambda run: run["contender"], processes, show)
-    return record_grid("learn", config, {"runs": runs, "chance": {}})
+    return record_grid("learn", config, {"runs": runs, "chance": {}}, show)
 
 
 def test_cells_run_once_and_are_recorded_in_their_order(tmp_path):
@@ -52,6 +52,7 @@ def test_cells_run_once_and_are_recorded_in_their_order(tmp_path):
     assert [each["contender"] for each in record["results"]["runs"]] == list("abcd")
     assert record == read_record(config.out / "record.json", require_commit=False)
     assert record["seconds"] == 2.0 and [process["from_step"] for process in record["parts"]] == [0]
+    assert said.pop() == f"record = {config.out / 'record.json'}"
     assert sorted(said) == sorted(f"{n} of 4: {line.split()[-1]}" for n, line in enumerate(said, 1))
     before = (config.out / "record.json").read_bytes()
     run(config, show=said.append, log=log)
