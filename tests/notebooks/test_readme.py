@@ -93,7 +93,7 @@ def test_the_commands_of_going_on_run(going_on, tmp_path, monkeypatch, capsys):
             subprocess.run(command, check=True)
     exec(blocks(going_on, "python")[-1], {})
     card = (tmp_path / "my_micro" / "README.md").read_text(encoding="utf-8")
-    assert "trained from micro on" in card and "for\n8,192 tokens" in card
+    assert "trained from micro on my.txt for\n8,192 tokens" in card
     assert Caracal.from_pretrained("my_micro", device="cpu").num_parameters() == 5_979_648
 
 
