@@ -30,6 +30,8 @@ def train(config: TrainConfig) -> None:
     # A space belongs to the token of the next word: after one alone, samples begin with fragments.
     config = replace(config, prompt=config.prompt.rstrip(" "))
     with Trainer(config) as trainer:
+        if trainer.group.is_main and trainer.step and not trainer.finished:
+            print(f"resumed after step {trainer.step} of {config.steps}", flush=True)
         trainer.run()
         # Every process trains, and one of them reports.
         if not trainer.group.is_main:
@@ -245,6 +247,13 @@ def main() -> None:
             shape = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             of_start["tokenizer"] = str(folder)
             of_start["model"] = (f"gate_length={shape['gate_length']}",)
+        # A finished run brings the settings of its model.
+        elif option == "--start" and (Path(value) / "run.json").is_file():
+            run = json.loads((Path(value) / "run.json").read_text(encoding="utf-8"))["config"]
+            preset = run["preset"]
+            of_start["variant"] = run["variant"]
+            of_start["model"] = tuple(run["model"])
+            of_start["tokenizer"] = str(Path(value) / "tokenizer")
     commands = {
         "sample": sample,
         "evaluate": evaluate,

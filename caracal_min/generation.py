@@ -96,6 +96,8 @@ def generate(
 ) -> Tensor | list[Tensor]:
     """Continue a prompt by up to `max_new_tokens` tokens.  It is a method of the model, too.
 
+    It does not stop at an end of text, unless `stop` is its id; `generate_text` does.
+
     Args:
         prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of ids, of any lengths
             >= 1.

@@ -266,8 +266,8 @@ def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = Non
     """
     count = (len(tokens) - 1) // context
     if count < 1:
-        raise ValueError(f"{len(tokens)} tokens are fewer than a window of {context} + 1; give "
-                         "more text, or a smaller context")
+        raise ValueError(f"the text to validate on has {len(tokens)} tokens, fewer than a window "
+                         f"of {context} + 1; give more of it, or a smaller context")
     chosen = np.arange(count)
     # Spread over the text, because neighbouring windows tell much the same.
     if limit is not None and limit < count:
