@@ -141,7 +141,6 @@ _exporting = getattr(torch.compiler, "is_exporting", lambda: False)  # from PyTo
 
 
 def _choose(q):
-    # An exported program has standard operators only.
     if _exporting() or not _is_ampere_or_newer(q):
         return "blocked"
     if flash_attn_func is not None and q.dtype in (torch.float16, torch.bfloat16):

@@ -139,7 +139,6 @@ def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
     step = math.pi / (2 * length)
     angle = torch.arange(length, device=v.device, dtype=v.dtype) * step
     twist = torch.polar(torch.ones_like(angle), angle)
-    # Both streams need the same twist, since degrees add up in a product.
     V = fft(v * twist)
     G = fft(g * twist)
     # Turning back leaves the causal part real, and what wrapped around imaginary.

@@ -144,7 +144,7 @@ class DotProductConvolution(_State):
         r = torch.zeros_like(v)
         for rows, held, new in self._advance(v.shape[-1], lengths):
             self._flush(rows, held)
-            old_v, old_g = self._history(rows, held)
+            old_v, old_g = self._read_streams(rows, held)
             all_v = torch.cat([old_v, v[rows, :, :new]], dim=-1)
             all_g = torch.cat([old_g, g[rows, :, :new]], dim=-1)
             all_g = all_g[..., :self.gate_length]
@@ -183,7 +183,7 @@ class DotProductConvolution(_State):
     def _flush(self, rows: slice, held: int) -> None:
         """Write to `streams` what a subclass keeps elsewhere."""
 
-    def _history(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
+    def _read_streams(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
         """Return v and g, oldest token first; at most the last K of v and the first K of g."""
         stored = min(held, self.gate_length)
         v, g = self.streams[rows, :2, :, :stored].unbind(1)
@@ -202,7 +202,7 @@ class DotProductConvolution(_State):
         self.streams[rows, 0, :, held % self.gate_length] = v
         if g is not None:
             self.streams[rows, 1, :, held] = g
-        v, g = self._history(rows, held + 1)
+        v, g = self._read_streams(rows, held + 1)
         return (v * g.flip(-1)).sum(-1)
 
 

@@ -77,7 +77,6 @@ class PretrainedCaracalConfig(PreTrainedConfig):
 
     def __post_init__(self, **options: Any):
         options = {self.attribute_map.get(name, name): value for name, value in options.items()}
-        # The dataclass checks the fields that are ours and fills in its defaults.
         names = [f.name for f in fields(CaracalConfig) if f.name in options]
         ours = CaracalConfig(**{name: options.pop(name) for name in names})
         super().__post_init__(**options, **asdict(ours))

@@ -205,7 +205,6 @@ class Caracal(nn.Module):
         elif end > self.config.max_positions and self.config.gate_length is None:
             _warn_of_length(self, end)
         if caches is None:
-            # The parallel pass: all tokens at once, nothing kept.
             for block in self.blocks:
                 x = block(x)
             return self.norm(x)
@@ -352,7 +351,6 @@ class Caracal(nn.Module):
 
     def _require_loadable(self, tensors: dict[str, Tensor]) -> None:
         """Raise ValueError unless a model of this configuration takes these tensors."""
-        # Adapters, pruning and parametrisations rename tensors or add some.
         with torch.device("meta"):
             expected = Caracal(self.config).state_dict()
         shapes = {name: t.shape for name, t in tensors.items()}

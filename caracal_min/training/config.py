@@ -136,7 +136,6 @@ class TrainConfig:
                 continue
             if value < 0 or value == 0 and name not in _MAY_BE_ZERO:
                 raise ValueError(f"{name}={value}; give a positive number")
-        # Both raise errors of their own, here rather than after the data was read.
         self.rows_per_process(1)
         self.model_config(vocab_size=256)
 
@@ -154,7 +153,6 @@ class TrainConfig:
             ('embedded', 4)
         """
         recipe = _RECIPES.get(preset, {})
-        # The right side wins, so a caller can change what a recipe says.
         return cls(**({"preset": preset} | recipe | changes))
 
     def model_config(self, vocab_size: int) -> CaracalConfig:

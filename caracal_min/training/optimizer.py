@@ -71,7 +71,6 @@ class Muon(Optimizer):
             momentum = group["momentum"]
             for p in group["params"]:
                 grad = p.grad
-                # A parameter that the loss did not use has no gradient.
                 if grad is None:
                     continue
                 state = self.state[p]

@@ -8,8 +8,6 @@ With `out` set a run has a folder, and the same configuration resumes it where i
     shards/         the text as ids, unless it is the embedded one or shards already
     model/          configuration, weights and tokenizer, at the end
     run.json        settings, data and curve of the run, at the end
-
-One process at a time may use the folder, or the processes of one `torchrun`.
 """
 
 import json
@@ -144,7 +142,6 @@ class Trainer:
             if out and config.data != "embedded":
                 shards = out / "shards"
             progress = config.progress and group.is_main
-            # One process encodes the text, and the others read the shards that it wrote.
             corpus = group.main_first(lambda: load_corpus(
                 config.data, tokenizer, limit, progress, config.validation, shards))
         self.corpus = corpus
@@ -338,7 +335,6 @@ class Trainer:
                 raise DivergedError(f"loss {loss} and gradient norm {norm} at step {step} with "
                                     f"learning rate {rate:.2e}; start again with a lower "
                                     "learning_rate or a longer warmup")
-            # batch_size counts the sequences of all processes together.
             tokens = self.config.batch_size * self.config.context
             speed = tokens / seconds
             entry = {
@@ -475,7 +471,6 @@ def _stopping_signals():
     try:
         yield received
     finally:
-        # Outside a run, Ctrl-C has to work as usual again.
         for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
