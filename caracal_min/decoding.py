@@ -121,9 +121,9 @@ class DotProductConvolution(_State):
         self.gate_length = capacity
         # Time is last, in whole blocks.  Under a cut gate v is a ring of K slots: token t is in
         # slot t % K, and slot 0 begins each period.
-        whole_blocks = capacity + -capacity % self.base
+        slots = capacity + -capacity % self.base
         dtype = torch.promote_types(dtype, torch.float32)
-        shape = batch, self.n_streams, channels, whole_blocks
+        shape = batch, self.n_streams, channels, slots
         self.streams = torch.zeros(shape, dtype=dtype, device=device)
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
@@ -193,7 +193,7 @@ class DotProductConvolution(_State):
         return v, g
 
     def _rebuild(self, rows: slice, v: Tensor, g: Tensor) -> None:
-        """Set the state after a period, or its first tokens: v, `[rows, D, *]`, and all gates."""
+        """Set the state to that after n tokens of a period: v, `[rows, D, n]`, and g so far."""
         self.streams[rows, 0, :, :v.shape[-1]] = v
         self.streams[rows, 1, :, :g.shape[-1]] = g
 
@@ -248,10 +248,9 @@ class RelaxedConvolution(DotProductConvolution):
         super().__init__(batch, channels, capacity, dtype, device)
         # A step reads and writes these copies alone.  Their channels are contiguous, whereas one
         # token of `streams` is scattered over as many pages of memory as there are channels.
-        # The block of `streams` that the next token belongs to:
+        # The block of the next token:
         self.present = self.streams.new_zeros(batch, base, 3, channels)
-        # g and v of the first block, in this order and reversed in time, for products with v and g
-        # of the present one:
+        # g and v of the first block, reversed in time, to be multiplied by v and g of the present:
         self.first_reversed = self.streams.new_zeros(batch, base, 2, channels)
 
     @property
@@ -267,7 +266,7 @@ class RelaxedConvolution(DotProductConvolution):
         super()._rebuild(rows, v, g)
         n = v.shape[-1]
         gate_grows = g.shape[-1] < self.gate_length
-        # In the first period no earlier one has added anything.
+        # No earlier period has added anything to the results of the first one.
         if gate_grows:
             self.streams[rows, 2] = 0
         if n == self.gate_length:
@@ -315,8 +314,8 @@ class RelaxedConvolution(DotProductConvolution):
         return block.permute(0, 3, 1, 2)
 
     def _add_block(self, rows: slice, n: int, gate_grows: bool) -> None:
-        """Add the last m of the first n tokens of a period to later results, as in the head."""
-        m = n & -n
+        """Add to later results what n tokens of a period allow (see the head of this module)."""
+        m = n & -n  # the lowest set bit
         start = n
         if n == self.gate_length:
             if not self.gate_is_cut:
@@ -326,7 +325,7 @@ class RelaxedConvolution(DotProductConvolution):
             start = 0
             self.streams[rows, 2] = 0
         points = 2 * m
-        # With n = m both products of the head are the same one, of m gates.
+        # With n = m both products are the same, that of the first m gates.
         gates = m if gate_grows and n == m else points
         channels = self.streams.shape[2]
         if self.streams.device.type == "cpu":
@@ -338,7 +337,7 @@ class RelaxedConvolution(DotProductConvolution):
             if gate_grows and n > m:
                 first_v = rfft(v[..., :points], points)
                 product.addcmul_(rfft(g[..., new], points), first_v)
-            # A period may end before m results.
+            # The period may end before all m results.
             results = results[..., start:start + m]
             end = m + results.shape[-1]
             sums = irfft(product, points)

@@ -56,7 +56,6 @@ def token_losses(
     Raises:
         ValueError: windows that are not `[W, L + 1]`.
     """
-    # One text without its windows is the likely mistake.
     if windows.ndim != 2 or windows.shape[1] < 2:
         raise ValueError(f"windows have shape {tuple(windows.shape)}; give [count, length + 1]")
     losses = []
@@ -65,7 +64,6 @@ def token_losses(
     rows = rows_at_once(model.config.vocab_size)
     with _evaluating(model):
         batches = windows.split(batch_size)
-        # For tqdm None means: a bar in a terminal, none in a log file.
         hidden_bar = None if progress else True
         for batch in tqdm(batches, progress, disable=hidden_bar):
             # Windows wait on the CPU, so that a long text fits beside the model.

@@ -114,7 +114,6 @@ class CaracalCache:
         """Let row i continue what row rows[i] was, for beam search; rows: `[B]`."""
         for layer in self.layers:
             layer.reorder(rows)
-        # A longer cache would read these again.
         self.tokens = self.tokens[rows]
         self.mask = self.mask[rows]
 

@@ -132,7 +132,7 @@ class Caracal(nn.Module):
 
         Raises:
             ValueError: ids of a wrong shape, type or device, an id out of range (checked on a CPU
-                only), documents that fall, or more tokens than learned positions.
+                only), documents whose numbers fall, or more tokens than learned positions.
         """
         if targets is not None and keep == "none":
             return None, self.loss(tokens, targets, documents)
@@ -144,7 +144,6 @@ class Caracal(nn.Module):
         with compiler_stance:
             hidden = self.hidden(tokens, caches, lengths, documents)
         if targets is not None:
-            # Losses of all positions need all logits anyway, so both are returned.
             targets = targets.long()
             self._warn_if_unshifted(tokens, targets)
             logits = self.unembed(hidden)
@@ -200,8 +199,8 @@ class Caracal(nn.Module):
                 raise ValueError(f"{end} tokens, but the learned positional encoding covers "
                                  f"{self.config.max_positions}; shorten the text")
             offsets = torch.arange(tokens.shape[1], device=tokens.device)
-            column = torch.tensor(starts, device=tokens.device).unsqueeze(1)
-            x = x + self.positions(column + offsets)
+            start_column = torch.tensor(starts, device=tokens.device).unsqueeze(1)
+            x = x + self.positions(start_column + offsets)
         elif end > self.config.max_positions and self.config.gate_length is None:
             _warn_of_length(self, end)
         if caches is None:
@@ -221,9 +220,9 @@ class Caracal(nn.Module):
         """Let torch.compile build kernels at the first call of `loss`, and return the model.
 
         Args:
-            mode: "blocks" compiles each kind of block, and the output layer, which is soon done;
-                "model" compiles one graph, which may fuse across blocks and takes several times
-                longer to build; "no" does nothing.
+            mode: "blocks" compiles each kind of block and the output layer; "model" compiles one
+                graph, which may fuse across blocks but takes several times longer to build; "no"
+                does nothing.
 
         Shapes are static: another shape compiles again.  Register hooks inside a block before the
         first call of `loss`, or call `torch.compiler.reset()` afterwards.  Reset it between models,
@@ -327,7 +326,7 @@ class Caracal(nn.Module):
         """
         tensors = {name: t.detach().cpu().contiguous() for name, t in self.state_dict().items()}
         self._require_loadable(tensors)
-        # The class, and below the end of text, are where transformers and TRL look for them.
+        # transformers and TRL read the class and, below, the end of text.
         config = {"model_type": "caracal", "architectures": ["CaracalForCausalLM"]}
         config |= asdict(self.config)
         if self.tokenizer is not None:
@@ -513,7 +512,8 @@ def _warn_of_length(model: nn.Module, tokens: int) -> None:
     if torch.compiler.is_compiling() or getattr(model, "_length_warned", False):
         return
     model._length_warned = True
-    trained = model.config.max_positions
-    warnings.warn(f"{tokens} tokens, and the model was trained on texts of {trained}: beyond, it "
-                  f"predicts worse unless its gate is cut, as by gate_length={trained} in "
-                  "from_pretrained or the configuration", stacklevel=4)
+    trained_length = model.config.max_positions
+    warnings.warn(f"{tokens} tokens, and the model was trained on texts of {trained_length}: "
+                  "beyond, it predicts worse unless its gate is cut, as by "
+                  f"gate_length={trained_length} in from_pretrained or the configuration",
+                  stacklevel=4)

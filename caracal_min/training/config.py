@@ -44,8 +44,8 @@ class TrainConfig:
     layers, 5:1, 3:1, 2:1 or 1:1."""
     start: str | None = None
     """Trained model whose weights to start from: micro or the folder of a finished run, which on
-    the command line bring their preset and tokenizer; or another folder or "owner/name" on the hub,
-    which need both options.  A resumed run no longer reads it.  None: draw weights with the seed."""
+    the command line bring their preset and tokenizer; or another folder, or "owner/name" on the
+    hub, which need both options.  A resumed run no longer reads it.  None: weights are drawn."""
     model: tuple[str, ...] = ()
     """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128
     gate_length=256 fourier_per_attention=None."""

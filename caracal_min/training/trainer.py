@@ -104,22 +104,22 @@ class Trainer:
         self.model = model.to(device)
         self.optimizer = make_optimizer(model, config)
         # Small gradients underflow in float16, but not in bfloat16.
-        half = self.precision == torch.float16
-        self.scaler = torch.amp.GradScaler(device.type, enabled=half)
+        scaled = self.precision == torch.float16
+        self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
 
         # Steps that a GPU may still compute while Python launches the next one.  A CPU runs each
         # operation at once, and the gradient scaler waits for the GPU in each step.
-        self.max_pending = 0 if device.type == "cpu" or half else 1
+        self.max_pending = 0 if device.type == "cpu" or scaled else 1
 
         # The settings are compared before the text is read, which may take hours.
-        known = isinstance(model.config, CaracalConfig)
-        model_config = vars(model.config) if known else None
+        is_caracal = isinstance(model.config, CaracalConfig)
+        model_config = vars(model.config) if is_caracal else None
         settings = config.resume_settings | {
             "precision": str(self.precision).removeprefix("torch."),
             "tokenizer": tokenizer.name,
             "model_config": model_config,
         }
-        # Through JSON, because a checkpoint holds plain values: a path as text, a tuple as a list.
+        # A checkpoint holds plain values, which JSON makes: a path as text, a tuple as a list.
         settings = json.dumps(settings, default=str)
         self.settings = json.loads(settings)
         state = load_checkpoint(out) if out else None
@@ -165,13 +165,12 @@ class Trainer:
             self._saved_at = self.seconds
         elif out and group.is_main:
             save_tokenizer(tokenizer, out / "tokenizer")
-        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.history.append({
             "from_step": self.step,
             "processes": group.world_size,
             "tokens": config.tokens,
             "minutes": config.minutes,
-            "started": started,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         })
         model.compile_for(config.compile)
         self._loss = group.loss_of(model)
@@ -189,7 +188,7 @@ class Trainer:
 
     @property
     def used(self) -> float:
-        """The part of the budget that is used up, 0 to 1 or more."""
+        """Fraction of the budget that is used up, 0 to 1 or more."""
         return self.config.used(self.step, self.seconds)
 
     def run(self, until: int | None = None) -> list[dict[str, Any]]:
@@ -214,8 +213,8 @@ class Trainer:
         self._launched = []
         self._stopped = False
         # A resumed run continues its clock, as if it had never been stopped.
-        self._tick = time.perf_counter()
-        self._began = self._tick - self.seconds
+        self._step_started = time.perf_counter()
+        self._run_started = self._step_started - self.seconds
         done = self.step >= last_step or self.finished
         run_file = self.out / "run.json" if self.out and is_main else None
         # run.json promises a finished model, which an extended run has only at its new end.
@@ -245,7 +244,7 @@ class Trainer:
                         self.checkpoint()
                     # The pause must not count as time of the next step.
                     if pause:
-                        self._tick = time.perf_counter()
+                        self._step_started = time.perf_counter()
             finally:
                 # An exception in one step must not lose the entry of the step before.
                 self._log_steps()
@@ -308,7 +307,7 @@ class Trainer:
         self.step += 1
         # Processes that stopped at different steps would wait for each other for ever, so they
         # share one clock and one flag.  full_like fills on the device, where a copy would wait.
-        seconds = time.perf_counter() - self._began
+        seconds = time.perf_counter() - self._run_started
         clock = torch.full_like(total, seconds)
         stop = torch.full_like(total, len(self._signals))
         means = self.group.mean(torch.stack([total, norm, clock, stop]))
@@ -320,8 +319,8 @@ class Trainer:
             step, rate, scale, means = self._launched.pop(0)
             loss, norm, clock, stop = means.tolist()
             now = time.perf_counter()
-            seconds = now - self._tick
-            self._tick = now
+            seconds = now - self._step_started
+            self._step_started = now
             # A compiler works during the first step, which the schedule leaves out.
             if step == self.history[-1]["from_step"] + 1:
                 self.first_step_seconds += clock - self.seconds
