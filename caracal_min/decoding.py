@@ -289,15 +289,15 @@ class RelaxedConvolution(DotProductConvolution):
         token[:, 0] = v
         # Each v of the present block meets a gate of the first one.  While the gate grows, each g
         # also meets a v of the first block; inside that block both are the same products.
-        products = 1
+        multiplied = 1  # v alone
         if gate_grows:
             token[:, 1] = g
             if held < self.base:
                 self.first_reversed[rows, -1 - held] = token[:, :2].flip(1)
             else:
-                products = 2
-        present = self.present[rows, :i + 1, :products]
-        pairs = present * self.first_reversed[rows, -1 - i:, :products]
+                multiplied = 2  # v and g
+        present = self.present[rows, :i + 1, :multiplied]
+        pairs = present * self.first_reversed[rows, -1 - i:, :multiplied]
         r = pairs.sum((1, 2)) + token[:, 2]
         n = slot + 1
         if n % self.base == 0 or n == self.gate_length:
@@ -326,14 +326,14 @@ class RelaxedConvolution(DotProductConvolution):
             self.streams[rows, 2] = 0
         points = 2 * m
         # With n = m both products are the same, that of the first m gates.
-        gates = m if gate_grows and n == m else points
+        gate_count = m if gate_grows and n == m else points
         channels = self.streams.shape[2]
         if self.streams.device.type == "cpu":
             channels = max(1, CPU_BLOCK // (2 * points))
         new = slice(n - m, n)
         for group in self.streams[rows].split(channels, dim=2):
             v, g, results = group.unbind(1)
-            product = rfft(v[..., new], points) * rfft(g[..., :gates], points)
+            product = rfft(v[..., new], points) * rfft(g[..., :gate_count], points)
             if gate_grows and n > m:
                 first_v = rfft(v[..., :points], points)
                 product.addcmul_(rfft(g[..., new], points), first_v)
