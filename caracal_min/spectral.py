@@ -29,8 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "DIRECT", "MAX_DIRECT", "Frame", "blocks", "causal_conv", "convolve",
-           "convolve_backward", "fast_length", "fft_points", "overlap_save"]
+__all__ = ["BLOCK", "DIRECT", "MAX_DIRECT", "Frame", "blocks", "causal_conv", "fast_length",
+           "fft_points", "overlap_save"]
 
 # Numbers in one padded block of rows, by device type; None: all rows at once.  On two CPU cores
 # 2^19 to 2^20 was fastest from L = 512 to 8192: smaller blocks wait for threads, larger ones
@@ -145,7 +145,7 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
 
 
 def convolve(v: Tensor, g: Tensor) -> Tensor:
-    """Return r, block by block and frame by frame."""
+    """Return r `[..., L]`, computed block by block and frame by frame."""
     r = torch.empty_like(v)
     length = v.shape[-1]
     points, frames = overlap_save(length, g.shape[-1])
