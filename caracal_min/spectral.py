@@ -201,7 +201,7 @@ def _backward_block(dr, v, g, dv, dg, points, frames):
 
 
 def _spectrum(x, points, offset=0):
-    """Return the half spectrum of x `[..., L]` after `offset` zeros and before as many as fit."""
+    """Return the half spectrum of x `[..., L]` with `offset` zeros before it and more after it."""
     end = offset + x.shape[-1]
     dtype = torch.promote_types(x.dtype, torch.float32)
     padded = x.new_empty(*x.shape[:-1], points, dtype=dtype)
