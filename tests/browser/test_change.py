@@ -89,7 +89,7 @@ def test_the_model_in_the_page_finds_what_the_package_finds(weights, visit):
 
 @pytest.fixture(scope="module")
 def means():
-    """Mean gates of training text by the experiments, `[D, L]`, as a page has them: in eight bits, the later ones as one."""
+    """Mean gates of training text by the experiments, `[D, L]`, in eight bits and with one number for the late lags."""
     length = MODEL.config.max_positions
     tokens = tokens_of(TRAIN, MODEL.tokenizer, max_tokens=150_000, progress=False)
     found = []
@@ -125,6 +125,8 @@ def test_the_mean_gate_and_nine_numbers_are_those_of_the_experiment(means, weigh
         found, (bits, after) = answered(page, len(ids), key), few(count)
         assert found["bits"] == [pytest.approx(trained, abs=2e-3), pytest.approx(bits, abs=2e-3)]
         assert found["written"] == [before, after] and before != after
+        said = [trace.shown(text).removeprefix("+") for text in (after, before)]
+        assert f"go on “{said[0]}”; as trained, “{said[1]}”." in page.locator(".caracal-live").inner_text()
         assert bits != pytest.approx(few(count - 1)[0], abs=2e-2), "one weight less is another kernel"
 
 

@@ -78,9 +78,8 @@ def change_gates(model: Caracal, text: str, other: str, name: str = "micro",
                                               {"label": "another text's", "edit": {"texts": [other]}},
                                               {"label": "mean gate", "edit": {"weights": KEPT}},
                                               {"label": "nine numbers", "edit": {"weights": 8}}]}]
-    help = (f"Each text writes the gates of its sums. Replace them by the mean gate of training text, the same for every "
-            f"text, or by nine numbers: its first 8 weights and one constant for all tokens farther back. Do the costs "
-            f"change, or what {name} writes next?")
+    help = ("Each text writes the gates of its sums. Replace them by the mean gate of training text, the same for all "
+            "texts, or by nine numbers: its first 8 weights, and one constant for all tokens before. What changes?")
     return _figure(model, text, controls, help, "bits", name, folder, [kept.index(lags), 0], _WRITTEN)
 
 

@@ -174,9 +174,9 @@ def _predictions(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any]) ->
     """Return the logarithms of the probabilities after each token, `[L, V]`."""
     texts = edit.get("texts", ())
     gates = [[weights for _, weights in _read(model, text)[0]] for text in texts]
-    mean = edit.get("gates") or [sum(F.pad(g, (0, max(map(len, texts)) - g.shape[-1])) for g in layer) / len(texts) if layer[0].ndim == 2
+    mean = [sum(F.pad(g, (0, max(map(len, texts)) - g.shape[-1])) for g in layer) / len(texts) if layer[0].ndim == 2
             else None for layer in zip(*gates, strict=True)]
-    return (model.norm(_read(model, ids, edit, mean)[2]) @ model.embedding.weight.T).log_softmax(-1)
+    return (model.norm(_read(model, ids, edit, edit.get("gates", mean))[2]) @ model.embedding.weight.T).log_softmax(-1)
 
 
 def _read(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any] | None = None,

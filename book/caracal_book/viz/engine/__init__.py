@@ -46,7 +46,7 @@ def source() -> str:
 
 
 def write(model: Caracal, folder: str | Path) -> dict[str, Any]:
-    """Write what a page loads of a model into a folder: its weights and mean gates as `export_web` does, and the program.
+    """Write what a page loads of a model into a folder: its weights and mean gates, as `export_web`, and the program.
 
     Returns:
         the manifest of `caracal_book.web_export.web_scripts`.
