@@ -109,15 +109,16 @@ def cost(ids, change) -> tuple[list[float], str]:
     return (-log[range(len(ids) - 1), ids[1:]] / math.log(2)).tolist(), MODEL.tokenizer.decode(more[len(ids):])
 
 
-def test_the_mean_gate_and_nine_numbers_are_those_of_the_experiment(means, weights, visit):
+@pytest.mark.parametrize("text", [OWN, LONG])
+def test_the_mean_gate_and_nine_numbers_are_those_of_the_experiment(text, means, weights, visit):
     def few(count):
         chosen = [weights_and_sum(m, count, m.shape[1]) for m in means]
         return cost(ids, lambda g, i: chosen[i][:, :g.shape[-1]].expand_as(g))
 
-    ids, page = encode(LONG), visit(weights)
-    assert 63 < len(ids) < MODEL.config.max_positions
+    ids, page = encode(text), visit(weights)
+    assert len(encode(LONG)) > 63
     go_live(page)
-    page.get_by_label("Your sentence").fill(LONG)
+    page.get_by_label("Your sentence").fill(text)
     answered(page, len(ids), "[0,0]")
     trained, before = cost(ids, lambda g, i: g)
     for key, name, count in (("[0,2]", "mean gate", 63), ("[0,3]", "nine numbers", 8)):
@@ -127,7 +128,8 @@ def test_the_mean_gate_and_nine_numbers_are_those_of_the_experiment(means, weigh
         assert found["written"] == [before, after] and before != after
         said = [trace.shown(text).removeprefix("+") for text in (after, before)]
         assert f"go on “{said[0]}”; as trained, “{said[1]}”." in page.locator(".caracal-live").inner_text()
-        assert bits != pytest.approx(few(count - 1)[0], abs=2e-2), "one weight less is another kernel"
+        if len(ids) > count:
+            assert bits != pytest.approx(few(count - 1)[0], abs=2e-2), "one weight less is another kernel"
 
 
 @pytest.mark.parametrize("figure, name, edit", [
