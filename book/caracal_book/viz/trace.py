@@ -48,7 +48,9 @@ def mean_gates_of(model: Caracal) -> dict[str, Tensor]:
     """
     model = in_the_page(model)
     tokens = tokens_of(TRAIN, model.tokenizer, max_tokens=_TOKENS, progress=False)
-    means = mean_gates(model, sequential_windows(tokens, model.config.max_positions, _WINDOWS)[:, :-1])
+    length = model.config.max_positions
+    means = mean_gates(model, sequential_windows(tokens, length, _WINDOWS)[:, :-1])
+    means = [F.pad(m, (0, length - m.shape[1])) for m in means]  # beyond a cut, gates are 0
     names = [f"blocks.{i}.mixer" for i in range(model.config.n_layers) if i not in model.config.attention_layers]
     return {f"{name}.mean_gate": torch.cat([m[:, :KEPT], m[:, KEPT:].mean(1, keepdim=True)], 1)
             for name, m in zip(names, means, strict=True)}
