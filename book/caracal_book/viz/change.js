@@ -40,7 +40,7 @@ export function render({ model, el }) {
   const more = scrolls(el, rows);
   legend(el, moved ? [["--c: var(--result)", "moves: prediction after the changed token"], ["--c: var(--wrapped)", "prediction that should not know of it"]]
     : [["--e: 1.5px solid var(--ink)", "bits as trained"], ["--c: var(--ink)", "bits as changed (bold: more)"]]);
-  const says = make(el, "p", { class: "cha-says", "aria-live": "off" }), writes = make(el, "p", { "aria-live": "off" });
+  const says = make(el, "p", { class: "cha-says", "aria-live": "off" }), writes = make(el, "p", { class: "ins-more" });
   const buttons = make(el, "div", { class: "ins-buttons" }), again = make(buttons, "button", { type: "button" }, "Start again");
   live.button(buttons);
   live.of.push(rows, writes);
@@ -86,9 +86,9 @@ export function render({ model, el }) {
     const last = lastWord(), how = last && last !== ownWord() ? ` when “${ownWord()}” became “${last}”; the last by ${percent(share.at(-1))}.` : ": no word is changed.";
     const sentence = moved ? `${many} of ${share.length} predictions moved${how}`
       : `Mean: ${average(after).toFixed(2)} bits a token; as trained, ${average(before).toFixed(2)}.`;
-    writes.textContent = is === undefined ? "" : ` The next prediction moves by ${percent(share.at(-1))}. The likeliest tokens go on ${quoted(is)}; as trained, ${quoted(was)}.`;
+    writes.textContent = is === undefined ? "" : `The next prediction moves by ${percent(share.at(-1))}. The likeliest tokens go on ${quoted(is)}; as trained, ${quoted(was)}.`;
     live.say(says, sentence);
-    speak(el, live.spoken(`${names.join(", ")}. ${sentence}${writes.textContent}`).replaceAll(" %", " percent"));
+    speak(el, live.spoken(`${names.join(", ")}. ${sentence}`).replaceAll(" %", " percent"));
     Object.assign(host.dataset, { choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]), written: JSON.stringify([was, is]) });
     more(pieces.length);
   }
