@@ -127,7 +127,7 @@ def test_the_mean_gate_and_nine_numbers_are_those_of_the_experiment(text, means,
         assert found["bits"] == [pytest.approx(trained, abs=2e-3), pytest.approx(bits, abs=2e-3)]
         assert found["written"] == [before, after] and before != after
         said = [trace.shown(text).removeprefix("+") for text in (after, before)]
-        assert f"go on “{said[0]}”; as trained, “{said[1]}”." in page.locator(".caracal-live").inner_text()
+        assert f"nimble writes “{said[0]}”; as trained, “{said[1]}”." in page.locator(".caracal-live").inner_text()
         if len(ids) > count:
             assert bits != pytest.approx(few(count - 1)[0], abs=2e-2), "one weight less is another kernel"
 

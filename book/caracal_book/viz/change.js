@@ -86,7 +86,7 @@ export function render({ model, el }) {
     const last = lastWord(), how = last && last !== ownWord() ? ` when “${ownWord()}” became “${last}”; the last by ${percent(share.at(-1))}.` : ": no word is changed.";
     const sentence = moved ? `${many} of ${share.length} predictions moved${how}`
       : `Mean: ${average(after).toFixed(2)} bits a token; as trained, ${average(before).toFixed(2)}.`;
-    writes.textContent = is === undefined ? "" : `The next prediction moves by ${percent(share.at(-1))}. The likeliest tokens go on ${quoted(is)}; as trained, ${quoted(was)}.`;
+    writes.textContent = is === undefined ? "" : `The next prediction moves by ${percent(share.at(-1))}. Taking the likeliest token each time, ${model.get("name")} writes ${quoted(is)}; as trained, ${quoted(was)}.`;
     live.say(says, sentence);
     speak(el, live.spoken(`${names.join(", ")}. ${sentence}`).replaceAll(" %", " percent"));
     Object.assign(host.dataset, { choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]), written: JSON.stringify([was, is]) });

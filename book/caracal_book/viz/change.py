@@ -79,7 +79,8 @@ def change_gates(model: Caracal, text: str, other: str, name: str = "micro",
                                               {"label": "mean gate", "edit": {"weights": KEPT}},
                                               {"label": "nine numbers", "edit": {"weights": 8}}]}]
     help = ("Each text writes the gates of its sums. Replace them by the mean gate of training text, the same for all "
-            "texts, or by nine numbers: its first 8 weights, and one constant for earlier tokens. What changes?")
+            "texts, or by nine numbers: its weights for the last 8 tokens, and one constant for all earlier ones. "
+            "What changes?")
     return _figure(model, text, controls, help, "bits", name, folder, [kept.index(lags), 0], _WRITTEN)
 
 
