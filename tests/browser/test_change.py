@@ -2,6 +2,7 @@
 
 import math
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -10,8 +11,8 @@ from figure_pages import data, write_page
 from test_access import violations
 
 from caracal_book import viz
-from caracal_book.experiments.nine_numbers import kernels, weights_and_sum
-from caracal_book.experiments.surgery import mean_gates
+from caracal_book.experiments.nine_numbers import weights_and_sum
+from caracal_book.experiments.surgery import gate_as, mean_gates
 from caracal_book.fineweb import TRAIN
 from caracal_book.viz import trace
 from caracal_book.web_export import dequantize_rows, quantize_rows
@@ -100,11 +101,11 @@ def means():
     return found
 
 
-def cost(ids, change) -> tuple[list[float], str]:
-    """What each token costs the package, in bits, and what it writes next, when its gates pass a change."""
-    with kernels(MODEL, change):
+def cost(ids, ablation) -> tuple[list[float], str]:
+    """What each token costs the package under an ablation, in bits, and what it writes next."""
+    with ablation:
         log, more = MODEL.logits(torch.tensor([ids]))[0].log_softmax(-1), [*ids]
-        while len(more) < len(ids) + 8:  # all anew, since the change is of gates from the first one on
+        while len(more) < len(ids) + 8:  # all anew: an ablation is of the parallel pass
             more.append(MODEL.logits(torch.tensor([more]))[0, -1].argmax().item())
     return (-log[range(len(ids) - 1), ids[1:]] / math.log(2)).tolist(), MODEL.tokenizer.decode(more[len(ids):])
 
@@ -112,15 +113,14 @@ def cost(ids, change) -> tuple[list[float], str]:
 @pytest.mark.parametrize("text", ["It is", LONG])
 def test_the_mean_gate_and_nine_numbers_are_those_of_the_experiment(text, means, weights, visit):
     def few(count):
-        chosen = [weights_and_sum(m, count, m.shape[1]) for m in means]
-        return cost(ids, lambda g, i: chosen[i][:, :g.shape[-1]].expand_as(g))
+        return cost(ids, gate_as(MODEL, [weights_and_sum(m, count, m.shape[1]) for m in means]))
 
     ids, page = encode(text), visit(weights)
     assert len(encode(LONG)) > 63
     go_live(page)
     page.get_by_label("Your sentence").fill(text)
     answered(page, len(ids), "[0,0]")
-    trained, before = cost(ids, lambda g, i: g)
+    trained, before = cost(ids, nullcontext())
     for key, name, count in (("[0,2]", "mean gate", 63), ("[0,3]", "nine numbers", 8)):
         option(page, name).press("Enter")
         found, (bits, after) = answered(page, len(ids), key), few(count)
