@@ -4,16 +4,20 @@ import re
 import shlex
 import shutil
 import socket
+import subprocess
 import tomllib
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import torch
 
 from caracal_book.commands import COMMANDS
+from caracal_book.commands.record import RecordConfig, run_record
+from caracal_book.records import code
 from caracal_book.rules.printed_values import parse_line
 from caracal_book.rules.prose_numbers import disagreement, quotes
-from caracal_min.model import locate_model
+from caracal_min.model import Caracal, locate_model
 from caracal_min.training import TrainConfig
 
 
@@ -37,8 +41,8 @@ def test_the_examples_run(readme, tmp_path, monkeypatch):
 
 
 # What takes minutes on the page, and what stands in its place here.
-SHORTER = {"--minutes 3": "--tokens 8192", "50_000": "4096", "100_000": "8192",
-           "evaluate runs/mine": "evaluate runs/mine --tokens 2048", "--prompt": "--max-new-tokens 8 --prompt"}
+SHORTER = {"200_000": "8192", "--eval-every 24": "--eval-every 2", "50_000": "4096", "100_000": "8192",
+           "16384": "2048", "--prompt": "--max-new-tokens 8 --prompt"}
 
 
 def blocks(page, language):
@@ -74,10 +78,23 @@ def test_the_commands_of_going_on_run(going_on, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr("sys.argv", ["caracal_min", *shlex.split(line)])
         main()
         said.append(capsys.readouterr().out)
-    trained, sampled, evaluated, short, longer = said
-    assert "model: runs/mine/model" in trained and sampled.startswith("The first") and "bits per byte" in evaluated
+    trained, before, sampled, evaluated, short, longer = said
+    assert "model: runs/mine/model" in trained and "bits per byte" in evaluated
+    assert before.startswith("The first") and sampled.startswith("The first")
     assert "step 4 of 4: done" in short and "step 8 of 8: done" in longer
     assert len((tmp_path / "runs" / "longer" / "log.jsonl").read_text().splitlines()) == 8
+
+    monkeypatch.setattr("caracal_book.commands.record.code", lambda: {**code(), "clean": True})  # as if committed
+    ((kind, folder),) = [command[3:] for command in commands if command[:3] == ["python", "-m", "caracal_book"]]
+    assert kind == "record"
+    run_record(RecordConfig(Path(folder)))
+    for command in commands:
+        if command[0] == "cp":
+            subprocess.run(command, check=True)
+    exec(blocks(going_on, "python")[-1], {})
+    card = (tmp_path / "my_micro" / "README.md").read_text(encoding="utf-8")
+    assert "trained from micro on my.txt for\n8,192 tokens" in card
+    assert Caracal.from_pretrained("my_micro", device="cpu").num_parameters() == 5_979_648
 
 
 @pytest.mark.slow
