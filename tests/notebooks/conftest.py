@@ -40,8 +40,9 @@ def build_book(tmp_path, monkeypatch) -> Callable[..., tuple[str, Path]]:
 
     def run(files: dict[str, str | NotebookNode], *parts: str, mode: str = "off") -> tuple[str, Path]:
         source, html, warnings = tmp_path / "source", tmp_path / "html", io.StringIO()
-        source.mkdir(exist_ok=True)
-        for name, content in files.items():
+        for folder in ("book", "notebooks"):
+            (source / folder).mkdir(parents=True, exist_ok=True)
+        for name, content in ({"book/claims.yml": "{}"} | files).items():
             if not isinstance(content, str):
                 content["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
                 content = nbformat.writes(content)

@@ -94,7 +94,7 @@ def build(build_book, make_notebook, make_code):
         cell = make_code("draw()", alt="a drawing")
         cell["outputs"] = [nbformat.v4.new_output("display_data", {"image/svg+xml": svg, "text/plain": "<Figure>"})]
         notebook = make_notebook(cell, below, title="# Book", setup=False)
-        warnings, html = build_book({"index.ipynb": notebook}, "claims", "plots", "boxes")
+        warnings, html = build_book({"index.ipynb": notebook}, "measured", "plots", "boxes")
         images = {path.name.rpartition("-")[2]: path.read_text("utf-8") for path in (html / "_images").iterdir()}
         return warnings, (html / "index.html").read_text(encoding="utf-8"), images
 

@@ -71,9 +71,10 @@ def frame_figures(app, doctree):
     for cell in cells(doctree):
         below = cell.next_node(descend=False, siblings=True)
         if isinstance(below, nodes.paragraph) and (number := CAPTION.match(first_words(below))):
-            below.parent.remove(below)
-            figure = book_figure(classes=["book-figure"], ids=[f"figure-{number[1]}-{number[2]}"])
-            cell.replace_self(figure)
+            parent = cell.parent
+            parent.remove(below)
+            parent[parent.index(cell)] = figure = book_figure(classes=["book-figure"],
+                                                              ids=[f"figure-{number[1]}-{number[2]}"])
             figure += [cell, book_caption("", "", *below.children)]
 
 

@@ -54,15 +54,16 @@ def hours(notebooks: dict[str, dict]) -> tuple[int, int]:
 
 def opening(notebook: dict) -> str:
     """Return the HTML of the figure that a chapter opens with."""
-    return next(output.data["text/html"] for _, cell in cells.code_cells(notebook) if OPENING in cell_tags(cell)
-                for output in cell.outputs if "text/html" in output.get("data", ()))
+    return "".join(output.get("data", {}).get("text/html", "") for _, cell in cells.code_cells(notebook)
+                   if OPENING in cell_tags(cell) for output in cell["outputs"])
 
 
 def write_stills(app, exception):
     """Write the stills of the figures that chapters open with, for the cards."""
-    for stem, notebook in app.notebooks.items():
-        still = unquote(_STILL.search(with_stills(opening(notebook)))[1])
-        Path(app.outdir, "_static", f"{stem}.svg").write_text(still.replace("'", '"'), encoding="utf-8")
+    for stem, notebook in app.notebooks.items() if exception is None else ():
+        if still := _STILL.search(with_stills(opening(notebook))):
+            svg = unquote(still[1]).replace("'", '"')  # as it was drawn
+            Path(app.outdir, "_static", f"{stem}.svg").write_text(svg, encoding="utf-8")
 
 
 def figure(name: str, text: str, **options) -> str:

@@ -38,6 +38,7 @@ def lighten(app, pagename, templatename, context, doctree):
 
 def change_files(app, exception):
     """Remove the theme's Font Awesome, which no page loads, and write the model that a figure loads when asked."""
-    static = Path(app.outdir, "_static")
-    shutil.rmtree(static / "vendor" / "fontawesome", ignore_errors=True)
-    engine.write(Caracal.from_pretrained("micro", device="cpu"), static / "micro")
+    if exception is None:
+        static = Path(app.outdir, "_static")
+        shutil.rmtree(static / "vendor" / "fontawesome", ignore_errors=True)
+        engine.write(Caracal.from_pretrained("micro", device="cpu"), static / "micro")
