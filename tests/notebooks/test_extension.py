@@ -21,7 +21,8 @@ SOURCE = 'points = 2047\nprint(f"points = {points}\\nleak = 3.1e-06")\nassert po
 def build(build_book, make_notebook, make_code, root):
     """A function that builds a book of one notebook and one ledger; returns warnings and pages by name."""
 
-    def run(text="2047<!-- = points -->, see [claim 1](../book/claims.md)", ledger=LEDGER, tags=("claim-1",), mode="off", also=""):
+    def run(text="2047<!-- = points -->, see [claim 1](../book/claims.md)", ledger=LEDGER, tags=("claim-1",),
+            mode="off", also=""):
         prints = f"points = 2047\nleak = 3.1e-06\n{also}" if mode == "off" else None
         source = f"{SOURCE}\nprint({also!r})" if also else SOURCE
         notebook = make_notebook(text, make_code(source, tags=list(tags), prints=prints), setup=False)

@@ -1,4 +1,4 @@
-"""The book's own Sphinx extension: numbers that notebooks print, pages written from data, a site without outside requests.
+"""The book's own Sphinx extension: numbers that notebooks print, pages from data, a site without outside requests.
 
 What needs no Sphinx, the rules on notebooks and the arithmetic of drawings, is in `caracal_book.rules`; the modules
 here connect it to the build.
@@ -6,7 +6,8 @@ here connect it to the build.
 
 from importlib import import_module
 
-_MODULES = ("site", "kernel", "formulas", "execution", "docstrings", "measured", "pages", "plots", "boxes", "weight", "access")
+_MODULES = ("site", "kernel", "formulas", "execution", "docstrings", "measured", "pages", "plots", "boxes", "weight",
+            "access")
 
 
 def setup(app):

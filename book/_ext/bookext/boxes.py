@@ -58,7 +58,7 @@ def to_row(app, number: int, *words: nodes.Node) -> nodes.reference:
 def mark_claims(app, doctree):
     """Give the cell tagged claim-8 the id claim-8 and, below it, a link to the row of the ledger."""
     for cell in cells(doctree):
-        for number in claim_tags({"metadata": cell["cell_metadata"]}):
+        for number in app.claims.keys() & claim_tags({"metadata": cell["cell_metadata"]}):
             cell["ids"].append(f"claim-{number}")
             cell["classes"].append("asserts-claim")
             words = nodes.Text(f"Claim {number} in the ledger: {app.claims[number].verdict}")
@@ -84,9 +84,12 @@ def mark_boxes(app, doctree):
         if first_words(box).startswith("Theorem"):
             box["classes"].append("theorem-box")
         elif first_words(box) == "What the paper says":
-            verdicts = {int(number): app.claims[int(number)].verdict for number in _CLAIM.findall(box.astext())}
-            furthest = max(verdicts.values(), key=list(VERDICTS).index)  # of the box's claims, from "holds"
+            verdicts = {number: app.claims[number].verdict for number in map(int, _CLAIM.findall(box.astext()))
+                        if number in app.claims}
+            furthest = max(verdicts.values(), key=list(VERDICTS).index, default="")  # of the claims, from "holds"
             box["classes"] += ["claim-box", f"claim-{slug(furthest)}"]
-            box.insert(0, nodes.paragraph("", "", *(
-                to_row(app, number, nodes.inline("", f"Claim {number}: {verdict}", classes=["verdict", f"verdict-{slug(verdict)}"]))
-                for number, verdict in verdicts.items()), classes=["claim-verdicts"]))
+            chips = nodes.paragraph(classes=["claim-verdicts"])
+            for number, verdict in verdicts.items():
+                classes = ["verdict", f"verdict-{slug(verdict)}"]
+                chips += to_row(app, number, nodes.inline("", f"Claim {number}: {verdict}", classes=classes))
+            box.insert(0, chips)

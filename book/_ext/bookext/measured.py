@@ -1,7 +1,7 @@
 """What the notebooks print: the prose is checked against it, and other pages show it.
 
-Before Sphinx reads a page, `app.notebooks` is filled with the executed notebooks and `app.claims` with the ledger.  Each
-number of a notebook's prose that disagrees with its cells becomes a warning, and so does each claim whose cell is
+Before Sphinx reads a page, `app.notebooks` is filled with the executed notebooks and `app.claims` with the ledger.
+Each number of a notebook's prose that disagrees with its cells becomes a warning, and so does each claim whose cell is
 missing or says that something was not tested.  In a page, the role
 
     {measured}`04_causal_convolution: leak in float32`

@@ -32,18 +32,19 @@ def setup(app):
 def write(app, docname, source):
     """Fill in a page of Markdown."""
     if not app.env.doc2path(docname).endswith(".ipynb"):
-        claims = app.claims.values()
         template = Environment(trim_blocks=True, keep_trailing_newline=True).from_string(source[0])
+        claims = app.claims.values()
         source[0] = template.render(
-            {name: getattr(cells, name) for name in ("heading_of", "number_of", "question_of")}, notebooks=app.notebooks,
             claims=claims, counts=Counter(claim.verdict for claim in claims), meaning=VERDICTS, slug=slug,
-            part=partial(part, app), hours=hours, opening=opening, figure=figure, occurs=partial(occurs, app.notebooks))
+            notebooks=app.notebooks, part=partial(part, app), heading_of=cells.heading_of, number_of=cells.number_of,
+            question_of=cells.question_of, hours=hours, opening=opening, figure=figure,
+            occurs=partial(occurs, app.notebooks))
 
 
 def part(app, caption: str) -> dict[str, dict]:
     """Return the notebooks of a part of _toc.yml, by stem."""
-    names = [name for tree in app.config.external_site_map.root.subtrees if tree.caption == caption for name in tree.files()]
-    return {stem: app.notebooks[stem] for stem in (Path(name).name for name in names) if stem in app.notebooks}
+    (names,) = (tree.files() for tree in app.config.external_site_map.root.subtrees if tree.caption == caption)
+    return {Path(name).name: app.notebooks[Path(name).name] for name in names if name.startswith("notebooks/")}
 
 
 def hours(notebooks: dict[str, dict]) -> tuple[int, int]:
