@@ -13,12 +13,10 @@ _MODULES = ("site", "kernel", "formulas", "execution", "docstrings", "measured",
 def setup(app):
     for name in _MODULES:
         import_module(f".{name}", __package__).setup(app)
-    app.connect("builder-inited", share_the_work)
+    app.connect("env-updated", share_the_work)
     return {"version": "1", "env_version": 5, "parallel_read_safe": True, "parallel_write_safe": True}
 
 
-def share_the_work(app):
-    """Let two processes read and write pages, while the first hands them out."""
+def share_the_work(app, env):
+    """Let two processes write the pages that this one has read: sphinx.ext.viewcode, for one, reads alone."""
     app.parallel = 3
-    for name in ("sphinx_multitoc_numbering", "sphinx_jupyterbook_latex"):  # which do nothing while pages are read
-        app.extensions[name].parallel_read_safe = True

@@ -16,7 +16,7 @@ CHANGES = [(re.compile(pattern, re.DOTALL), instead) for pattern, instead in (
     # A browser may break a line between a formula and the full stop that follows it.
     (r'[(\[‘“]*<span class="math [^>]*>(?:(?!</math>).)*</math></span>[.,;:?!)\]’”…]*',
      r'<span class="keep-together">\g<0></span>'),
-    (r'(?<=book/claims\.html)("[^>]*>(?:<[^>]*>)*[Cc]laim\s+(\d+)<)', r"#ledger-\2\1"))]
+    (r'(href="[./book]*claims\.html)("[^>]*>(?:<[^>]*>)*[Cc]laim\s+(\d+)<)', r"\1#ledger-\3\2"))]
 _EXERCISES = re.compile(r'<section id="exercises">\s*<h2>.*?</h2>')
 _FOLD = re.compile(r'(?<=>)([^<>]+)</a><details[^>]*><summary')
 

@@ -58,12 +58,13 @@ def to_row(app, number: int, *words: nodes.Node) -> nodes.reference:
 def mark_claims(app, doctree):
     """Give the cell tagged claim-8 the id claim-8 and, below it, a link to the row of the ledger."""
     for cell in cells(doctree):
-        for number in app.claims.keys() & claim_tags({"metadata": cell["cell_metadata"]}):
-            cell["ids"].append(f"claim-{number}")
-            cell["classes"].append("asserts-claim")
-            words = nodes.Text(f"Claim {number} in the ledger: {app.claims[number].verdict}")
-            cell.parent.insert(cell.parent.index(cell) + 1, nodes.paragraph(
-                "", "", to_row(app, number, words), classes=["claim-backlink"]))
+        for number in claim_tags({"metadata": cell["cell_metadata"]}):
+            if claim := app.claims.get(number):
+                cell["ids"].append(f"claim-{number}")
+                cell["classes"].append("asserts-claim")
+                link = to_row(app, number, nodes.Text(f"Claim {number} in the ledger: {claim.verdict}"))
+                line = nodes.paragraph("", "", link, classes=["claim-backlink"])
+                cell.parent.insert(cell.parent.index(cell) + 1, line)
 
 
 def frame_figures(app, doctree):
