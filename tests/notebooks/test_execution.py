@@ -16,7 +16,7 @@ def build(build_book):
             v4.new_markdown_cell(f"# {name}", id="title"), v4.new_code_cell(text, id="code")])
             for name, text in code.items()}
         files["index.md"] = "# Book\n\n```{toctree}\n" + "\n".join(code) + "\n```\n"
-        build_book(files, "execution", "kernel", mode="cache")
+        return build_book(files, "execution", "kernel", mode="cache")[1]
 
     return run
 
@@ -31,3 +31,8 @@ def test_a_chapter_that_fails_is_told_at_once_and_the_others_are_kept(build, cap
     build(a="print(1)", b="x = 1")  # goes on with the rest
     said = capfd.readouterr().out
     assert "b: executed in" in said and "a: executed" not in said
+
+
+def test_a_page_carries_no_state_of_widgets(build):
+    html = build(a="import ipywidgets\nout = ipywidgets.Output()\nwith out:\n    print(1)\nout")
+    assert "widget-state" not in (html / "a.html").read_text(encoding="utf-8")

@@ -53,7 +53,7 @@ def execute_what_changed(app, env, docnames):
         for done in as_completed(running):
             name = Path(running[done].uri).stem
             if error := done.exception():
-                print(f"{name}: FAILED: {error}", flush=True)
+                print(f"{name}: FAILED: {type(error).__name__}: {error}", flush=True)
                 failed.append(name)
             else:
                 print(f"{name}: executed in {done.result():.0f} s", flush=True)
@@ -72,7 +72,8 @@ def key_in(cache, notebook: dict) -> str | None:
 
 
 def run(notebook: dict, path: Path) -> float:
-    """Execute a notebook in its folder, and return how many seconds it took; no page waits for a widget's state."""
+    """Execute a notebook in its folder, and return how many seconds it took."""
     began = time.monotonic()
-    execute(notebook, cwd=str(path.parent), timeout=None, record_timing=False, store_widget_state=False)
+    execute(notebook, cwd=str(path.parent), timeout=None, record_timing=False)
+    notebook.metadata.pop("widgets", None)  # a page has no kernel, and shows the HTML beside a widget
     return time.monotonic() - began
