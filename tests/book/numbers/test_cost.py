@@ -1,4 +1,4 @@
-"""The cost model: its weights are the model's, its products those that PyTorch counts, its caches those of decoding."""
+"""The cost model: its weights are the model's, its products those that PyTorch counts."""
 
 from dataclasses import replace
 
@@ -14,7 +14,6 @@ from caracal_book.numbers.cost import (
     Cost,
     Device,
     Pass,
-    decoding,
     forward,
     mixers,
     total,
@@ -84,8 +83,8 @@ def test_bytes_of_a_convolution_are_those_that_its_operator_moves(length, dtype)
     dr, v, g = torch.randn(3, 4, length).to(dtype)
     how, channels = Pass(tokens=2**60, bytes_each=dtype.itemsize, cuda=False), 12 * 512
     ahead, step = (run(PURE, length, how=how)["convolution"].bytes for run in (forward, training))
-    for steps, streams, counted in ((spectral.forward_steps, (v, g), ahead),
-                                    (spectral.backward_steps, (dr, v, g), step - ahead)):
+    for steps, streams, counted in ((spectral.convolve, (v, g), ahead),
+                                    (spectral.convolve_backward, (dr, v, g), step - ahead)):
         with Traffic() as seen:
             steps(*streams)  # inside the operator, where a mode around it does not look
         assert sum(seen.bytes.values()) / v.numel() == pytest.approx(counted / channels, rel=0.005)
@@ -147,7 +146,7 @@ def test_bytes_of_a_training_step_under_autocast_are_those_of_operators_that_run
     monkeypatch.setattr(loss, "_require_targets", lambda *given: None)
     monkeypatch.setattr(loss, "_CACHED", 1 << 40)
     monkeypatch.setattr(Caracal, "require_tokens", lambda self, ids, *name: ids)
-    monkeypatch.setattr(Caracal, "_warn_of_copies", lambda *given: None)
+    monkeypatch.setattr(Caracal, "_warn_if_unshifted", lambda *given: None)
     size = replace(VARIANTS.get(name, SMALL), vocab_size=5000, d_model=128, window_size=64)
     if name == "llama":
         pytest.importorskip("transformers")
@@ -172,24 +171,6 @@ def test_on_a_gpu_an_inverse_copies_its_spectrum_and_scales_its_result():
     for run, inverses in ((forward, 1), (training, 3)):
         gpu, least = (run(PURE, 512, how=Pass(cuda=cuda))["convolution"].bytes for cuda in (True, False))
         assert gpu - least == pytest.approx(inverses * inverse)
-
-
-def test_decoding_reads_its_weights_and_its_caches():
-    for context in (100, 4096):
-        with torch.device("meta"):
-            caches = Caracal(TINY).new_caches(1, context, "dot_product")
-        held = {"convolution": 0, "attention": 0}
-        for cache in caches:
-            if hasattr(cache, "window"):
-                held["attention"] += cache.k.numel() + cache.v.numel()
-            else:
-                held["convolution"] += cache.convolution.streams.numel()
-        parts = decoding(TINY, context, convolution="dot_product")
-        assert {part: parts[part].bytes for part in held} == {part: 2 * count for part, count in held.items()}
-        assert parts["mlp"].bytes > 2 * 12 * 3 * 512 * 1408
-        assert decoding(TINY, context, "llama")["attention"].bytes == 2 * 12 * 2 * 512 * context
-    few, many = (decoding(TINY, 4096, how=Pass(tokens=n))["mlp"].bytes for n in (1, 64))
-    assert few > 50 * many
 
 
 def test_a_device_is_bound_by_the_slower_of_two_counts():
