@@ -38,16 +38,17 @@ def build_book(tmp_path, monkeypatch) -> Callable[..., tuple[str, Path]]:
     """A function that builds a book of files by name, texts and notebooks, and returns warnings and folder of it."""
     monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
 
-    def run(files: dict[str, str | NotebookNode], *parts: str, mode: str = "off") -> tuple[str, Path]:
+    def run(files: dict[str, str | NotebookNode], *parts: str, mode: str = "off", **also) -> tuple[str, Path]:
         source, html, warnings = tmp_path / "source", tmp_path / "html", io.StringIO()
-        source.mkdir(exist_ok=True)
-        for name, content in files.items():
+        for folder in ("book", "notebooks"):
+            (source / folder).mkdir(parents=True, exist_ok=True)
+        for name, content in ({"book/claims.yml": "{}"} | files).items():
             if not isinstance(content, str):
                 content["metadata"]["kernelspec"] = {"name": "python3", "display_name": "Python 3"}
                 content = nbformat.writes(content)
             (source / name).write_text(content, encoding="utf-8")
         settings = {"extensions": ["myst_nb", *(f"bookext.{part}" for part in parts)], "nb_execution_mode": mode,
-                    "language": "en", "myst_enable_extensions": ["dollarmath", "amsmath"]}
+                    "language": "en", "myst_enable_extensions": ["dollarmath", "amsmath"], **also}
         with docutils_namespace():
             Sphinx(source, None, html, tmp_path / "doctrees", "html", settings, status=None, warning=warnings,
                    freshenv=True).build()

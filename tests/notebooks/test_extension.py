@@ -14,24 +14,30 @@ Speed:
   more: It is proved.
   notebook: 04_causal_convolution
 """
-CLAIMS_PAGE = "# Ledger\n\n```{claims-ledger} claims.yml\n```\n"
+TEXT = """2047<!-- = points -->, see [claim 1](../book/claims.md)
 
+> **What the paper says** (Section 1): it is so. **What we found:** it holds under a condition
+> ([claim 1](../book/claims.md)).
+
+## Exercises
+"""
 SOURCE = 'points = 2047\nprint(f"points = {points}\\nleak = 3.1e-06")\nassert points'
 
 
 @pytest.fixture
-def build(build_book, make_notebook, make_code):
+def build(build_book, make_notebook, make_code, root):
     """A function that builds a book of one notebook and one ledger; returns warnings and pages by name."""
 
-    def run(text="2047<!-- = points -->, see [claim 1](claims.md)", ledger=LEDGER, tags=("claim-1",),
-            mode="off", also="", code=""):
+    def run(text=TEXT, ledger=LEDGER, tags=("claim-1",), mode="off", also=""):
         prints = f"points = 2047\nleak = 3.1e-06\n{also}" if mode == "off" else None
-        source = f"{code}{SOURCE}\nprint({also!r})" if also else code + SOURCE
+        source = f"{SOURCE}\nprint({also!r})" if also else SOURCE
         notebook = make_notebook(text, make_code(source, tags=list(tags), prints=prints), setup=False)
-        files = {"index.md": f"# Book\n\n```{{toctree}}\n{STEM}\nclaims\n```\n", f"{STEM}.ipynb": notebook,
-                 "claims.yml": ledger, "claims.md": CLAIMS_PAGE}
-        warnings, html = build_book(files, "execution", "kernel", "measured", "claims", mode=mode)
-        return warnings, {name: (html / f"{name}.html").read_text(encoding="utf-8") for name in (STEM, "claims")}
+        ledger_page = (root / "book" / "claims.md").read_text(encoding="utf-8")
+        files = {"index.md": f"# Book\n\n```{{toctree}}\nnotebooks/{STEM}\nbook/claims\n```\n",
+                 f"notebooks/{STEM}.ipynb": notebook, "book/claims.yml": ledger,
+                 "book/claims.md": ledger_page.replace("(where_it_stands.md)", "(../index.md)")}
+        warnings, html = build_book(files, "execution", "kernel", "measured", "pages", "boxes", "access", mode=mode)
+        return warnings, {path.stem: path.read_text(encoding="utf-8") for path in html.glob("*/*.html")}
 
     return run
 
@@ -43,10 +49,14 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert f'data-notebook="{STEM}" data-name="points" data-value="2047">2047</span>' in claims
     assert 'data-value="3.1e-06">3.1 × 10<sup>−6</sup></span>' in claims
     assert "<details><summary>More</summary><p>It is proved.</p>" in "".join(claims.splitlines())
-    assert 'id="ledger-1"' in claims and f'href="{STEM}.html#claim-1"' in claims
+    assert 'id="ledger-1"' in claims and f'href="../notebooks/{STEM}.html#claim-1">Cell in A chapter' in claims
     assert ">holds under a condition</span> (1): it stands where" in claims and "Both are" in claims
     assert 'id="claim-1"' in chapter
-    assert chapter.count('href="claims.html#ledger-1"') == 2, "the link in the text and the one below the cell"
+    assert chapter.count('href="../book/claims.html#ledger-1"') == 4, "two in the text, a chip, and one below the cell"
+    assert '<blockquote class="claim-box claim-holds-under-a-condition">' in chapter
+    assert 'verdict-holds-under-a-condition">Claim 1: holds under a condition</span></a>' in chapter
+    assert '<h1><span class="chapter-number">Chapter 4 </span>A chapter' in chapter
+    assert f'href="../book/solutions/{STEM}.html">Solutions to these exercises' in chapter
 
 
 def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(build, tmp_path, capfd):
@@ -54,7 +64,7 @@ def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(bui
     module.parent.mkdir(parents=True)
     for change, executed in (("x = 1", 1), ("x = 1", 0), ("x = 2", 1)):
         module.write_text(change)
-        warnings, _ = build(mode="cache", code="from caracal_min import x\n")
+        warnings, _ = build(mode="cache")
         assert warnings == "" and capfd.readouterr().out.count(": executed in") == executed, change
 
 
@@ -67,3 +77,15 @@ def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(bui
 def test_a_book_that_contradicts_itself_warns(change, says, build):
     warnings, _ = build(**change)
     assert says in warnings
+
+
+def test_a_moved_page_and_a_missing_one_lead_home(build_book, root, monkeypatch):
+    monkeypatch.setenv("BOOK_URL", "https://pages.example.org/a/book")
+    warnings, html = build_book(
+        {"index.md": "# Book"}, "site", "measured", "access", html_theme="sphinx_book_theme",
+        templates_path=[str(root / "book" / "_templates")], html_additional_pages={"404": "404.html"},
+        moved_pages={"notebooks/old": "index"})
+    assert warnings == ""
+    assert 'url=../index.html"' in (html / "notebooks" / "old.html").read_text(encoding="utf-8")
+    assert 'href="/a/book/search.html"' in (html / "404.html").read_text(encoding="utf-8")
+    assert 'content="https://pages.example.org/a/book/_static/social.png"' in (html / "index.html").read_text("utf-8")

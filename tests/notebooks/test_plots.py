@@ -94,7 +94,7 @@ def build(build_book, make_notebook, make_code):
         cell = make_code("draw()", alt="a drawing")
         cell["outputs"] = [nbformat.v4.new_output("display_data", {"image/svg+xml": svg, "text/plain": "<Figure>"})]
         notebook = make_notebook(cell, below, title="# Book", setup=False)
-        warnings, html = build_book({"index.ipynb": notebook}, "claims", "plots", "boxes")
+        warnings, html = build_book({"index.ipynb": notebook}, "measured", "plots", "boxes")
         images = {path.name.rpartition("-")[2]: path.read_text("utf-8") for path in (html / "_images").iterdir()}
         return warnings, (html / "index.html").read_text(encoding="utf-8"), images
 
@@ -111,3 +111,10 @@ def test_a_page_has_a_plot_for_each_theme_in_one_figure(build, draw):
     assert [re.search(r"on-(light|dark)\b", tag)[1] for tag in tags] == ["light", "dark"]
     assert all('alt="a drawing"' in tag and 'loading="lazy"' in tag and "width: 574px" in tag for tag in tags)
     assert "It rises" in figure and "Text." not in figure
+
+
+@pytest.mark.parametrize("colour, says", [(palette.rule, "a drawing has a line in"),
+                                          ("#123456", "a drawing has the colours #123456")])
+def test_a_plot_that_is_faint_or_of_another_colour_is_a_warning(colour, says, build, draw):
+    warnings, *_ = build(draw(lambda ax: ax.axhline(0, color=colour)), "Text.")
+    assert says in warnings

@@ -1,39 +1,42 @@
-"""What the theme and Sphinx leave nameless or misnamed for those who read with their ears or without a mouse.
+"""What a page says beside its text: a chapter's number, ways on, a description, and what the theme leaves nameless.
 
 The cover's link in the sidebar is a landmark by book/_templates/navbar-logo.html; colours are in book.css.
 """
 
 import re
 
-from bs4 import BeautifulSoup
+from caracal_book.rules.cells import heading_of, question_of
 
-_CITATION = re.compile(r' role="doc-biblioentry"')
-
-_TABLE = re.compile(r'<div class="pst-scrollable-table-container"')
-# A browser may break a line between a formula and the full stop that follows it.
-_FORMULA = re.compile(r'[(\[‘“]*<span class="math [^>]*>(?:(?!</math>).)*</math></span>[.,;:?!)\]’”…]*', re.DOTALL)
+DESCRIPTION = ("A language model built on polynomial multiplication, taken apart and put together: interactive "
+               "figures, code that runs on a laptop, and what the Caracal paper says, checked.")
+# What a body holds and what stands in its place.
+CHANGES = [(re.compile(pattern, re.DOTALL), instead) for pattern, instead in (
+    (r' role="doc-biblioentry"', ' role="listitem"'),
+    (r'<div class="pst-scrollable-table-container"', r'\g<0> tabindex="0" role="group" aria-label="Table"'),
+    # A browser may break a line between a formula and the full stop that follows it.
+    (r'[(\[‘“]*<span class="math [^>]*>(?:(?!</math>).)*</math></span>[.,;:?!)\]’”…]*',
+     r'<span class="keep-together">\g<0></span>'),
+    (r'(href="[./book]*claims\.html)("[^>]*>(?:<[^>]*>)*[Cc]laim\s+(\d+)<)', r"\1#ledger-\3\2"))]
+_EXERCISES = re.compile(r'<section id="exercises">\s*<h2>.*?</h2>')
+_FOLD = re.compile(r'(?<=>)([^<>]+)</a><details[^>]*><summary')
 
 
 def setup(app):
-    app.connect("html-page-context", repair, priority=900)
+    app.connect("html-page-context", finish, priority=900)
 
 
-def repair(app, pagename, templatename, context, doctree):
-    """Name the folds of the sidebar, let keys scroll tables, call entries what they are, keep commas at formulas."""
-    if "generate_toctree_html" in context:
-        write = context["generate_toctree_html"]
-        context["generate_toctree_html"] = lambda *args, **kwargs: name_folds(str(write(*args, **kwargs)))
-    if "body" in context:
-        context["body"] = _TABLE.sub(r'\g<0> tabindex="0" role="group" aria-label="Table"', _CITATION.sub(
-            ' role="listitem"', context["body"]))
-        context["body"] = _FORMULA.sub(r'<span class="keep-together">\g<0></span>', context["body"])
-
-
-def name_folds(tree: str) -> str:
-    """Return the sidebar's HTML with a name for each fold: the pages below the entry in front of it."""
-    soup = BeautifulSoup(tree, "html.parser")
-    for summary in soup.select("li > details > summary"):
-        link = summary.find_parent("li").find("a", recursive=False)
-        if link and not summary.get_text(strip=True):
-            summary["aria-label"] = f"Pages below {link.get_text(strip=True)}"
-    return str(soup)
+def finish(app, pagename, templatename, context, doctree):
+    """Name the folds of the sidebar, let keys scroll tables, link claims to their rows and exercises to solutions."""
+    stem, body = pagename.removeprefix("notebooks/"), context.get("body", "")
+    for pattern, instead in CHANGES:
+        body = pattern.sub(instead, body)
+    context["description"] = DESCRIPTION
+    if stem in app.notebooks:
+        context["description"] = question_of(app.notebooks[stem])[1]
+        body = body.replace("<h1>", f'<h1><span class="chapter-number">{heading_of(stem)} </span>', 1)
+        body = _EXERCISES.sub(rf'\g<0><p class="to-solutions"><a href="../book/solutions/{stem}.html">'
+                              "Solutions to these exercises</a></p>", body)
+    context["body"] = body
+    if write := context.get("generate_toctree_html"):
+        context["generate_toctree_html"] = lambda *args, **kwargs: _FOLD.sub(
+            r'\g<0> aria-label="Pages below \1"', str(write(*args, **kwargs)))

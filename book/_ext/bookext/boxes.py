@@ -1,26 +1,19 @@
 """What each box of a chapter is, so that it looks like it: a claim with its verdicts, a theorem, a figure with caption.
 
-A quotation that begins "What the paper says" links to claims of the ledger; their verdicts stand above it as chips
-and colour it.  One that begins "Theorem" holds a theorem and its proof.  A paragraph "**Figure 4.1.** ..." behind a
-cell is the caption of what the cell shows.
+A quotation that begins "What the paper says" names claims of the ledger; their verdicts stand above it as chips and
+colour it.  One that begins "Theorem" holds a theorem and its proof.  A paragraph "**Figure 4.1.** ..." behind a cell is
+the caption of what the cell shows.  A cell tagged `claim-8` gets the id `claim-8`, and a line that leads to its row.
 """
 
 import re
 from functools import partial
 
 from docutils import nodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
-from sphinx.util import logging
 
-from caracal_book.rules.figure_rules import STAND
-from caracal_book.rules.ledger import VERDICTS, slug
-
-from .claims import badge, ledger_pages
-
-logger = logging.getLogger(__name__)
+from caracal_book.rules.ledger import VERDICTS, claim_tags, slug
 
 CAPTION = re.compile(r"Figure (\d+|[A-Z])\.(\d+)\.")
-_LINK = re.compile(r"claim (\d+)")
+_CLAIM = re.compile(r"\bclaim (\d+)")
 
 
 class book_figure(nodes.General, nodes.Element):
@@ -34,8 +27,8 @@ class book_caption(nodes.Part, nodes.TextElement):
 def setup(app):
     for node, tag in ((book_figure, "figure"), (book_caption, "figcaption")):
         app.add_node(node, html=(partial(_open, tag), partial(_close, tag)))
-    app.connect("doctree-read", frame_figures)
-    app.add_post_transform(MarkBoxes)
+    for mark in (mark_claims, frame_figures, mark_boxes):
+        app.connect("doctree-read", mark)
 
 
 def _open(tag, self, node):
@@ -52,52 +45,52 @@ def first_words(node: nodes.Element) -> str:
     return strong.astext() if strong is not None and node.astext().startswith(strong.astext()) else ""
 
 
+def cells(doctree: nodes.document) -> list[nodes.container]:
+    return [node for node in doctree.findall(nodes.container) if node.get("nb_element") == "cell_code"]
+
+
+def to_row(app, number: int, *words: nodes.Node) -> nodes.reference:
+    """Return a link to a row of the ledger."""
+    ledger = app.builder.get_relative_uri(app.env.docname, "book/claims")
+    return nodes.reference("", "", *words, internal=True, refuri=f"{ledger}#ledger-{number}")
+
+
+def mark_claims(app, doctree):
+    """Give the cell tagged claim-8 the id claim-8 and, below it, a link to the row of the ledger."""
+    for cell in cells(doctree):
+        for number in claim_tags({"metadata": cell["cell_metadata"]}):
+            if claim := app.claims.get(number):
+                cell["ids"].append(f"claim-{number}")
+                cell["classes"].append("asserts-claim")
+                link = to_row(app, number, nodes.Text(f"Claim {number} in the ledger: {claim.verdict}"))
+                line = nodes.paragraph("", "", link, classes=["claim-backlink"])
+                cell.parent.insert(cell.parent.index(cell) + 1, line)
+
+
 def frame_figures(app, doctree):
     """Put each cell whose next paragraph is a caption, and that caption, into a figure of its own."""
-    for paragraph in list(doctree.findall(nodes.paragraph)):
-        number = CAPTION.match(first_words(paragraph))
-        index = paragraph.parent.index(paragraph) if number else 0
-        cell = paragraph.parent[index - 1] if index else None
-        if isinstance(cell, nodes.container) and cell.get("nb_element") == "cell_code":
-            parent = paragraph.parent
-            del parent[index - 1:index + 1]
-            figure = book_figure("", cell, book_caption("", "", *paragraph.children), classes=["book-figure"],
-                                 ids=[f"figure-{number[1]}-{number[2]}"])
-            parent.insert(index - 1, figure)
-    for cell in doctree.findall(nodes.container):
-        captioned = isinstance(cell.parent, book_figure) or STAND in cell.get("cell_metadata", {}).get("tags", [])
-        if cell.get("nb_element") == "cell_code" and not captioned and _shows_figure(cell):
-            logger.warning("cell %d shows a figure without caption", cell["cell_index"], location=cell, type="figures")
+    for cell in cells(doctree):
+        below = cell.next_node(descend=False, siblings=True)
+        if isinstance(below, nodes.paragraph) and (number := CAPTION.match(first_words(below))):
+            parent = cell.parent
+            parent.remove(below)
+            parent[parent.index(cell)] = figure = book_figure(classes=["book-figure"],
+                                                              ids=[f"figure-{number[1]}-{number[2]}"])
+            figure += [cell, book_caption("", "", *below.children)]
 
 
-def _shows_figure(cell: nodes.Element) -> bool:
-    return any(cell.findall(nodes.image)) or any("caracal-figure" in raw.astext() for raw in cell.findall(nodes.raw))
-
-
-class MarkBoxes(SphinxPostTransform):
+def mark_boxes(app, doctree):
     """Give the boxes their classes, and those of claims their chips."""
-
-    default_priority = 910  # after the links to the ledger have their addresses
-
-    def run(self, **kwargs):
-        verdicts = {claim.id: claim.verdict for claims in ledger_pages(self.env).values() for claim in claims}
-        for box in list(self.document.findall(nodes.block_quote)):
-            if first_words(box).startswith("Theorem"):
-                box["classes"].append("theorem-box")
-            elif first_words(box) == "What the paper says":
-                links = {int(number[1]): link["refuri"] for link in box.findall(nodes.reference)
-                         if (number := _LINK.fullmatch(link.astext().strip()))}
-                known = {number: verdicts[number] for number in links if number in verdicts}
-                box["classes"].append("claim-box")
-                if known:
-                    furthest = max(known.values(), key=list(VERDICTS).index)  # of the box's claims, from "holds"
-                    box["classes"].append(f"claim-{slug(furthest)}")
-                    box.insert(0, chips(known, links))
-
-
-def chips(verdicts: dict[int, str], links: dict[int, str]) -> nodes.paragraph:
-    """Return a line with a link for each verdict, to the row of its claim."""
-    line = nodes.paragraph(classes=["claim-verdicts"])
-    for number, verdict in verdicts.items():
-        line += nodes.reference("", "", badge(verdict, f"Claim {number}: "), internal=True, refuri=links[number])
-    return line
+    for box in doctree.findall(nodes.block_quote):
+        if first_words(box).startswith("Theorem"):
+            box["classes"].append("theorem-box")
+        elif first_words(box) == "What the paper says":
+            verdicts = {number: app.claims[number].verdict for number in map(int, _CLAIM.findall(box.astext()))
+                        if number in app.claims}
+            furthest = max(verdicts.values(), key=list(VERDICTS).index, default="")  # of the claims, from "holds"
+            box["classes"] += ["claim-box", f"claim-{slug(furthest)}"]
+            chips = nodes.paragraph(classes=["claim-verdicts"])
+            for number, verdict in verdicts.items():
+                classes = ["verdict", f"verdict-{slug(verdict)}"]
+                chips += to_row(app, number, nodes.inline("", f"Claim {number}: {verdict}", classes=classes))
+            box.insert(0, chips)

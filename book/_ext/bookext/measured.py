@@ -1,7 +1,8 @@
-"""Printed values in the build: collect them, check the prose against them, show them in other pages.
+"""What the notebooks print: the prose is checked against it, and other pages show it.
 
-While a notebook is read its printed values go into `env.measured_values[docname][name]`, and every
-number of its prose that disagrees becomes a warning.  In a page, the role
+Before Sphinx reads a page, `app.notebooks` is filled with the executed notebooks and `app.claims` with the ledger.
+Each number of a notebook's prose that disagrees with its cells becomes a warning, and so does each claim whose cell is
+missing or says that something was not tested.  In a page, the role
 
     {measured}`04_causal_convolution: leak in float32`
 
@@ -13,97 +14,52 @@ from pathlib import Path
 
 import nbformat
 from docutils import nodes
-from sphinx.transforms.post_transforms import SphinxPostTransform
+from jupyter_cache import get_cache
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxRole
 
-from caracal_book.rules.printed_values import PrintedValue, number_html, printed_values
+from caracal_book.rules.ledger import check_boxes, check_claims, read_ledger, untested
+from caracal_book.rules.printed_values import number_html, printed_values
 from caracal_book.rules.prose_numbers import check_notebook
 
-from .by_page import ByPage
-
 logger = logging.getLogger(__name__)
-measured_in = ByPage("measured_values")  # dictionaries of printed values by name
 
 
 def setup(app):
-    measured_in.connect(app)
-    app.add_node(measured_number, html=(visit_html, None))
-    app.add_role("measured", MeasuredRole())
-    app.add_post_transform(FillInMeasured)
-    app.connect("doctree-read", collect_and_check)
+    app.connect("env-before-read-docs", load, priority=600)  # once all notebooks are executed
+    app.add_role("measured", Measured())
 
 
-def notebook_of(env, docname: str) -> dict | None:
-    """Load the notebook behind a page, as it stands in the repository; None for other pages."""
-    path = Path(env.doc2path(docname))
-    return nbformat.read(path, as_version=4) if path.suffix == ".ipynb" else None
+def load(app, env, docnames):
+    """Read the notebooks, by stem, with what they printed, and the ledger; warn of what contradicts them."""
+    app.notebooks = {path.stem: with_output(app, path) for path in sorted(map(Path, map(env.doc2path, env.found_docs)))
+                     if path.suffix == ".ipynb"}
+    app.values = {stem: printed_values(notebook)[0] for stem, notebook in app.notebooks.items()}
+    claims = read_ledger(Path(app.srcdir, "book", "claims.yml"))
+    app.claims = {claim.id: claim for claim in claims}
+    problems = [(stem, problem) for stem, notebook in app.notebooks.items()
+                for problem in (*check_notebook(notebook), *untested(notebook))]
+    for stem, problem in problems + check_claims(claims, app.notebooks) + check_boxes(claims, app.notebooks):
+        place = f", cell {problem.cell}" if problem.cell >= 0 else ""
+        logger.warning("%s%s: %s", stem, place, problem.message, type="measured")
 
 
-def with_output(notebook: dict, doctree: nodes.document) -> dict:
-    """Return the notebook with what its cells wrote to stdout, read from the page that shows it.
-
-    The file that myst-nb writes beside the pages has no outputs where they came from the cache.
-    """
-    cells = [dict(cell) for cell in notebook["cells"]]
-    for cell in doctree.findall(nodes.container):
-        if cell.get("nb_element") == "cell_code":
-            cells[cell["cell_index"]]["outputs"] = [
-                {"output_type": "stream", "name": "stdout", "text": block.astext()}
-                for block in cell.findall(nodes.literal_block) if "stream" in block["classes"]]
-    return {**notebook, "cells": cells}
+def with_output(app, path: Path) -> dict:
+    """Return a notebook with its outputs, from the cache if the build executes notebooks."""
+    notebook = nbformat.read(path, as_version=4)
+    if app.config.nb_execution_mode != "cache":
+        return notebook
+    return get_cache(app.env.mystnb_config.execution_cache_path).merge_match_into_notebook(notebook)[1]
 
 
-def collect_and_check(app, doctree):
-    docname = app.env.docname
-    notebook = notebook_of(app.env, docname)
-    if notebook is None:
-        return
-    notebook = with_output(notebook, doctree)
-    measured_in(app.env)[docname], _ = printed_values(notebook)
-    for problem in check_notebook(notebook):
-        logger.warning("cell %d: %s", problem.cell, problem.message, location=docname, type="measured")
-
-
-class measured_number(nodes.General, nodes.Inline, nodes.Element):
-    """A number that a notebook prints; attributes `notebook`, `name` and, once filled in, `number`."""
-
-
-class MeasuredRole(SphinxRole):
+class Measured(SphinxRole):
     def run(self):
-        notebook, colon, name = self.text.partition(":")
-        if not colon or not name.strip():
-            logger.warning("the role measured was given '%s'; write {measured}`notebook: name`", self.text,
+        notebook, _, name = self.text.partition(": ")
+        value = self.env.app.values.get(notebook, {}).get(name)
+        if value is None:
+            logger.warning("no cell of the notebook '%s' prints a value named '%s'", notebook, name,
                            location=self.get_location(), type="measured")
-        node = measured_number(notebook=notebook.strip(), name=name.strip())
-        self.set_source_info(node)
-        return [node], []
-
-
-class FillInMeasured(SphinxPostTransform):
-    """Give every measured_number its value, once all notebooks have been read."""
-
-    default_priority = 5
-
-    def run(self, **kwargs):
-        for node in list(self.document.findall(measured_number)):
-            value = self.find(node["notebook"], node["name"])
-            if value is None:
-                logger.warning("no cell of the notebook '%s' prints a value named '%s'",
-                               node["notebook"], node["name"], location=node, type="measured")
-                node.replace_self(nodes.problematic(node["name"], node["name"]))
-            else:
-                node["number"] = value.number + ("%" if value.percent else "")
-
-    def find(self, notebook: str, name: str) -> PrintedValue | None:
-        for docname, values in measured_in(self.env).items():
-            if docname.rsplit("/", 1)[-1] == notebook:
-                return values.get(name)
-        return None
-
-
-def visit_html(translator, node):
-    translator.body.append(
-        f'<span class="measured" data-notebook="{escape(node["notebook"])}" data-name="{escape(node["name"])}" '
-        f'data-value="{escape(node["number"])}">{number_html(node["number"])}</span>')
-    raise nodes.SkipNode
+            return [nodes.problematic(name, name)], []
+        number = value.number + "%" * value.percent
+        return [nodes.raw("", f'<span class="measured" data-notebook="{notebook}" data-name="{escape(name)}" '
+                              f'data-value="{number}">{number_html(number)}</span>', format="html")], []

@@ -17,46 +17,34 @@ logger = logging.getLogger(__name__)
 
 SCALE = 1.15  # of a plot's own size: its letters are then nearly as large as those of the text
 _POINT = 4 / 3  # pixels
-_SIZE = re.compile(r'<svg\b[^>]*? width="([\d.]+)(pt)?" height="([\d.]+)(?:pt)?"')
+_WIDTH = re.compile(r'<svg\b[^>]*? width="([\d.]+)(pt)?"')
 
 
 def setup(app):
     app.connect("doctree-read", show_in_both_themes, priority=400)  # before Sphinx collects the images
 
 
-def width_of(svg: str) -> float:
-    """Return how wide a drawing is to stand on a page, in pixels."""
-    width, unit = _SIZE.search(svg).group(1, 2)
-    return float(width) * (_POINT * SCALE if unit else 1)
-
-
 def show_in_both_themes(app, doctree):
     """Put two images, one for each theme, in the place of each drawing that a cell shows."""
     for image in list(doctree.findall(nodes.image)):
-        if image["uri"].endswith(".svg") and _in_output(image):
+        if image["uri"].endswith(".svg") and "jupyter_execute" in image["uri"]:  # what myst-nb wrote of an output
             path = Path(app.env.relfn2path(image["uri"], app.env.docname)[1])
             drawing = without_ground(path.read_text(encoding="utf-8"))
+            width, points = _WIDTH.search(drawing).groups()
+            plot = nodes.container(classes=["plot"])
             try:
-                drawings = {"light": rasters_in(drawing, palette), "dark": on_dark(drawing)}
+                drawings = (palette, "light", rasters_in(drawing, palette)), (dark, "dark", on_dark(drawing))
             except ValueError as problem:
                 logger.warning("a drawing %s", problem, location=image, type="plots")
                 continue
-            for theme, svg in zip((palette, dark), drawings.values(), strict=True):
-                for problem in faint(svg, theme):
+            for theme, name, coloured in drawings:
+                for problem in faint(coloured, theme):
                     logger.warning("a drawing has %s", problem, location=image, type="plots")
-            plot = nodes.container(classes=["plot"], **{key: image[key] for key in ("mime_type",) if key in image})
-            for theme, svg in drawings.items():
                 one = image.deepcopy()
-                one["uri"] = image["uri"].removesuffix(".svg") + f"-on-{theme}.svg"
-                one["classes"] += ["dark-light", f"on-{theme}"]  # the theme leaves `dark-light` as it is
-                one["width"] = f"{width_of(svg):.0f}px"
+                one["uri"] = image["uri"].removesuffix(".svg") + f"-on-{name}.svg"
+                one["classes"] += ["dark-light", f"on-{name}"]  # the theme leaves `dark-light` as it is
+                one["width"] = f"{float(width) * (_POINT * SCALE if points else 1):.0f}px"
                 one["loading"] = "lazy"
-                path.with_name(f"{path.stem}-on-{theme}.svg").write_text(svg, encoding="utf-8")
+                path.with_name(Path(one["uri"]).name).write_text(coloured, encoding="utf-8")
                 plot += one
             image.replace_self(plot)
-
-
-def _in_output(node: nodes.Node) -> bool:
-    while node is not None and getattr(node, "attributes", {}).get("nb_element") != "cell_code_output":
-        node = node.parent
-    return node is not None

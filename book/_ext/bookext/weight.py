@@ -7,18 +7,11 @@ import re
 import shutil
 from pathlib import Path
 
-from docutils import nodes
-
 from caracal_book.rules.drawings import share_figures
 from caracal_book.viz import engine
 from caracal_min import Caracal
-from caracal_min.model import shipped_models
 
-UNUSED = ("thebe", "design-tabs")
-DESIGN = "sphinx-design"
-MODELS = {"micro"}  # that figures load
 OPTIONS = "documentation_options.js"  # a line of the theme's layout uses it at once
-
 _PICTURE = re.compile(r'<img (?![^>]*loading=)(?=[^>]*src="(?!data:))')
 
 
@@ -32,31 +25,20 @@ def lighten(app, pagename, templatename, context, doctree):
 
     sphinx-thebe fails on every page, and the style of sphinx-design is for the pages with its directives.
     """
-    unused = UNUSED if uses_design(doctree) else (*UNUSED, DESIGN)
+    body = context.get("body", "")
+    unused = ["thebe", "design-tabs", *(["sphinx-design"] if 'class="sd-' not in body else [])]
     for kind in ("script_files", "css_files"):
-        context[kind] = [file for file in context[kind] if not any(name in source_of(file) for name in unused)]
+        context[kind] = [file for file in context[kind]
+                         if not any(name in str(file.filename or file.attributes) for name in unused)]
     for script in context["script_files"]:
         if script.filename and OPTIONS not in str(script.filename):
             script.attributes["defer"] = "defer"
-    if "body" in context:
-        context["body"] = _PICTURE.sub('<img loading="lazy" ', share_figures(context["body"]))
-
-
-def source_of(file) -> str:
-    """Return the name of a script or style, or the text of a script without a name."""
-    return str(file.filename or file.attributes.get("body", ""))
-
-
-def uses_design(doctree: nodes.document | None) -> bool:
-    """Whether a page has elements of sphinx-design."""
-    return doctree is not None and any(name.startswith("sd-") for node in doctree.findall(nodes.Element)
-                                       for name in node.get("classes", ()))
+    context["body"] = _PICTURE.sub('<img loading="lazy" ', share_figures(body))
 
 
 def change_files(app, exception):
-    """Remove the theme's Font Awesome, which no page loads, and write the models that a figure loads when asked."""
-    if exception is None and app.builder.format == "html":
+    """Remove the theme's Font Awesome, which no page loads, and write the model that a figure loads when asked."""
+    if exception is None:
         static = Path(app.outdir, "_static")
         shutil.rmtree(static / "vendor" / "fontawesome", ignore_errors=True)
-        for name in MODELS & {*shipped_models()}:
-            engine.write(Caracal.from_pretrained(name, device="cpu"), static / name)
+        engine.write(Caracal.from_pretrained("micro", device="cpu"), static / "micro")
