@@ -1,10 +1,11 @@
 """The device of a name, the precision that it computes in, and the context that makes it so::
 
-    bfloat16   where the device has units for it: CUDA from 8.0 on, a CPU with AMX
+    bfloat16   where the device has units for it: CUDA from 8.0 on, a CPU with AMX or AVX512-BF16
     float16    on CUDA without them, as a T4 or a V100; training then scales its loss, or small
                gradients vanish
-    float32    elsewhere, also on a CPU with AVX512-BF16 alone, where bfloat16 took 1.6 times
-               as long for a training step of Tiny
+    float32    elsewhere
+
+One processor with AVX512-BF16 alone was slower in bfloat16; precision="float32" is the way out.
 
 Under `autocast` matrix products are done in that type.  Weights and their sums stay in float32, and
 so does the convolution, because spectra in half precision would leak the future.
@@ -55,7 +56,7 @@ def has_bfloat16(device: torch.device | str) -> bool:
     # Older versions of PyTorch cannot say what the processor has: take no units for granted.
     capabilities = getattr(torch.cpu, "get_capabilities", dict)()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
-    return wide and capabilities.get("amx_bf16", False)
+    return wide and any(capabilities.get(unit) for unit in ("amx_bf16", "avx512_bf16"))
 
 
 def resolve_precision(precision: str, device: torch.device | str) -> torch.dtype:

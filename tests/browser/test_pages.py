@@ -58,8 +58,8 @@ def test_a_page_on_a_desk(name, look, site, book):
         shown = page.locator(".caracal-figure").count()
         written = (book / name).read_text(encoding="utf-8").count('class="caracal-figure"')
         asked["figures are shown"] = [] if shown == written else [f"{shown} of {written}"]
+        ask.unfold(page)  # a figure in an answer is asked, too
         asked["keyboard"] = ask.figure_problems(page)
-        ask.unfold(page)
         for theme in ("dark", "light"):
             show_theme(page, theme)
             asked[f"frames, {theme}"] = of_figures.frame_problems(page)

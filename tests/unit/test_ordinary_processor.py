@@ -34,10 +34,11 @@ def ordinary(monkeypatch):
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "AVX2")
 
 
-@pytest.mark.parametrize("units, capability, has", [(True, "AVX512", True), (True, "AVX2", False),
-                                                    (False, "AVX512", False)])
+@pytest.mark.parametrize("units, capability, has", [
+    ({"amx_bf16": True}, "AVX512", True), ({"amx_bf16": False, "avx512_bf16": True}, "AVX512", True),
+    ({"amx_bf16": True}, "AVX2", False), ({"avx512_f": True}, "AVX512", False)])
 def test_a_processor_has_bfloat16_if_it_has_units_and_pytorch_uses_them(units, capability, has, monkeypatch):
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"amx_bf16": units}, raising=False)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units, raising=False)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert has_bfloat16("cpu") is has
     assert resolve_precision("auto", "cpu") == (torch.bfloat16 if has else torch.float32)
