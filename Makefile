@@ -1,6 +1,6 @@
 # make book   build the pages: every chapter is executed
 # make test   build the pages, then run every test
-# make check  say in two minutes whether a change is worth a full run
+# make check  say in 90 seconds whether a change is worth a full run
 # make wheel  build the source archive and the wheel into dist/, check both, and run every chapter from the wheel
 # make clean  remove what was built, keep the virtual environment
 # make help   this list; for one figure, sentence or chapter see CONTRIBUTING.md

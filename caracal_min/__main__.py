@@ -30,9 +30,11 @@ def train(config: TrainConfig) -> None:
     # A space belongs to the token of the next word: after one alone, samples begin with fragments.
     config = replace(config, prompt=config.prompt.rstrip(" "))
     with Trainer(config) as trainer:
+        is_main = trainer.group.is_main
+        if is_main and trainer.step and not trainer.finished:
+            print(f"resumed after step {trainer.step} of {config.steps}", flush=True)
         trainer.run()
-        # Every process trains, and one of them reports.
-        if not trainer.group.is_main:
+        if not is_main:
             return
         print(f"step {trainer.step} of {config.steps}: done")
         if config.out is not None:
@@ -79,7 +81,6 @@ def sample(
     loaded.to(place, resolve_precision(precision, place))
     options = {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     prompt = prompt.rstrip(" ")
-    # Flushed piece by piece, so that the text appears while it is drawn.
     print(prompt, end="", flush=True)
     encoder = loaded.require_tokenizer()
     for piece in stream_text(loaded, encoder, prompt, max_new_tokens, **options):
@@ -126,7 +127,6 @@ def evaluate(
     most = tokens + 1
     ids = tokens_of(data, encoder, split, most)[:most]
     windows = sequential_windows(ids, context)
-    # A short text has no window of the longest contexts.
     fitting = [m for m in MULTIPLES if m * context < len(ids)]
     # Weights stay in float32 and products are rounded, as in training.
     with autocast(place, resolve_precision(precision, place)):
@@ -198,7 +198,6 @@ def info(model: Model = "micro") -> None:
     print(f"caracal-min {__version__}: {model}, {loaded.num_parameters():,} parameters")
     for name, value in asdict(loaded.config).items():
         print(f"  {name} = {value}")
-    # Models trained on bare ids have no tokenizer.
     print(f"  tokenizer = {tokenizer and tokenizer.name}")
 
 
@@ -245,6 +244,13 @@ def main() -> None:
             shape = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
             of_start["tokenizer"] = str(folder)
             of_start["model"] = (f"gate_length={shape['gate_length']}",)
+        # A finished run brings the settings of its model.
+        elif option == "--start" and (Path(value) / "run.json").is_file():
+            run = json.loads((Path(value) / "run.json").read_text(encoding="utf-8"))["config"]
+            preset = run["preset"]
+            of_start["variant"] = run["variant"]
+            of_start["model"] = tuple(run["model"])
+            of_start["tokenizer"] = str(Path(value) / "tokenizer")
     commands = {
         "sample": sample,
         "evaluate": evaluate,
@@ -269,7 +275,6 @@ def main() -> None:
             prog="python -m caracal_min",
             config=(tyro.conf.OmitArgPrefixes,),
         )
-    # Ctrl-C wrote a checkpoint, so the run is not lost.
     except StoppedError as stopped:
         sys.exit(f"{stopped}; the same command resumes the run")
     except (ValueError, ImportError, OSError, DivergedError) as error:

@@ -83,7 +83,6 @@ class CaracalConfig:
         for name in ("vocab_size", "d_model", "n_layers", "n_heads", "window_size",
                      "fourier_per_attention", "gate_length", "max_positions"):
             size = getattr(self, name)
-            # None switches an optional size off, so there is no number to check.
             if size is not None and size < 1:
                 raise ValueError(f"{name}={size}; give a whole number >= 1")
         if self.d_model % self.n_heads:
@@ -101,7 +100,6 @@ class CaracalConfig:
         k = self.fourier_per_attention
         if k is None:
             return ()
-        # The pattern repeats after k Fourier layers and one of attention.
         return tuple(range(k, self.n_layers, k + 1))
 
 
@@ -143,7 +141,6 @@ def find_preset(name: str) -> CaracalConfig:
 
 def change_config(config: CaracalConfig, changes: dict[str, Any]) -> CaracalConfig:
     """Return a configuration with some fields changed; ValueError, with the list, if unknown."""
-    # dataclasses.replace refuses an unknown field too, but without the list of known ones.
     accepted = CaracalConfig.__annotations__
     for name in changes:
         require_known("field", name, accepted)

@@ -5,7 +5,7 @@ Symbols, as in the paper (Section 4.2 and Appendix C)::
     v, g    the content and the gate, two real sequences of length L
     r       their causal convolution, r_t = sum over j <= t of v_j g_{t-j}
     N       the number of points at which both polynomials are evaluated
-    K       the length of a gate that is cut, K <= L: g_i counts as 0 from i = K on
+    K       the length of a gate that is cut (`gate_length`), K <= L: g_i counts as 0 from i = K on
 
 The last dimension of every tensor is time; leading dimensions broadcast.  float16, bfloat16,
 float32 and float64 go in and come out, the arithmetic is done in at least float32, and every
@@ -14,7 +14,7 @@ the two fast routes.
 
 A transform mixes all times, and the future cancels up to rounding only::
 
-    the future      moves the past by about 1e-7 in float32 and 1e-16 in float64, relative to the
+    the future      changes the past by about 1e-7 in float32 and 1e-16 in float64, relative to the
                     largest terms; its gradients are of that size too, not exactly zero
     large numbers   drown small ones: a single 1e8 at the end of v leaves an error of about 10 in
                     float32, and of 1e-7 in float64, in every earlier output
@@ -139,7 +139,6 @@ def causal_conv_right_angle(v: Tensor, g: Tensor) -> Tensor:
     step = math.pi / (2 * length)
     angle = torch.arange(length, device=v.device, dtype=v.dtype) * step
     twist = torch.polar(torch.ones_like(angle), angle)
-    # Both streams need the same twist, since degrees add up in a product.
     V = fft(v * twist)
     G = fft(g * twist)
     # Turning back leaves the causal part real, and what wrapped around imaginary.
@@ -221,12 +220,12 @@ def _history(g):
 def _check(v, g, equal=False):
     """Return the dtype of the result; refuse lengths and dtypes that have no convolution."""
     length = v.shape[-1]
-    taps = g.shape[-1]
-    if taps > length or equal and taps < length:
+    gate_length = g.shape[-1]
+    if gate_length > length or equal and gate_length < length:
         wanted = "a gate no longer than the content"
         if equal:
             wanted = "equal lengths"
-        raise ValueError(f"v has length {length} and g has length {taps}; give {wanted}, "
+        raise ValueError(f"v has length {length} and g has length {gate_length}; give {wanted}, "
                          "or use linear_conv for polynomials of different degree")
     dtype = torch.promote_types(v.dtype, g.dtype)
     # Integers would be convolved in float32 and then truncated.

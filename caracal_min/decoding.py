@@ -1,15 +1,18 @@
-"""What the layers remember while decoding, so that a step gives what the parallel pass would::
+"""The state of each layer while decoding, so that a step gives what the parallel pass would::
 
     RelaxedConvolution      v and g of all tokens: O(log^2 L) operations per token and channel
-    PartitionedConvolution  the same for a gate of K coefficients: fixed memory, texts of any length
-    DotProductConvolution   its reference implementation by dot products, O(L)
-    RollingConvolution      that of PartitionedConvolution, O(K)
-    FourierCache            one of these, and the last inputs of the short convolution
+    PartitionedConvolution  the same under a cut gate: fixed memory, texts of any length, O(log^2 K)
+    DotProductConvolution   reference implementation of RelaxedConvolution: O(L)
+    RollingConvolution      reference implementation of PartitionedConvolution: O(K)
+    FourierCache            one of these four, and the last inputs of the short convolution
     WindowCache             keys and values of the last `window` tokens
 
-When token t arrives, r_t = sum over j <= t of v_j g_{t-j} is wanted.  Both v and g still grow, so
-no spectrum can be computed once and for all.  Relaxed multiplication adds the product of a pair
-(j, i) to the *future* result j + i as soon as v_j and g_i are known, in blocks::
+K is the gate length, the number of leading tokens whose gates count: the model's `gate_length` if
+its gate is cut, else the capacity L of the cache.
+
+Token t needs r_t = sum over j <= t of v_j g_{t-j}.  Both v and g still grow, so no spectrum can be
+computed once and for all.  Relaxed multiplication adds the product of a pair (j, i) to the *future*
+result j + i as soon as v_j and g_i are known, in blocks::
 
     after n tokens, with m the lowest set bit of n and l = n - m, results n ... n + m - 1 receive
         v[0:m] * g[0:m]                        if l = 0
@@ -17,16 +20,17 @@ no spectrum can be computed once and for all.  Relaxed multiplication adds the p
     by cyclic FFTs of 2m points, whose wrap-around falls on results that are not read.
 
 Blocks shorter than `base` tokens are not worth an FFT: their pairs are summed directly.  A prompt
-of P tokens leaves the blocks n = P, P & (P - 1), ...: the nodes of a Fenwick tree.
+of P tokens adds the blocks n = P, P & (P - 1), ...: the nodes of a Fenwick tree.
 
-With a gate of K coefficients, r_t needs the last K of v and the first K of g: the "fixed-size
-rolling buffer" of Caracal, Section 3.3.  The first K tokens are read as above.  From then on only v
-is new, and time is cut into periods of K tokens::
+Under a cut gate, r_t needs the last K of v and the first K of g: the "fixed-size rolling buffer" of
+Caracal, Section 3.3.  The first K tokens are handled as above.  After them only v is new, and time
+is cut into periods of K tokens::
 
     after n < K tokens of a period, its results n ... n + m - 1 receive    v[l:n] * g[0:2m]
     after all K, the results of the next period receive                    the tail of v * g
 
-Rows of a batch may hold different numbers of tokens.  Neighbours with equally many go together.
+Rows of a batch may hold different numbers of tokens; neighbours that hold equally many are computed
+together.  `held` counts the tokens that a row held before this call.
 """
 
 import itertools
@@ -43,12 +47,12 @@ from .convolution import causal_conv_fft
 __all__ = ["Cache", "DotProductConvolution", "FourierCache", "PartitionedConvolution",
            "RelaxedConvolution", "RollingConvolution", "WindowCache", "is_one_token"]
 
-# Numbers in one block of FFTs on a CPU: spectra of a group of channels then stay in its cache.
+# Numbers in the spectra of one group of channels on a CPU, so that they stay in its cache.
 CPU_BLOCK = 1 << 19
 
 
 class _State:
-    """Tensors whose first dimension is the row of the batch, lists by row, and other states."""
+    """Decoding state: every attribute that is a tensor or list has an entry for each batch row."""
 
     lengths: list[int]
     """Tokens held by each row."""
@@ -58,11 +62,11 @@ class _State:
     @property
     def nbytes(self) -> int:
         """Bytes of all tensors, filled or not."""
-        parts = vars(self).values()
-        return sum(x.nbytes for x in parts if isinstance(x, Tensor | _State))
+        attributes = vars(self).values()
+        return sum(x.nbytes for x in attributes if isinstance(x, Tensor | _State))
 
     def reorder(self, rows: Sequence[int] | Tensor) -> None:
-        """Let row i be what row rows[i] was, as beam search does; the number of rows may change."""
+        """Replace row i by row rows[i], as beam search does; the number of rows may change."""
         rows = torch.as_tensor(rows).tolist()
         for name, value in vars(self).items():
             if isinstance(value, _State):
@@ -72,25 +76,24 @@ class _State:
             elif isinstance(value, list):
                 setattr(self, name, [value[i] for i in rows])
 
-    def _append(self, tokens: int, lengths: Sequence[int] | None = None) -> list[tuple]:
-        """Lengthen the rows.  Return runs of equal rows: slice, tokens held before, new tokens."""
-        before = self.lengths
-        added = lengths or [tokens] * len(before)
-        pairs = list(zip(before, added, strict=True))
-        after = list(map(sum, pairs))
-        most = max(after)
-        if self.capacity is not None and most > self.capacity:
-            raise ValueError(f"{most} tokens do not fit a cache for {self.capacity}; "
+    def _advance(self, tokens: int, lengths: Sequence[int] | None = None) -> list[tuple]:
+        """Add the new tokens to `lengths`.  Return groups of neighbours: (rows, held, new)."""
+        new_lengths = lengths or [tokens] * len(self.lengths)
+        pairs = list(zip(self.lengths, new_lengths, strict=True))
+        totals = list(map(sum, pairs))
+        longest = max(totals)
+        if self.capacity is not None and longest > self.capacity:
+            raise ValueError(f"{longest} tokens do not fit a cache for {self.capacity}; "
                              "make the cache longer")
-        self.lengths = after
-        # Prompts of one length, the usual case, make a single run.
-        runs = []
+        self.lengths = totals
+        # Prompts of one length, the usual case, make a single group.
+        groups = []
         start = 0
-        for (held, new), run in itertools.groupby(pairs):
-            end = start + len(list(run))
-            runs.append((slice(start, end), held, new))
+        for (held, new), equal in itertools.groupby(pairs):
+            end = start + len(list(equal))
+            groups.append((slice(start, end), held, new))
             start = end
-        return runs
+        return groups
 
 
 class DotProductConvolution(_State):
@@ -102,25 +105,25 @@ class DotProductConvolution(_State):
         batch, channels: rows B and channels D.
         capacity: most tokens per row, L.
         dtype: of the streams to come; they are stored in at least float32.
-        device: where they are stored.
+        device: where v and g are stored.
 
     Source: the sum of Caracal, Section 4.2, for one t.
     """
 
-    endless = False
-    n_streams = 2
+    gate_is_cut = False
+    n_streams = 2  # v and g
     base = 1
 
     def __init__(self, batch: int, channels: int, capacity: int,
                  dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):
         self.lengths = [0] * batch
-        self.capacity = None if self.endless else capacity
-        self.slots = capacity
-        # v and g, time last, in whole blocks.  Under a gate of K coefficients, v is a ring of K
-        # slots: token t is in slot t % K, its place in the present period.
-        size = capacity + -capacity % self.base
+        self.capacity = None if self.gate_is_cut else capacity
+        self.gate_length = capacity
+        # Time is last, in whole blocks.  Under a cut gate v is a ring of K slots: token t is in
+        # slot t % K, and slot 0 begins each period.
+        slots = capacity + -capacity % self.base
         dtype = torch.promote_types(dtype, torch.float32)
-        shape = batch, self.n_streams, channels, size
+        shape = batch, self.n_streams, channels, slots
         self.streams = torch.zeros(shape, dtype=dtype, device=device)
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
@@ -128,7 +131,7 @@ class DotProductConvolution(_State):
 
         Args:
             v: content of the new tokens, `[B, D, P]`, P >= 1, floating.
-            g: their gates, `[B, D, P]`; of a gate of K coefficients, those before token K.
+            g: their gates, `[B, D, P]`; under a cut gate only those before token K.
             lengths: how many tokens each row takes, 1 to P; the rest is ignored.  None: all.
 
         Returns:
@@ -139,22 +142,23 @@ class DotProductConvolution(_State):
         """
         # Recompute over the stored and the new tokens: exact for chunks of any size.
         r = torch.zeros_like(v)
-        for rows, held, new in self._append(v.shape[-1], lengths):
-            content, gate = self._read(rows, held)
-            content = torch.cat([content, v[rows, :, :new]], dim=-1)
-            gate = torch.cat([gate, g[rows, :, :new]], dim=-1)
-            gate = gate[..., :self.slots]
-            results = causal_conv_fft(content, gate)
+        for rows, held, new in self._advance(v.shape[-1], lengths):
+            self._flush(rows, held)
+            old_v, old_g = self._read_streams(rows, held)
+            all_v = torch.cat([old_v, v[rows, :, :new]], dim=-1)
+            all_g = torch.cat([old_g, g[rows, :, :new]], dim=-1)
+            all_g = all_g[..., :self.gate_length]
+            results = causal_conv_fft(all_v, all_g)
             r[rows, :, :new] = results[..., -new:]
-            end = held + new
-            if end > self.slots:
-                # Later results need this period and the one before.  Zeros stand for its forgotten
-                # tokens, which are more than K tokens old and so outside the kernel.
-                needed = self.slots + end % self.slots
-                missing = needed - content.shape[-1]
-                content = F.pad(content, (missing, 0))
-            for period in content.split(self.slots, dim=-1):
-                self._load(rows, period, gate)
+            total = held + new
+            if total > self.gate_length:
+                # Later results need all of this period and the one before.  Zeros replace what is
+                # no longer stored of that one: no gate reaches so far back.
+                needed = self.gate_length + total % self.gate_length
+                missing = needed - all_v.shape[-1]
+                all_v = F.pad(all_v, (missing, 0))
+            for period in all_v.split(self.gate_length, dim=-1):
+                self._rebuild(rows, period, all_g)
         return r
 
     def step(self, v: Tensor, g: Tensor | None = None) -> Tensor:
@@ -162,7 +166,7 @@ class DotProductConvolution(_State):
 
         Args:
             v: its content, `[B, D]`, floating.
-            g: its gate, `[B, D]`; None if every row has all coefficients of a gate of fixed length.
+            g: its gate, `[B, D]`; None if every row holds all K tokens whose gates count.
 
         Returns:
             r at this token, `[B, D]`, in the dtype of v.
@@ -170,44 +174,47 @@ class DotProductConvolution(_State):
         Raises:
             ValueError: a row is full.
         """
-        r = []
-        for rows, held, _ in self._append(1):
-            gate = g[rows] if held < self.slots else None
-            r.append(self._step(rows, held, v[rows], gate))
-        return torch.cat(r).to(v.dtype)
+        results = []
+        for rows, held, _ in self._advance(1):
+            gate = g[rows] if held < self.gate_length else None
+            results.append(self._step_rows(rows, held, v[rows], gate))
+        return torch.cat(results).to(v.dtype)
 
-    def _read(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
+    def _flush(self, rows: slice, held: int) -> None:
+        """Write to `streams` what a subclass keeps elsewhere."""
+
+    def _read_streams(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
         """Return v and g, oldest token first; at most the last K of v and the first K of g."""
-        stored = min(held, self.slots)
+        stored = min(held, self.gate_length)
         v, g = self.streams[rows, :2, :, :stored].unbind(1)
-        # Slot 0 of a ring that has been filled is not the oldest token.
-        if held > self.slots:
+        # After the first period, slot 0 does not hold the oldest token.
+        if held > self.gate_length:
             v = v.roll(-held, dims=-1)
         return v, g
 
-    def _load(self, rows: slice, v: Tensor, g: Tensor) -> None:
-        """Store the first tokens of a period, `[rows, D, *]`, and the gate."""
+    def _rebuild(self, rows: slice, v: Tensor, g: Tensor) -> None:
+        """Set the state to that after n tokens of a period: v, `[rows, D, n]`, and g so far."""
         self.streams[rows, 0, :, :v.shape[-1]] = v
         self.streams[rows, 1, :, :g.shape[-1]] = g
 
-    def _step(self, rows: slice, held: int, v: Tensor, g: Tensor | None) -> Tensor:
-        """Append a token, `[rows, D]`, and return its r; g is None if the gate is complete."""
-        self.streams[rows, 0, :, held % self.slots] = v
+    def _step_rows(self, rows: slice, held: int, v: Tensor, g: Tensor | None) -> Tensor:
+        """Append a token, `[rows, D]`, and return its r; g is None after the first K tokens."""
+        self.streams[rows, 0, :, held % self.gate_length] = v
         if g is not None:
             self.streams[rows, 1, :, held] = g
-        v, g = self._read(rows, held + 1)
+        v, g = self._read_streams(rows, held + 1)
         return (v * g.flip(-1)).sum(-1)
 
 
 class RollingConvolution(DotProductConvolution):
-    """Online causal convolution with a gate of fixed length K by dot products: O(K) per token.
+    """Online causal convolution under a cut gate by dot products: O(K) operations per token.
 
     It holds 2 K numbers per channel.  Args: as `PartitionedConvolution`.
 
     Source: the rolling buffer of Caracal, Section 3.3 and Appendix F.
     """
 
-    endless = True
+    gate_is_cut = True
 
 
 class RelaxedConvolution(DotProductConvolution):
@@ -232,125 +239,127 @@ class RelaxedConvolution(DotProductConvolution):
     Source: relaxed multiplication (van der Hoeven), with both operands online.  Not in the paper.
     """
 
-    # v, g, and what is due: the sums so far of the results of this period.
-    n_streams = 3
+    n_streams = 3  # v, g, and the unfinished results of this period
 
     def __init__(self, batch: int, channels: int, capacity: int,
                  dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu",
                  base: int = 32):
         self.base = base
         super().__init__(batch, channels, capacity, dtype, device)
-        # A step reads and writes these alone.  Channels are contiguous in them, whereas one token
-        # of `streams` is scattered over as many pages of memory as there are channels.
-        # The present block of `streams`:
-        self.block = self.streams.new_zeros(batch, base, 3, channels)
-        # g and v of the first block, backwards, to be multiplied with v and g of the present one:
-        self.first = self.streams.new_zeros(batch, base, 2, channels)
+        # A step reads and writes these copies alone.  Their channels are contiguous, whereas one
+        # token of `streams` is scattered over as many pages of memory as there are channels.
+        # The block of the next token:
+        self.present = self.streams.new_zeros(batch, base, 3, channels)
+        # g and v of the first block, reversed in time, to be multiplied by v and g of the present:
+        self.first_reversed = self.streams.new_zeros(batch, base, 2, channels)
 
     @property
-    def due(self) -> Tensor:
-        """What earlier blocks have added to the results of the present one, `[B, base, D]`."""
-        return self.block[:, :, 2]
+    def unfinished(self) -> Tensor:
+        """Sums of earlier blocks for the results of the present one, `[B, base, D]`."""
+        return self.present[:, :, 2]
 
-    def _read(self, rows, held):
-        # The newest tokens are still in `block` alone.
-        stored = self._stored_block(rows, held % self.slots)
-        stored.copy_(self.block[rows])
-        return super()._read(rows, held)
+    def _flush(self, rows, held):
+        block = self._stored_block(rows, held % self.gate_length)
+        block.copy_(self.present[rows])
 
-    def _load(self, rows, v, g):
-        super()._load(rows, v, g)
+    def _rebuild(self, rows, v, g):
+        super()._rebuild(rows, v, g)
         n = v.shape[-1]
-        growing = g.shape[-1] < self.slots
-        if growing:
+        gate_grows = g.shape[-1] < self.gate_length
+        # No earlier period has added anything to the results of the first one.
+        if gate_grows:
             self.streams[rows, 2] = 0
-        if n == self.slots:
-            self._add_block(rows, n, growing)
+        if n == self.gate_length:
+            self._add_block(rows, n, gate_grows)
         else:
-            # Full blocks alone; the Fenwick tree's next node has one set bit less.
+            # Full blocks alone; the next node of the Fenwick tree has one set bit less.
             end = n - n % self.base
             while end:
-                self._add_block(rows, end, growing)
+                self._add_block(rows, end, gate_grows)
                 end &= end - 1
-        streams = self._stored_block(rows, 0)[:, :, :2]
-        self.first[rows] = streams.flip(1, 2)
-        self.block[rows] = self._stored_block(rows, n % self.slots)
+        first = self._stored_block(rows, 0)[:, :, :2]
+        self.first_reversed[rows] = first.flip(1, 2)
+        self.present[rows] = self._stored_block(rows, n % self.gate_length)
 
-    def _step(self, rows, held, v, g):
-        place = held % self.slots
-        i = place % self.base
-        growing = g is not None
-        token = self.block[rows, i]
+    def _step_rows(self, rows, held, v, g):
+        slot = held % self.gate_length
+        i = slot % self.base
+        gate_grows = g is not None
+        token = self.present[rows, i]
         token[:, 0] = v
-        # v meets the first gates.  While the kernel is incomplete, g meets the first contents, too;
-        # in the first block both are the same products, so one is added.
-        kinds = 1
-        if growing:
+        # Each v of the present block meets a gate of the first one.  While the gate grows, each g
+        # also meets a v of the first block; inside that block both are the same products.
+        multiplied = 1  # v alone
+        if gate_grows:
             token[:, 1] = g
             if held < self.base:
-                self.first[rows, -1 - held] = token[:, :2].flip(1)
+                self.first_reversed[rows, -1 - held] = token[:, :2].flip(1)
             else:
-                kinds = 2
-        present = self.block[rows, :i + 1, :kinds]
-        pairs = present * self.first[rows, -1 - i:, :kinds]
+                multiplied = 2  # v and g
+        present = self.present[rows, :i + 1, :multiplied]
+        pairs = present * self.first_reversed[rows, -1 - i:, :multiplied]
         r = pairs.sum((1, 2)) + token[:, 2]
-        n = place + 1
-        if n % self.base == 0 or n == self.slots:
+        n = slot + 1
+        if n % self.base == 0 or n == self.gate_length:
             # The block is full: write it back, compute what it adds, and load the next one.
-            self._stored_block(rows, place).copy_(self.block[rows])
-            self._add_block(rows, n, growing)
-            self.block[rows] = self._stored_block(rows, n % self.slots)
+            self._flush(rows, held)
+            self._add_block(rows, n, gate_grows)
+            self.present[rows] = self._stored_block(rows, n % self.gate_length)
         return r
 
-    def _stored_block(self, rows: slice, place: int) -> Tensor:
-        """Return the block of `streams` around a place as a view, in the layout of `block`."""
-        start = place - place % self.base
+    def _stored_block(self, rows: slice, slot: int) -> Tensor:
+        """Return a view of the block of `streams` that has a slot, in the layout of `present`."""
+        start = slot - slot % self.base
         block = self.streams[rows, ..., start:start + self.base]
         return block.permute(0, 3, 1, 2)
 
-    def _add_block(self, rows: slice, n: int, growing: bool) -> None:
-        """Add to later results what the last m of the first n tokens of a period contribute."""
-        m, start = n & -n, n
-        if n == self.slots:
-            if not self.endless:
-                return
-            # The period is complete: results are counted from the beginning of the next one.
-            m, start = n, 0
+    def _add_block(self, rows: slice, n: int, gate_grows: bool) -> None:
+        """Add to later results what n tokens of a period allow (see the head of this module)."""
+        m = n & -n  # the lowest set bit
+        start = n
+        if n == self.gate_length:
+            if not self.gate_is_cut:
+                return  # the cache is full: no result is to come
+            # The whole period is one block, and its results begin the next period.
+            m = n
+            start = 0
             self.streams[rows, 2] = 0
-        # The first tokens of a growing gate meet the first contents in one product; see the head.
         points = 2 * m
-        lags = m if growing and n == m else points
+        # With n = m both products are the same, that of the first m gates.
+        gate_count = m if gate_grows and n == m else points
         channels = self.streams.shape[2]
         if self.streams.device.type == "cpu":
             channels = max(1, CPU_BLOCK // (2 * points))
         new = slice(n - m, n)
-        for some in self.streams[rows].split(channels, dim=2):
-            v, g, due = some.unbind(1)
-            product = rfft(v[..., new], points) * rfft(g[..., :lags], points)
-            if growing and n > m:
-                early = rfft(v[..., :points], points)
-                product.addcmul_(rfft(g[..., new], points), early)
-            due = due[..., start:start + m]
-            end = m + due.shape[-1]
-            due += irfft(product, points)[..., m:end]
+        for group in self.streams[rows].split(channels, dim=2):
+            v, g, results = group.unbind(1)
+            product = rfft(v[..., new], points) * rfft(g[..., :gate_count], points)
+            if gate_grows and n > m:
+                first_v = rfft(v[..., :points], points)
+                product.addcmul_(rfft(g[..., new], points), first_v)
+            # The period may end before all m results.
+            results = results[..., start:start + m]
+            end = m + results.shape[-1]
+            sums = irfft(product, points)
+            results += sums[..., m:end]
 
 
 class PartitionedConvolution(RelaxedConvolution):
-    """Online causal convolution with a gate of fixed length K: O(log^2 K) per token on average.
+    """Online causal convolution under a cut gate: O(log^2 K) per token on average.
 
     It takes any number of tokens, and holds 3 K numbers per channel.  The last token of a period
     of K pays for a block of K.
 
     Args:
         batch, channels: rows B and channels D.
-        capacity: the length K of the gate; gates of later tokens are ignored.
+        capacity: the gate length K; gates of later tokens are ignored.
         dtype, device, base: as `RelaxedConvolution`.
 
     Source: partitioned convolution (Gardner 1995), by the blocks of relaxed multiplication.  Not in
     the paper.
     """
 
-    endless = True
+    gate_is_cut = True
 
 
 class FourierCache(_State):
@@ -361,8 +370,8 @@ class FourierCache(_State):
 
     Args:
         convolution: empty online convolution, which stores v and g.
-        conv_state: inputs of the short convolution before the first token, `[B, taps - 1, D]`, all
-            zero; None for a layer without it.
+        conv_state: inputs of the short convolution before the first token, all zero,
+            `[B, kernel_size - 1, D]`; None for a layer without it.
     """
 
     def __init__(self, convolution: DotProductConvolution, conv_state: Tensor | None):
@@ -380,15 +389,15 @@ class FourierCache(_State):
         return self.convolution.capacity
 
     @torch.no_grad()
-    def mix(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> Tensor:
-        """Append L new tokens and return r there, `[B, D, L]`.
+    def convolve(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None) -> Tensor:
+        """Append L new tokens to the long convolution and return r there, `[B, D, L]`.
 
         Args:
             v, g: streams of the new tokens, `[B, D, L]`; g may end at gate_length.
             lengths: how many of them each row takes; None: all.
         """
         if is_one_token(v.mT, lengths):
-            # No gate at all where the layer's is complete.
+            # Past gate_length there is no g to pass.
             r = self.convolution.step(v[..., 0], *g.unbind(-1))
             return r.unsqueeze(-1)
         return self.convolution.prefill(v, g, lengths)
@@ -398,10 +407,10 @@ class FourierCache(_State):
         """Keep the last inputs of the short convolution; x holds the new ones, `[B, L, D]`."""
         if self.conv_state is None:
             return
-        taps = self.conv_state.shape[1]
-        seen = torch.cat([self.conv_state, x], dim=1)
+        kept = self.conv_state.shape[1]
+        inputs = torch.cat([self.conv_state, x], dim=1)
         ends = lengths or [x.shape[1]] * len(x)
-        last = [row[end:end + taps] for row, end in zip(seen, ends, strict=True)]
+        last = [row[end:end + kept] for row, end in zip(inputs, ends, strict=True)]
         self.conv_state = torch.stack(last)
 
 
@@ -411,9 +420,9 @@ class WindowCache(_State):
     Gradients do not flow through it.
 
     Args:
-        k, v: `[B, H, slots, d]`, all zero.  There are as many slots as the window has tokens, or as
-            a text will have where that is fewer.
-        window: keys that a query sees, its own token's included.
+        k, v: `[B, H, slots, d]`, all zero; as many slots as the window has tokens, or fewer for a
+            shorter text.
+        window: number of keys that a query sees, that of its own token included.
     """
 
     def __init__(self, k: Tensor, v: Tensor, window: int):
@@ -431,7 +440,7 @@ class WindowCache(_State):
         Raises:
             ValueError: a cache smaller than the window is full.
         """
-        self._append(1)
+        self._advance(1)
         self.k = torch.cat([self.k[:, :, 1:], k], dim=2)
         self.v = torch.cat([self.v[:, :, 1:], v], dim=2)
         mask = None
@@ -459,20 +468,20 @@ class WindowCache(_State):
             ValueError: more tokens than fit a cache smaller than the window.
         """
         y = torch.zeros_like(q)
-        for rows, held, new in self._append(q.shape[2], lengths):
+        for rows, held, new in self._advance(q.shape[2], lengths):
             old = min(held, self.slots)
-            seen = []
-            for cache, added in ((self.k, k), (self.v, v)):
-                # Under autocast, new keys have another dtype than the cache.
-                past = cache[rows].to(added.dtype)
-                past = torch.cat([past, added[rows, :, :new]], dim=2)
-                cache[rows] = past[:, :, -self.slots:]
-                seen.append(past[:, :, self.slots - old:])
-            # Attention takes as many queries as keys; those of old tokens are dropped afterwards.
+            keys_and_values = []
+            for stored, added in ((self.k, k), (self.v, v)):
+                # Under autocast, new keys have another dtype than the stored ones.
+                past = stored[rows].to(added.dtype)
+                joined = torch.cat([past, added[rows, :, :new]], dim=2)
+                stored[rows] = joined[:, :, -self.slots:]
+                keys_and_values.append(joined[:, :, self.slots - old:])
+            # Attention takes as many queries as keys, so zeros stand for the old queries.
             queries = q[rows, :, :new]
             queries = F.pad(queries, (0, 0, old, 0))
-            found = sliding_window_attention(queries, *seen, self.window, backend)
-            y[rows, :, :new] = found[:, :, old:]
+            outputs = sliding_window_attention(queries, *keys_and_values, self.window, backend)
+            y[rows, :, :new] = outputs[:, :, old:]
         return y
 
 
@@ -480,5 +489,5 @@ Cache = FourierCache | WindowCache
 
 
 def is_one_token(x: Tensor, lengths: Sequence[int] | None) -> bool:
-    """Whether x, `[B, L, ...]`, brings one token to each row: then a step is enough."""
+    """Whether x, `[B, L, ...]`, has one token for each row, so that a step is enough."""
     return x.shape[1] == 1 and set(lengths or [1]) == {1}

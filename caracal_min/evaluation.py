@@ -18,14 +18,8 @@ from .loss import rows_at_once, token_loss
 from .packing import document_ids
 from .tokenizer import Tokenizer
 
-__all__ = [
-    "bits_per_byte",
-    "bytes_of_targets",
-    "held_out_loss",
-    "loss_by_context_length",
-    "loss_by_position",
-    "token_losses",
-]
+__all__ = ["bits_per_byte", "bytes_of_targets", "held_out_loss", "loss_by_context_length",
+           "loss_by_position", "token_losses"]
 
 
 @contextmanager
@@ -62,7 +56,6 @@ def token_losses(
     Raises:
         ValueError: windows that are not `[W, L + 1]`.
     """
-    # One text without its windows is the likely mistake.
     if windows.ndim != 2 or windows.shape[1] < 2:
         raise ValueError(f"windows have shape {tuple(windows.shape)}; give [count, length + 1]")
     losses = []
@@ -71,7 +64,6 @@ def token_losses(
     rows = rows_at_once(model.config.vocab_size)
     with _evaluating(model):
         batches = windows.split(batch_size)
-        # For tqdm None means: a bar in a terminal, none in a log file.
         hidden_bar = None if progress else True
         for batch in tqdm(batches, progress, disable=hidden_bar):
             # Windows wait on the CPU, so that a long text fits beside the model.
@@ -159,13 +151,11 @@ def loss_by_context_length(
     # Windows that do not fill the longest one would leave out its last tokens.
     if any(largest % length for length in lengths):
         raise ValueError(f"multiples={tuple(multiples)}; give numbers that all divide the largest")
-    # All lengths come out of the same longest windows, so each predicts the same tokens.
     longest = sequential_windows(tokens, largest, limit)
     means = {}
     for length in lengths:
         # Neighbouring windows share one token: the last target is the next window's first input.
         windows = longest.unfold(1, length + 1, length).reshape(-1, length + 1)
-        # Memory follows the tokens of a batch, however they are cut into windows.
         title = f"context {length}" if progress else ""
         batch_size = max(1, batch_tokens // length)
         losses = token_losses(model, windows, batch_size, title, end_of_text)
@@ -180,7 +170,6 @@ def bytes_of_targets(windows: Tensor, tokenizer: Tokenizer) -> int:
     that means nothing.
     """
     targets = windows[:, 1:].flatten()
-    # The end of text is predicted, and costs nats, but no byte of the text stands for it.
     ids = targets[targets != tokenizer.end_of_text]
     text = tokenizer.decode(ids.tolist())
     return len(text.encode())
@@ -195,5 +184,4 @@ def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
         >>> round(bits_per_byte(math.log(256), 100, 100), 9)
         8.0
     """
-    # Tokens of different tokenizers differ in length, so only the total can be compared.
     return loss * tokens / (math.log(2) * text_bytes)

@@ -1,10 +1,7 @@
 """Exact decoding: read the prompt in one parallel pass, then continue it a token at a time.
 
-The caches of the layers hold what the parallel pass would have seen, so the logits are equal up to
-rounding.  A Fourier layer needs all of v and g for that, 2 D numbers a token, and relaxed
-multiplication makes a new token cost O(log^2 L) per channel on average.  With a gate_length K in
-the configuration the last K of v and the first K of g are enough, however long the text: the
-"fixed-size rolling buffer" of Caracal, Section 3.3.
+The caches of the layers (`decoding`) hold what the parallel pass would have seen, so the logits are
+equal up to rounding.
 """
 
 from collections.abc import Iterator, Sequence
@@ -96,6 +93,8 @@ def generate(
 ) -> Tensor | list[Tensor]:
     """Continue a prompt by up to `max_new_tokens` tokens.  It is a method of the model, too.
 
+    It does not stop at an end of text, unless `stop` is its id; `generate_text` does.
+
     Args:
         prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of ids, of any lengths
             >= 1.
@@ -127,7 +126,6 @@ def generate(
         [3, 5]
     """
     drawn = list(stream(model, prompt, max_new_tokens, **options))
-    # The prompt stands before what is drawn, in the same type.
     ids, lengths = _as_batch(prompt, model.device)
     ids = ids.long()
     new = torch.stack(drawn, dim=1) if drawn else ids[:, :0]
@@ -205,11 +203,9 @@ def filter_logits(
     `top_p` acts on the distribution that `top_k` leaves.  The most likely token always stays.
     """
     if top_k is not None:
-        # Exclude all logits below the k-th largest of their row.
         least = logits.topk(min(top_k, logits.shape[-1])).values[..., -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
     if top_p is not None and top_p < 1:
-        # Exclude a token if the likelier ones alone reach p.
         ordered, order = logits.softmax(-1).sort(descending=True)
         excluded = ordered.cumsum(-1) - ordered >= top_p
         excluded[..., 0] = False

@@ -68,6 +68,7 @@ class PretrainedCaracalConfig(PreTrainedConfig):
         "max_position_embeddings": "max_positions",
     }
     keys_to_ignore_at_inference = ["past_key_values", "cache"]
+    auto_map = {}  # TRL asks every configuration which of its classes are code on the hub
     tie_word_embeddings: bool = True
     use_cache: bool = True
     pad_token_id: int | None = None
@@ -76,7 +77,6 @@ class PretrainedCaracalConfig(PreTrainedConfig):
 
     def __post_init__(self, **options: Any):
         options = {self.attribute_map.get(name, name): value for name, value in options.items()}
-        # The dataclass checks the fields that are ours and fills in its defaults.
         names = [f.name for f in fields(CaracalConfig) if f.name in options]
         ours = CaracalConfig(**{name: options.pop(name) for name in names})
         super().__post_init__(**options, **asdict(ours))
@@ -114,13 +114,12 @@ class CaracalCache:
         """Let row i continue what row rows[i] was, for beam search; rows: `[B]`."""
         for layer in self.layers:
             layer.reorder(rows)
-        # A longer cache would read these again.
         self.tokens = self.tokens[rows]
         self.mask = self.mask[rows]
 
     def reserve(self, model: "CaracalModel", ids: Tensor) -> None:
         """Make room for the new ids `[B, L]` of a model."""
-        longest = max(model.seen(self.layers)) if self.layers else 0
+        longest = max(model.cached_lengths(self.layers)) if self.layers else 0
         needed = longest + ids.shape[1]
         # A cut gate and a window take any number of tokens.
         if self.layers and all((layer.capacity or needed) >= needed for layer in self.layers):
@@ -184,7 +183,7 @@ class CaracalModel(CaracalPreTrainedModel):
 
     hidden = Caracal.hidden
     new_caches = Caracal.new_caches
-    seen = staticmethod(Caracal.seen)
+    cached_lengths = staticmethod(Caracal.cached_lengths)
 
     def __init__(self, config: PretrainedCaracalConfig):
         super().__init__(config)

@@ -9,12 +9,12 @@ Symbols, with the names of the paper (Section 3.2)::
     r              causal convolution of v and g, channel by channel            Steps 3 and 4
     y              to_out(r)                                                    Step 4
 
-A mixer takes `[B, L, D]` and returns `[B, L, D]`.  With a cache it continues the sequence held
+A mixer takes `[B, L, D]` and returns `[B, L, D]`.  With a cache it continues the sequence stored
 there: the outputs are those of the parallel pass at the new positions.
 
 Memory layout.  Tokens enter as `[B, L, D]`, channels contiguous; the convolution wants time
-contiguous.  A matrix product writes its result in either order at the same cost, so the order
-changes there: the streams have the shape `[B, D, L]` and lie in memory as `[D, B, L]`.
+contiguous.  A matrix product writes either layout at the same cost, so `to_value` and `to_gate`
+change it: the streams have the shape `[B, D, L]` and lie in memory as `[D, B, L]`.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .attention import sliding_window_attention
-from .config import Gate
+from .config import Gate, require_known
 from .convolution import causal_conv_fft
 from .decoding import (
     Cache,
@@ -40,7 +40,7 @@ from .decoding import (
 
 __all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 
-# For a gate at every token, and for one that is cut.
+# For a gate at every token, and for a gate that is cut.
 _CONVOLUTIONS = {
     "relaxed": (RelaxedConvolution, PartitionedConvolution),
     "dot_product": (DotProductConvolution, RollingConvolution),
@@ -62,7 +62,8 @@ class MultiHeadFourier(nn.Module):
     Shape: `[B, L, D]` to `[B, L, D]`, any floating dtype; the convolution runs in at least float32.
 
     Raises:
-        ValueError: d_model not divisible by n_heads, unknown gate, input that is not `[B, L, D]`.
+        ValueError: d_model not divisible by n_heads, unknown gate, gate_length below 1, or input
+            that is not `[B, L, D]`.
 
     Example:
         >>> layer = MultiHeadFourier(d_model=64, n_heads=4)
@@ -80,8 +81,9 @@ class MultiHeadFourier(nn.Module):
     ):
         super().__init__()
         _check_heads(d_model, n_heads)
-        if gate not in get_args(Gate):
-            raise ValueError(f"unknown gate {gate!r}; accepted: {', '.join(get_args(Gate))}")
+        require_known("gate", gate, get_args(Gate))
+        if gate_length is not None and gate_length < 1:
+            raise ValueError(f"gate_length={gate_length}; give a whole number >= 1")
         self.d_model = d_model
         self.n_heads = n_heads
         self.gate_length = gate_length
@@ -106,13 +108,13 @@ class MultiHeadFourier(nn.Module):
         Args:
             x: inputs, `[B, L, D]`.
             conv_state: the kernel_size - 1 inputs before x, `[B, 2, D]`; None: zeros.
-            start: number of tokens before x, in the row with the fewest: under a gate_length,
-                gate_length - start tokens of x have a gate.
+            start: number of tokens before x, in the row with the fewest.  Of a gate that is cut,
+                g is computed for the first gate_length - start tokens of x.
 
         Source: Caracal, Section 3.2, Steps 1 and 2.
         """
         if self.pre_conv is not None:
-            # Zeros, or what a cache remembers, stand before the first token: causal.
+            # Padded on the left alone, with zeros or the inputs before x: causal.
             if conv_state is None:
                 x = F.pad(x, (0, 0, self.kernel_size - 1, 0))
             else:
@@ -121,14 +123,14 @@ class MultiHeadFourier(nn.Module):
         x = self.norm(x)
         v = self.to_value(x).mT
 
-        # Gates beyond gate_length count as zero: they are not computed.
+        # Gates beyond gate_length count as zero and are not computed.
         if self.gate_length is not None:
             x = x[:, :max(0, self.gate_length - start)]
             if x.shape[1] == 0:
                 return v, v[..., :0]
         g = self.to_gate(x).mT
         if self.gate_mix is not None:
-            # SiLU on the [D, B, L] view: a compiler keeps that layout, and the product needs no copy.
+            # SiLU on a [D, B, L] view, whose layout a compiler keeps: gate_mix then copies nothing.
             g = F.silu(g.movedim(1, 0)).movedim(0, 1)
             g = self.gate_mix(g)
         return v, g
@@ -136,7 +138,7 @@ class MultiHeadFourier(nn.Module):
     def forward(
             self, x: Tensor, cache: FourierCache | None = None, lengths: Sequence[int] | None = None
     ) -> Tensor:
-        """Mix `[B, L, D]`; with a cache, its tokens come before x, and x is appended to it.
+        """Mix `[B, L, D]`; a cache holds the tokens before x, and x is appended to it.
 
         With `lengths`, row i appends only its first lengths[i] tokens; outputs beyond mean nothing.
         """
@@ -145,33 +147,34 @@ class MultiHeadFourier(nn.Module):
             r = causal_conv_fft(*self.streams(x))
         else:
             streams = self.streams(x, cache.conv_state, min(cache.lengths))
-            r = cache.mix(*streams, lengths)
+            r = cache.convolve(*streams, lengths)
             cache.advance_conv_state(x, lengths)
         return self.to_out(r.mT)
 
     def new_cache(
-            self, batch: int, capacity: int, convolution: str = "relaxed", dtype: torch.dtype | None
-            = None, device: torch.device | None = None
+            self, batch: int, capacity: int, convolution: str = "relaxed",
+            dtype: torch.dtype | None = None, device: torch.device | None = None
     ) -> FourierCache:
         """Return an empty cache for `batch` sequences of up to `capacity` tokens.
 
-        With a gate_length below the capacity, it holds gate_length tokens and takes any number.
+        With a gate_length below the capacity, it stores gate_length tokens and takes any number.
 
         Args:
             convolution: "relaxed", O(log^2 L) per token on average, or "dot_product", its reference
-                implementation, O(L); L is the length of the text, or gate_length where that is smaller.
+                implementation, O(L); L is the capacity, or gate_length where that is smaller.
             dtype, device: of the inputs to come; None: those of the layer's weights.
         """
-        if convolution not in _CONVOLUTIONS:
-            accepted = ", ".join(_CONVOLUTIONS)
-            raise ValueError(f"unknown convolution {convolution!r}; accepted: {accepted}")
-        make, cut = _CONVOLUTIONS[convolution]
+        require_known("convolution", convolution, _CONVOLUTIONS)
+        uncut_class, cut_class = _CONVOLUTIONS[convolution]
+        options = _tensor_options(self, dtype, device)
         if self.gate_length is not None and self.gate_length < capacity:
-            make, capacity = cut, self.gate_length
-        place = _place(self, dtype, device)
-        online = make(batch, self.d_model, capacity, **place)
-        conv_state = torch.zeros(batch, self.kernel_size - 1, self.d_model, **place)
-        return FourierCache(online, None if self.pre_conv is None else conv_state)
+            online = cut_class(batch, self.d_model, self.gate_length, **options)
+        else:
+            online = uncut_class(batch, self.d_model, capacity, **options)
+        conv_state = None
+        if self.pre_conv is not None:
+            conv_state = torch.zeros(batch, self.kernel_size - 1, self.d_model, **options)
+        return FourierCache(online, conv_state)
 
 
 class SlidingWindowAttention(nn.Module):
@@ -201,13 +204,13 @@ class SlidingWindowAttention(nn.Module):
     def forward(
             self, x: Tensor, cache: WindowCache | None = None, lengths: Sequence[int] | None = None
     ) -> Tensor:
-        """Attend within `[B, L, D]`; with a cache, its keys and values come before those of x.
+        """Attend within `[B, L, D]`; a cache holds the keys and values before those of x.
 
         With `lengths`, row i appends only its first lengths[i] tokens; outputs beyond mean nothing.
         """
         _check_input(x, self.d_model)
         qkv = self.to_qkv(x).chunk(3, dim=-1)
-        q, k, v = (s.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for s in qkv)  # (B, H, L, d)
+        q, k, v = (x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for x in qkv)  # (B, H, L, d)
         if cache is None:
             y = sliding_window_attention(q, k, v, self.window_size, self.backend)
         elif is_one_token(x, lengths):
@@ -221,11 +224,11 @@ class SlidingWindowAttention(nn.Module):
     ) -> WindowCache:
         """Return an empty cache, no longer than the window.
 
-        Arguments as `MultiHeadFourier.new_cache`; `convolution` means nothing here.
+        Arguments as `MultiHeadFourier.new_cache`; `convolution` is ignored.
         """
         slots = min(self.window_size, capacity)
         shape = (batch, self.n_heads, slots, self.d_model // self.n_heads)
-        k = torch.zeros(shape, **_place(self, dtype, device))
+        k = torch.zeros(shape, **_tensor_options(self, dtype, device))
         return WindowCache(k, k.clone(), self.window_size)
 
 
@@ -234,7 +237,7 @@ class SwiGLU(nn.Module):
 
     Args:
         d_model: width D.
-        hidden: channels between the two maps.
+        hidden: channels inside, of to_value and to_gate.
 
     Shape: `[..., D]` to `[..., D]`.
     Source: Shazeer, "GLU Variants Improve Transformer"; Caracal, Appendix E.
@@ -277,54 +280,54 @@ class Block(nn.Module):
 
 
 # Three subclasses, for speed alone: parameters, shapes and values are those of the base class, so
-# adapters and hooks may treat them as such.  PEFT builds adapters from the class of their target
-# with another bias or kernel size: those call the forward pass of the base class.
+# adapters and hooks may treat them as such.  PEFT makes adapters of the same class with another
+# bias or kernel size, which call the forward pass of the base class.
 
 
 class ShortConv(nn.Conv1d):
     """An `nn.Conv1d` that is fast if depthwise and without bias, where channels are contiguous.
 
-    Shape: `[B, D, taps - 1 + L]` to `[B, D, L]`; after padding on the left it is causal.
+    Shape: `[B, D, L + kernel_size - 1]` to `[B, D, L]`; after padding on the left it is causal.
 
     Source: Caracal, Section 3.2, Step 1.
     """
 
     def forward(self, x: Tensor) -> Tensor:
-        """Convolve `[B, D, taps - 1 + L]`."""
+        """Convolve `[B, D, L + kernel_size - 1]`."""
         if self.groups != self.out_channels or self.bias is not None:
             return super().forward(x)
-        # cuDNN would round to TF32, a compiler cannot fuse the library's call, and its overhead is
-        # longer than the work for one token.
+        # The library's convolution rounds to TF32 on a GPU, cannot be fused by a compiler, and for
+        # one token its overhead is longer than its work.
         one_token = x.shape[-1] == self.kernel_size[0]
         if one_token or x.is_cuda or torch.compiler.is_compiling():
             weight = self.weight
             device = x.device.type
-            # As autocast does before the library's call; fewer bytes are written and kept.
+            # Autocast does the same before a convolution: fewer bytes are written and kept.
             if torch.is_autocast_enabled(device):
                 dtype = torch.get_autocast_dtype(device)
                 x = x.to(dtype)
                 weight = weight.to(dtype)
             return shifted_products(x.mT, weight).mT
-        # An image of height 1 in channels-last layout: the convolution reads x as it lies.
+        # As an image of height 1 in channels-last layout, x is read without a copy.
         y = F.conv2d(x.unsqueeze(-2), self.weight.unsqueeze(2), groups=self.groups)
         return y.squeeze(-2)
 
 
 def shifted_products(x: Tensor, weight: Tensor) -> Tensor:
-    """Convolve as `ShortConv` does, by a product per tap, which compilers fuse with what follows.
+    """Convolve as `ShortConv` does, by one product per lag, which compilers fuse with others.
 
     Args:
-        x: `[..., taps - 1 + L, D]`.
-        weight: `[D, 1, taps]`.
+        x: `[..., L + kernel_size - 1, D]`.
+        weight: `[D, 1, kernel_size]`.
 
     Returns:
         `[..., L, D]`.
     """
-    taps = weight.squeeze(1).unbind(-1)
-    length = x.shape[-2] - len(taps) + 1
-    r = x[..., :length, :] * taps[0]
-    for k in range(1, len(taps)):
-        r = torch.addcmul(r, x[..., k:k + length, :], taps[k])
+    by_lag = weight.squeeze(1).unbind(-1)
+    length = x.shape[-2] - len(by_lag) + 1
+    r = x[..., :length, :] * by_lag[0]
+    for k in range(1, len(by_lag)):
+        r = torch.addcmul(r, x[..., k:k + length, :], by_lag[k])
     return r
 
 
@@ -338,19 +341,19 @@ class TimeLastLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the layer to `[..., in_features]`."""
-        # One token has no order in time, and the library's product is faster.
+        # With one token both layouts are the same, and the library's product is faster.
         if self.bias is None or x.ndim < 2 or x.shape[-2] == 1:
             return super().forward(x)
         columns = x.reshape(-1, self.in_features).t()
-        # W x^T in place of x W^T: the same numbers, written time last.
+        # W x^T instead of x W^T: the same numbers, written with time last.
         y = torch.addmm(self.bias.unsqueeze(1), self.weight, columns)
         return y.t().view(*x.shape[:-1], self.out_features)
 
 
 class HeadMix(nn.Conv1d):
-    """An `nn.Conv1d` of one tap and with a bias, fast where `[D, B, L]` is contiguous in memory.
+    """An `nn.Conv1d` of kernel size 1 with a bias, fast where `[D, B, L]` is contiguous in memory.
 
-    With a group for each head it mixes channels within each head, token by token.
+    With one group per head it mixes the channels of a head, token by token.
 
     Shape: `[B, D, L]` to `[B, D, L]`.
 
@@ -361,7 +364,7 @@ class HeadMix(nn.Conv1d):
         """Mix `[B, D, L]`."""
         if self.bias is None or self.kernel_size != (1,):
             return super().forward(x)
-        # A batched product, a head each, over all tokens at once: x is read as it lies.
+        # One matrix product per head, over all tokens at once, reads x without a copy.
         heads = self.groups
         columns = x.movedim(-2, 0)  # (D, B, L)
         weight = self.weight.view(heads, -1, self.in_channels // heads)
@@ -370,8 +373,8 @@ class HeadMix(nn.Conv1d):
         return y.view(self.out_channels, *columns.shape[1:]).movedim(0, -2)
 
 
-def _place(layer, dtype, device):
-    """Where a cache lives: as asked for, or beside the weights."""
+def _tensor_options(layer, dtype, device):
+    """Return dtype and device of a cache, by default those of the weights."""
     weight = next(layer.parameters())
     return {"dtype": dtype or weight.dtype, "device": device or weight.device}
 

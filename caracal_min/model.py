@@ -45,20 +45,20 @@ class Caracal(nn.Module):
         config: shape and initialisation.
 
     Attributes:
-        tokenizer: of the text that it was trained on, saved and loaded with it; None: not known.
+        tokenizer: that of the training text, saved and loaded with the model; None: not known.
 
     Source: Caracal, Section 3.1 and Appendix E.
     """
 
     tokenizer: Tokenizer | None = None
-    _compiled: Compiled = "no"
-    _shift_checked = _length_warned = False  # each is told once
+    _compile_mode: Compiled = "no"
+    _shift_checked = _length_warned = False  # each warning is given once
 
     def __init__(self, config: CaracalConfig):
         super().__init__()
         self.config = config
         width = config.d_model
-        # One matrix looks tokens up and, transposed, scores them at the end (`unembed`).
+        # Input embedding and, transposed, output matrix (`unembed`).
         self.embedding = _embedding(config.vocab_size, width)
         self.positions = None
         if config.positional_encoding == "learned":
@@ -72,7 +72,7 @@ class Caracal(nn.Module):
                                          config.gate_length)
             self.blocks.append(Block(mixer, config.mlp_width))
         self.norm = nn.LayerNorm(width)
-        # There is nothing to draw where weights are still to come.
+        # On the meta device weights are loaded later, so there is nothing to draw.
         if not self.embedding.weight.is_meta:
             self._initialise()
 
@@ -82,9 +82,9 @@ class Caracal(nn.Module):
         for name, module in self.named_modules():
             if not isinstance(module, nn.Linear | nn.Conv1d):
                 continue
-            # The residual stream sums 2 n_layers output projections: shrink each accordingly.
-            shrink = (2 * config.n_layers) ** -0.5 if name.endswith("to_out") else 1.0
-            nn.init.normal_(module.weight, std=config.init_std * shrink)
+            # The residual stream sums 2 n_layers output projections, so each is drawn smaller.
+            scale = (2 * config.n_layers) ** -0.5 if name.endswith("to_out") else 1.0
+            nn.init.normal_(module.weight, std=config.init_std * scale)
             if module.bias is not None:
                 nn.init.zeros_(module.bias)
         nn.init.normal_(self.embedding.weight, std=config.embedding_std)
@@ -110,106 +110,104 @@ class Caracal(nn.Module):
         return cls(change_config(find_preset(name), changes))
 
     def forward(
-            self, tokens: Tensor, targets: Tensor | None = None, keep: Literal["all", "last",
-            "none"] = "all", caches: list[Cache] | None = None, lengths: Sequence[int] | None =
-            None, documents: Tensor | None = None
+            self, tokens: Tensor, targets: Tensor | None = None,
+            keep: Literal["all", "last", "none"] = "all", caches: list[Cache] | None = None,
+            lengths: Sequence[int] | None = None, documents: Tensor | None = None
     ) -> tuple[Tensor | None, Tensor | None]:
         """Predict the next token at every position.
 
         Args:
             tokens: ids, `[B, L]`, of an integer type, 0 <= id < vocab_size.
             targets: ids to predict, `[B, L]`: those of tokens one position later; -100 is left out.
-            keep: the logits to return: "all"; without targets, those of the "last" token of each
-                row; with targets, "none": then they are never held all at once (see `loss`).
-            caches: what the tokens before these left, from `new_caches`; they are continued.
+            keep: which logits to return: "all"; without targets, those of the "last" token of each
+                row; with targets, "none", which never holds all of them in memory (see `loss`).
+            caches: state after the tokens before these, from `new_caches`; it is advanced.
             lengths: row i has only its first lengths[i] ids; its logits beyond mean nothing.
-            documents: integers `[B, L]`, one for each token, that do not fall along a row: a new
-                number begins a new document, and each gives what it gives alone (`packing`).  It
-                costs as much as so many rows of the length of the longest.
+            documents: integers `[B, L]`, one for each token, that do not fall along a row.  A new
+                number begins a new document, which is computed as if it stood alone (`packing`).
+                The cost is that of one row per document, each as long as the longest.
 
         Returns:
             logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token, or None.
 
         Raises:
             ValueError: ids of a wrong shape, type or device, an id out of range (checked on a CPU
-                only), documents that fall, or more tokens than learned positions.
+                only), documents whose numbers fall, or more tokens than learned positions.
         """
         if targets is not None and keep == "none":
             return None, self.loss(tokens, targets, documents)
         tokens = self.require_tokens(tokens)
-        stance = nullcontext()
-        if caches is not None and self._compiled == "blocks":
-            # Shapes change at each step of decoding, and compiled blocks would be built anew.
-            stance = torch.compiler.set_stance("force_eager")
-        with stance:
+        compiler_stance = nullcontext()
+        if caches is not None and self._compile_mode == "blocks":
+            # Shapes change at each step of decoding, and blocks would be compiled again for each.
+            compiler_stance = torch.compiler.set_stance("force_eager")
+        with compiler_stance:
             hidden = self.hidden(tokens, caches, lengths, documents)
         if targets is not None:
-            # Losses of all positions need all logits anyway, so both are returned.
             targets = targets.long()
-            self._warn_of_copies(tokens, targets)
+            self._warn_if_unshifted(tokens, targets)
             logits = self.unembed(hidden)
             return logits, token_loss(logits, targets)
         if keep == "last" and lengths is None:
             hidden = hidden[:, -1:]
         elif keep == "last":
-            # The last token of a row that is padded on the right stands before its padding.
-            ends = torch.tensor(lengths, device=hidden.device) - 1
-            hidden = hidden[torch.arange(len(ends), device=hidden.device), ends].unsqueeze(1)
+            # Rows are padded on the right, so row i ends at lengths[i] - 1.
+            last = torch.tensor(lengths, device=hidden.device) - 1
+            rows = torch.arange(len(last), device=hidden.device)
+            hidden = hidden[rows, last].unsqueeze(1)
         return self.unembed(hidden), None
 
     def loss(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
-        """Return the mean cross-entropy in nats per token, and never hold all logits: for training.
+        """Return the mean cross-entropy in nats per token, for training: all logits are never held.
 
-        It can be differentiated once; for second derivatives take `forward`'s loss.  Arguments and
-        errors as `forward`.
+        It can be differentiated once; for second derivatives take the loss of `forward`, which has
+        the same arguments and errors.
         """
         tokens = self.require_tokens(tokens)
         targets = targets.long()
-        self._warn_of_copies(tokens, targets)
+        self._warn_if_unshifted(tokens, targets)
         if documents is not None:
-            # Rows of one document each; -100 keeps the padding out of the mean.
+            # One document per row; -100 keeps the padding out of the mean.
             packed = PackedDocuments(documents, tokens)
             tokens = packed.apart(tokens)
             targets = packed.apart(targets, padding=-100)
-        if self._compiled == "model":
-            return _compiled(_whole_loss)(self, tokens, targets)
-        return _whole_loss(self, tokens, targets)
+        compute_loss = _compiled(_loss_of_ids) if self._compile_mode == "model" else _loss_of_ids
+        return compute_loss(self, tokens, targets)
 
     def logits(
-            self, tokens: Tensor, caches: list[Cache] | None = None, lengths: Sequence[int] | None =
-            None, documents: Tensor | None = None
+            self, tokens: Tensor, caches: list[Cache] | None = None,
+            lengths: Sequence[int] | None = None, documents: Tensor | None = None
     ) -> Tensor:
         """Return logits `[B, L, vocab_size]` for `[B, L]` ids.  Arguments as `forward`."""
         return self(tokens, caches=caches, lengths=lengths, documents=documents)[0]
 
     def hidden(
-            self, tokens: Tensor, caches: list[Cache] | None = None, lengths: Sequence[int] | None =
-            None, documents: Tensor | None = None
+            self, tokens: Tensor, caches: list[Cache] | None = None,
+            lengths: Sequence[int] | None = None, documents: Tensor | None = None
     ) -> Tensor:
         """Return the normed output of the last block, `[B, L, D]`.  Arguments as `forward`."""
         if documents is not None:
             # A causal model ignores padding on its right, so each document gets a row of its own.
             packed = PackedDocuments(documents, tokens)
             return packed.together(self.hidden(packed.apart(tokens), caches, lengths))
-        # The first of these tokens stands at position `starts` of its row.
-        starts = [0] if caches is None else self.seen(caches)
+        # Positions of the first new token of each row.
+        starts = [0] if caches is None else self.cached_lengths(caches)
         end = max(starts) + tokens.shape[1]
         x = self.embedding(tokens)
         if self.positions is not None:
             if end > self.config.max_positions:
                 raise ValueError(f"{end} tokens, but the learned positional encoding covers "
                                  f"{self.config.max_positions}; shorten the text")
-            steps = torch.arange(tokens.shape[1], device=tokens.device)
-            first = torch.tensor(starts, device=tokens.device)
-            x = x + self.positions(first[:, None] + steps)
+            offsets = torch.arange(tokens.shape[1], device=tokens.device)
+            start_column = torch.tensor(starts, device=tokens.device).unsqueeze(1)
+            x = x + self.positions(start_column + offsets)
         elif end > self.config.max_positions and self.config.gate_length is None:
             _warn_of_length(self, end)
         if caches is None:
-            # The parallel pass: all tokens at once, nothing kept.
             for block in self.blocks:
                 x = block(x)
             return self.norm(x)
-        # Each mixer reads what its cache holds of the earlier tokens and adds these.
+        # Each mixer reads the earlier tokens from its cache and appends the new ones to it.
         for block, cache in zip(self.blocks, caches, strict=True):
             x = block(x, cache, lengths)
         return self.norm(x)
@@ -218,36 +216,36 @@ class Caracal(nn.Module):
         """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
         return F.linear(hidden, self.embedding.weight)
 
-    def compile_for(self, what: Compiled) -> "Caracal":
-        """Let torch.compile build kernels for `loss`, at its first call, and return the model.
+    def compile_for(self, mode: Compiled) -> "Caracal":
+        """Let torch.compile build kernels at the first call of `loss`, and return the model.
 
         Args:
-            what: "blocks" compiles each kind of block once, and the output layer: short to build;
-                "model" compiles one graph, which may fuse across blocks and takes several times
-                longer to build; "no" does nothing.
+            mode: "blocks" compiles each kind of block and the output layer; "model" compiles one
+                graph, which may fuse across blocks but takes several times longer to build; "no"
+                does nothing.
 
         Shapes are static: another shape compiles again.  Register hooks inside a block before the
-        first call, or call `torch.compiler.reset()`.  Call it between models, too, because the
-        compiler keeps eight versions of a function.
+        first call of `loss`, or call `torch.compiler.reset()` afterwards.  Reset it between models,
+        too, because the compiler keeps eight versions of a function.
         """
-        require_known("compile", what, get_args(Compiled))
-        if what != "no":
+        require_known("compile", mode, get_args(Compiled))
+        if mode != "no":
             # Store the mode alone: a deep copy of a compiled function would run the first weights.
-            self._compiled = what
-        if what == "blocks":
-            # Blocks of one kind share a graph, so a deep model is built as soon as a shallow one.
+            self._compile_mode = mode
+        if mode == "blocks":
+            # Blocks of one kind share a graph, so a deep model takes no longer than a shallow one.
             for block in self.blocks:
                 block.compile(dynamic=False)
         return self
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are, and ids are read."""
+        """Where the weights are, and ids have to be."""
         return self.embedding.weight.device
 
     @property
     def max_tokens(self) -> int | None:
-        """Most tokens of a text, which learned positions bound; None: any number."""
+        """Most tokens of a text, bounded by learned positions; None: any number."""
         return None if self.positions is None else self.config.max_positions
 
     def num_parameters(self) -> int:
@@ -255,8 +253,8 @@ class Caracal(nn.Module):
         return sum(p.numel() for p in self.parameters())
 
     def new_caches(
-            self, batch: int, capacity: int, convolution: str = "relaxed", device: torch.device |
-            None = None
+            self, batch: int, capacity: int, convolution: str = "relaxed",
+            device: torch.device | None = None
     ) -> list[Cache]:
         """Return one empty cache per block, for `batch` sequences of up to `capacity` tokens.
 
@@ -264,13 +262,13 @@ class Caracal(nn.Module):
             convolution: "relaxed" or "dot_product", as in `MultiHeadFourier.new_cache`.
             device: of the inputs to come; None: that of each block's weights.
         """
-        # The residual stream has the embedding's type; weights of other layers may be quantised.
+        # The residual stream has the dtype of the embedding; other weights may be quantised.
         dtype = self.embedding.weight.dtype
         return [block.mixer.new_cache(batch, capacity, convolution, dtype, device)
                 for block in self.blocks]
 
     @staticmethod
-    def seen(caches: list[Cache]) -> list[int]:
+    def cached_lengths(caches: list[Cache]) -> list[int]:
         """Return how many tokens each row of the caches holds."""
         return caches[0].lengths
 
@@ -278,11 +276,13 @@ class Caracal(nn.Module):
     stream = generation.stream
 
     def generate_text(self, prompt: str, max_new_tokens: int, **options: Any) -> str:
-        """Return a prompt and its continuation by up to `max_new_tokens` tokens, or to its end.
+        """Return a prompt and its continuation by up to `max_new_tokens` tokens.
+
+        Unlike `generate`, it stops where the model ends its text.
 
         Args:
             prompt: text to continue, at least one character.
-            options: of `generate`; `stop` is the tokenizer's end of text unless another is given.
+            options: of `generate`; by default `stop` is the end of text of the tokenizer.
 
         Raises:
             ValueError: no tokenizer is known (set `tokenizer`), or as `generate`.
@@ -299,7 +299,7 @@ class Caracal(nn.Module):
         return prompt + "".join(pieces)
 
     def require_tokenizer(self) -> Tokenizer:
-        """Return the tokenizer; ValueError, which says how to give one, if there is none."""
+        """Return the tokenizer; raise ValueError, which says how to set one, if there is none."""
         if self.tokenizer is None:
             raise ValueError("the model has no tokenizer; give it one: model.tokenizer = "
                              "make_tokenizer(...) in Python, --tokenizer on the command line")
@@ -308,12 +308,12 @@ class Caracal(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration, weights, and the tokenizer if there is one, into `folder`.
 
-        Files under other names stay, but for hashes and generation settings of the model before.
-        An error leaves the model that was there.
+        An error leaves the model that was there.  Other files stay, except SHA256SUMS and
+        generation_config.json, which describe the model that is replaced.
 
         Raises:
-            ValueError: its tensors are not those of its configuration (pruned, adapted, extended),
-                so that `from_pretrained` would refuse them.
+            ValueError: `from_pretrained` would refuse the tensors, since they are not those of the
+                configuration (a pruned, adapted or extended model).
 
         Example:
             >>> import tempfile
@@ -326,43 +326,46 @@ class Caracal(nn.Module):
         """
         tensors = {name: t.detach().cpu().contiguous() for name, t in self.state_dict().items()}
         self._require_loadable(tensors)
-        config = {"model_type": "caracal", **asdict(self.config)}
+        # transformers and TRL read the class and, below, the end of text.
+        config = {"model_type": "caracal", "architectures": ["CaracalForCausalLM"]}
+        config |= asdict(self.config)
         if self.tokenizer is not None:
-            config["eos_token_id"] = self.tokenizer.end_of_text  # where transformers looks for it
+            config["eos_token_id"] = self.tokenizer.end_of_text
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as partial:
-            new = Path(partial)
-            (new / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        with tempfile.TemporaryDirectory(prefix=".saving-", dir=folder) as name:
+            partial = Path(name)
+            (partial / CONFIG).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
             # As bytes, since save_file makes files that only their owner may read.
-            (new / WEIGHTS).write_bytes(safetensors.torch.save(tensors, {"format": "pt"}))
+            (partial / WEIGHTS).write_bytes(safetensors.torch.save(tensors, {"format": "pt"}))
             if self.tokenizer is not None:
-                save_tokenizer(self.tokenizer, new)
-            # All is written, so a full disk has left the old model alone.  The weights move first,
-            # since Windows refuses to replace a file that another program has open.
-            for path in sorted(new.iterdir(), key=lambda path: path.name != WEIGHTS):
+                save_tokenizer(self.tokenizer, partial)
+            # All is written, so a full disk has left the old model alone.  The weights are moved
+            # first, since Windows refuses to replace a file that another program has open.
+            for path in sorted(partial.iterdir(), key=lambda path: path.name != WEIGHTS):
                 os.replace(path, folder / path.name)
-        # What other tools wrote of the old model: its end of text, and the hashes of its files.
+        # These hold the end of text of the old model, and the hashes of its files.
         for name in ("generation_config.json", "SHA256SUMS"):
             (folder / name).unlink(missing_ok=True)
 
     def _require_loadable(self, tensors: dict[str, Tensor]) -> None:
         """Raise ValueError unless a model of this configuration takes these tensors."""
-        # Adapters, pruning and parametrisations rename tensors or add some.
         with torch.device("meta"):
             expected = Caracal(self.config).state_dict()
         shapes = {name: t.shape for name, t in tensors.items()}
-        wanted = {name: t.shape for name, t in expected.items()}
-        if shapes != wanted:
-            name = min(dict(shapes.items() ^ wanted.items()))
+        expected_shapes = {name: t.shape for name, t in expected.items()}
+        if shapes != expected_shapes:
+            name = min(dict(shapes.items() ^ expected_shapes.items()))
             raise ValueError(f"the model could not be loaded again: its tensor {name!r} has shape "
-                             f"{shapes.get(name)}, by its configuration {wanted.get(name)}; merge "
-                             "adapters and remove pruning before you save it")
+                             f"{shapes.get(name)}, by its configuration "
+                             f"{expected_shapes.get(name)}; merge adapters and remove pruning "
+                             "before you save it")
 
     @classmethod
     def from_pretrained(
             cls, name_or_folder: str | Path, revision: str | None = None, device: str = "auto",
-            dtype: torch.dtype | None = None, torch_dtype: torch.dtype | None = None, **changes: Any
+            dtype: torch.dtype | None = None, torch_dtype: torch.dtype | None = None,
+            **changes: Any
     ) -> "Caracal":
         """Load a trained model, ready to generate: in evaluation mode, on a GPU if there is one.
 
@@ -370,7 +373,7 @@ class Caracal(nn.Module):
             name_or_folder: name of a model that comes with the package (`shipped_models`), a folder
                 that `save_pretrained` or transformers wrote, or "owner/name" on the hub.
             revision: branch, tag or commit of the repository on the hub.
-            device: where the model goes: auto takes CUDA, else the CPU (`find_device`).
+            device: of the model; auto: CUDA if there is one, else the CPU (`find_device`).
             dtype: of the weights, a floating-point type.  None: as stored, but at least float32,
                 since half precision is slower on a CPU and rounds more.
             torch_dtype: another name of dtype.
@@ -390,13 +393,13 @@ class Caracal(nn.Module):
         stored = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
         config = change_config(parse_config(stored), changes)
         tensors = _read_tensors(folder)
-        some = next(iter(tensors.values()))
         if dtype is None:
-            dtype = torch_dtype or torch.promote_types(some.dtype, torch.float32)
-        # Copies: the tensors of safetensors lie in memory as in the file, and products with
-        # matrices that are not aligned end in other bits.
-        place = find_device(device)
-        tensors = {name: t.to(place, dtype, copy=True) for name, t in tensors.items()}
+            stored_dtype = next(iter(tensors.values())).dtype
+            dtype = torch_dtype or torch.promote_types(stored_dtype, torch.float32)
+        # Copied, because the tensors lie in memory as in the file, unaligned, and matrix products
+        # with unaligned matrices round differently.
+        target = find_device(device)
+        tensors = {name: t.to(target, dtype, copy=True) for name, t in tensors.items()}
         # Built without memory or random numbers; `assign` then makes the tensors its weights.
         with torch.device("meta"):
             model = cls(config)
@@ -406,15 +409,16 @@ class Caracal(nn.Module):
         return model.eval()
 
     def require_tokens(self, ids: Tensor, name: str = "tokens") -> Tensor:
-        """Return ids `[B, L]` as int64; ValueError, in one line, if they are none of this model."""
+        """Return ids `[B, L]` as int64; raise ValueError if this model cannot read them."""
         if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in _ID_TYPES:
             raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
                              "give integer ids of shape [batch, length], length >= 1")
-        here = self.embedding.weight.device.type
-        if here not in (ids.device.type, "meta"):  # offloaded weights come when they are needed
-            raise ValueError(f"{name} is on {ids.device} and the model on {here}; move one")
+        device = self.embedding.weight.device.type
+        # Offloaded weights are on "meta" until they are needed.
+        if device not in (ids.device.type, "meta"):
+            raise ValueError(f"{name} is on {ids.device} and the model on {device}; move one")
         ids = ids.long()
-        # On a GPU a look at the values would wait for it, and the compiler could not go on.
+        # Reading the values would make Python wait for a GPU, and end the graph of a compiler.
         if ids.device.type == "cpu" and not torch.compiler.is_compiling():
             wrong = ids[(ids < 0) | (ids >= self.config.vocab_size)]
             if len(wrong):
@@ -422,8 +426,8 @@ class Caracal(nn.Module):
                                  f"{self.config.vocab_size - 1}: is the tokenizer another one?")
         return ids
 
-    def _warn_of_copies(self, tokens: Tensor, targets: Tensor) -> None:
-        """Warn if the first targets are not shifted: the model would only learn to copy."""
+    def _warn_if_unshifted(self, tokens: Tensor, targets: Tensor) -> None:
+        """Warn once if targets equal tokens: the model would only learn to copy."""
         if self._shift_checked or tokens.is_meta or torch.compiler.is_compiling():
             return
         self._shift_checked = True
@@ -440,7 +444,7 @@ def shipped_models() -> tuple[str, ...]:
 def locate_model(name_or_folder: str | Path, revision: str | None = None) -> Path:
     """Return the folder that has the files of a model, after a download if it is on the hub.
 
-    A name that is shipped comes first: give a folder of the same name as a `Path`.
+    The name of a shipped model comes first; give a folder of the same name as a `Path`.
 
     Args:
         name_or_folder: one of `shipped_models()`, a folder, or "owner/name" on the hub.
@@ -449,7 +453,6 @@ def locate_model(name_or_folder: str | Path, revision: str | None = None) -> Pat
     Raises:
         FileNotFoundError: there is none, in one line that lists the shipped models.
     """
-    # A string names a shipped model first, since that is what a chapter or a README writes.
     shipped = shipped_models()
     if isinstance(name_or_folder, str) and name_or_folder in shipped:
         return PRETRAINED / name_or_folder
@@ -468,7 +471,8 @@ def locate_model(name_or_folder: str | Path, revision: str | None = None) -> Pat
 
 
 def _embedding(rows: int, width: int) -> nn.Embedding:
-    """An nn.Embedding.  On the meta device normal_ would import the compiler, which takes 2 s."""
+    """Return an nn.Embedding whose weights are not drawn if they are on the meta device."""
+    # Drawing there would import the compiler, which takes 2 s.
     weight = torch.empty(rows, width)
     if weight.is_meta:
         return nn.Embedding.from_pretrained(weight, freeze=False)
@@ -476,8 +480,8 @@ def _embedding(rows: int, width: int) -> nn.Embedding:
 
 
 def _read_tensors(folder: Path) -> dict[str, Tensor]:
-    """Return the tensors of a folder by name, from one file, or the parts that an index lists."""
-    # transformers cuts large models into parts; safetensors, unlike pickles, run no code.
+    """Return the tensors of a folder by name, from one file or from those that an index lists."""
+    # transformers splits large models over several files.
     files = [WEIGHTS]
     index = folder / f"{WEIGHTS}.index.json"
     if index.is_file() and not (folder / WEIGHTS).is_file():
@@ -488,11 +492,11 @@ def _read_tensors(folder: Path) -> dict[str, Tensor]:
     return tensors
 
 
-def _whole_loss(model: Caracal, tokens: Tensor, targets: Tensor) -> Tensor:
-    """What "model" compiles as one graph."""
-    # With compiled blocks the output layer is compiled, too, as a graph of its own.
+def _loss_of_ids(model: Caracal, tokens: Tensor, targets: Tensor) -> Tensor:
+    """Return the loss of a model: the function that mode "model" compiles as one graph."""
+    # In mode "blocks" the output layer is a graph of its own.
     cross_entropy = linear_cross_entropy
-    if model._compiled == "blocks":
+    if model._compile_mode == "blocks":
         cross_entropy = _compiled(linear_cross_entropy)
     return cross_entropy(model.hidden(tokens), model.embedding.weight, targets)
 
@@ -504,11 +508,12 @@ def _compiled(function: Callable) -> Callable:
 
 def _warn_of_length(model: nn.Module, tokens: int) -> None:
     """Warn once that the sums of Fourier layers grow beyond the lengths seen in training."""
-    # `hf` calls `hidden` with a model of its own, which lacks the attribute until it is set.
+    # The models of `hf` lack the attribute until it is set.
     if torch.compiler.is_compiling() or getattr(model, "_length_warned", False):
         return
     model._length_warned = True
-    trained = model.config.max_positions
-    warnings.warn(f"{tokens} tokens, and the model was trained on texts of {trained}: beyond, it "
-                  f"predicts worse unless its gate is cut, as by gate_length={trained} in "
-                  "from_pretrained or the configuration", stacklevel=4)
+    trained_length = model.config.max_positions
+    warnings.warn(f"{tokens} tokens, and the model was trained on texts of {trained_length}: "
+                  "beyond, it predicts worse unless its gate is cut, as by "
+                  f"gate_length={trained_length} in from_pretrained or the configuration",
+                  stacklevel=4)

@@ -50,7 +50,6 @@ class PackedDocuments:
         steps = documents.diff(dim=1)
         if (steps < 0).any():
             raise ValueError("documents fall along a row; give numbers that stay or rise")
-        # A document begins with each row, and where the number rises.
         rises = steps > 0
         begins = F.pad(rises, (1, 0), value=True)
         starts = begins.flatten().nonzero()

@@ -9,7 +9,7 @@ times as long and keep complex spectra.  Four things make the difference:
 - On a CPU, rows are transformed in blocks whose spectra stay in the cache.
 - Every transform runs along contiguous memory.  Casting, zero padding and a change of layout are
   one write.
-- A gate of K < L coefficients needs no transform as long as the text: time is cut into
+- A gate of K < L numbers needs no transform as long as the text: time is cut into
   overlapping frames (overlap-save, Stockham 1966), which costs O(L log K).
 
 To autograd and `torch.func` the operator is a `torch.autograd.Function` whose backward is made of
@@ -18,30 +18,31 @@ the same two functions, so it has derivatives of every order; to `torch.compile`
 
 Symbols::
 
-    v, g    content and gate, real sequences of length L and K <= L
+    v, g    content and gate, real sequences of length L and K <= L (`gate_length`)
     r       their causal convolution, r_t = sum over j <= t of v_j g_{t-j}
     N       the number of FFT points
 """
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "DIRECT", "MOST_DIRECT", "blocks", "causal_conv", "fast_length", "fft_points",
-           "overlapping"]
+__all__ = ["BLOCK", "DIRECT", "MAX_DIRECT", "Frame", "blocks", "causal_conv", "fast_length",
+           "fft_points", "overlap_save"]
 
 # Numbers in one padded block of rows, by device type; None: all rows at once.  On two CPU cores
 # 2^19 to 2^20 was fastest from L = 512 to 8192: smaller blocks wait for threads, larger ones
-# leave the cache.
+# do not fit the cache.
 BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 
 # The longest text, by device type, that `kernel` multiplies directly instead of by FFT.
 # {"cuda": 1024} turns the kernel on.  It is off until a recorded training step is faster with it.
 DIRECT: dict[str, int] = {}
-MOST_DIRECT = 8192  # the longest text that the kernel was tested with
+MAX_DIRECT = 8192  # the longest text that the kernel was tested with
 
-# Fewest points of a frame under a short gate: smaller frames would be too many.
+# Fewest points of a frame: under a short gate, smaller frames would be too many.
 LEAST_FRAME = 2048
 
 
@@ -81,26 +82,34 @@ def fast_length(minimum: int) -> int:
     return best
 
 
-def fft_points(length: int, taps: int) -> int:
-    """Return the FFT points N for a content of `length` and a gate of `taps` <= `length`."""
-    # Of 4 K points three quarters are results that no other frame computes.
-    frame = max(4 * taps, LEAST_FRAME)
-    return fast_length(min(length + taps - 1, frame))
+def fft_points(length: int, gate_length: int) -> int:
+    """Return the FFT points N for a content of `length` and a gate of `gate_length` <= `length`."""
+    # Of the 4 K points of a frame, K - 1 are spent on inputs that the frame before has, too.
+    frame = max(4 * gate_length, LEAST_FRAME)
+    return fast_length(min(length + gate_length - 1, frame))
 
 
-def overlapping(length: int, taps: int) -> tuple[int, list]:
-    """Return N and the frames of overlap-save: (first input, first result, end of both).
+class Frame(NamedTuple):
+    """A part of the text that is transformed at once, as positions of the text."""
 
-    Consecutive frames share taps - 1 inputs.  The wrap-around of a frame's product falls on their
-    results, which are not read.  A long gate has one frame.
+    input_start: int
+    output_start: int
+    end: int  # of inputs and outputs
+
+
+def overlap_save(length: int, gate_length: int) -> tuple[int, list[Frame]]:
+    """Return N and the frames of the overlap-save method; a long gate has one frame.
+
+    Each frame begins with the last gate_length - 1 inputs of the frame before.  Its product wraps
+    around onto the results at these inputs, which are not read.
     """
-    points = fft_points(length, taps)
-    stride = points - taps + 1
+    points = fft_points(length, gate_length)
+    stride = points - gate_length + 1
     frames = []
-    for first in range(0, length, stride):
-        start = max(0, first - taps + 1)
-        end = min(first + stride, length)
-        frames.append((start, first, end))
+    for output_start in range(0, length, stride):
+        input_start = max(0, output_start - gate_length + 1)
+        end = min(output_start + stride, length)
+        frames.append(Frame(input_start, output_start, end))
     return points, frames
 
 
@@ -110,52 +119,55 @@ def blocks(*tensors: Tensor, points: int) -> Iterator[tuple[Tensor, ...]]:
     Args:
         points: FFT points of a row; `BLOCK` divided by it is about the number of rows in a block.
     """
-    leader = tensors[0]
-    lead = leader.shape[:-1]
-    budget = BLOCK.get(leader.device.type)
+    leading_shape = tensors[0].shape[:-1]
+    budget = BLOCK.get(tensors[0].device.type)
     # An empty batch has no rows, and no longest dimension to cut.
-    if not lead.numel():
+    if not leading_shape.numel():
         return
-    if not lead or budget is None:
+    if not leading_shape or budget is None:
         yield tensors
         return
-    # A part of one dimension is a view whatever the strides are; of the longest dimension, even a
-    # single index is a small block.
-    dim = lead.index(max(lead))
-    row_points = points * lead.numel() // lead[dim]
-    step = max(1, budget // row_points)
-    for first in range(0, lead[dim], step):
-        count = min(step, lead[dim] - first)
+    # Cutting a single dimension gives views whatever the strides are.  The longest one is cut,
+    # because one index of it has the fewest rows.
+    longest = max(leading_shape)
+    dim = leading_shape.index(longest)
+    points_per_index = points * leading_shape.numel() // longest
+    step = max(1, budget // points_per_index)
+    for first in range(0, longest, step):
+        count = min(step, longest - first)
         yield tuple(x.narrow(dim, first, count) for x in tensors)
 
 
 # The bodies of the two operators are plain functions, so that a profiler can run them and see each
-# step.  A spectrum is dropped as soon as it has been used: the next one takes its memory, which
-# is still in the cache.  On a CPU that saved a tenth of the time.  Conjugating spectra instead of
-# flipping dr, dv and dg was no faster, and moves more bytes.
+# step.  Each spectrum is deleted right after its last use, so that the next one gets its memory,
+# which is still in the cache.  On a CPU that saved a tenth of the time.  Conjugating spectra
+# instead of flipping dr, dv and dg was no faster, and moves more bytes.
 
 
-def forward_steps(v: Tensor, g: Tensor) -> Tensor:
-    """Return r, block by block and frame by frame."""
+def convolve(v: Tensor, g: Tensor) -> Tensor:
+    """Return r `[..., L]`, computed block by block and frame by frame."""
     r = torch.empty_like(v)
     length = v.shape[-1]
-    points, frames = overlapping(length, g.shape[-1])
+    points, frames = overlap_save(length, g.shape[-1])
     for v_rows, g_rows, r_rows in blocks(v, g, r, points=points):
         gate = _spectrum(g_rows, points)
-        for start, first, end in frames:
-            product = _spectrum(v_rows[..., start:end], points).mul_(gate)
-            if end == length:  # the last frame
+        for frame in frames:
+            inputs = v_rows[..., frame.input_start:frame.end]
+            product = _spectrum(inputs, points).mul_(gate)
+            if frame.end == length:  # the last frame
                 del gate
-            _invert_into(r_rows[..., first:end], product, points, first - start)
+            overlap = frame.output_start - frame.input_start
+            outputs = r_rows[..., frame.output_start:frame.end]
+            _invert_into(outputs, product, points, overlap)
             del product
     return r
 
 
-def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+def convolve_backward(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Return dv `[..., L]` and dg `[..., K]`."""
     dv = torch.empty_like(v)
     dg = torch.empty_like(g)
-    points, frames = overlapping(v.shape[-1], g.shape[-1])
+    points, frames = overlap_save(v.shape[-1], g.shape[-1])
     for block in blocks(dr, v, g, dv, dg, points=points):
         _backward_block(*block, points, frames)
     return dv, dg
@@ -163,47 +175,49 @@ def backward_steps(dr: Tensor, v: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 
 def _backward_block(dr, v, g, dv, dg, points, frames):
     length = v.shape[-1]
-    taps = g.shape[-1]
+    gate_length = g.shape[-1]
     total = None
     # The gradient is a convolution backwards in time, so frames count from the end of the text.
-    for start, first, end in frames:
-        begin = length - end
-        results = slice(begin, length - first)
-        inputs = dr[..., begin:length - start]
+    for frame in frames:
+        start = length - frame.end
+        outputs = slice(start, length - frame.output_start)
+        inputs = dr[..., start:length - frame.input_start]
         spectrum = _spectrum(inputs.flip(-1), points)
         # The spectrum of g is computed anew for each frame, because the product overwrites it.
         product = _spectrum(g, points).mul_(spectrum)
-        _invert_into(dv[..., results], product, points, first - start, flip=True)
+        overlap = frame.output_start - frame.input_start
+        _invert_into(dv[..., outputs], product, points, overlap, flip=True)
         del product
         # Shift v so that every frame has the gradient of g_0 at its last point: then the
         # products add up, and one inverse serves all frames.
-        shift = points - end + start
-        spectrum.mul_(_spectrum(v[..., results], points, shift))
+        shift = points - frame.end + frame.input_start
+        spectrum.mul_(_spectrum(v[..., outputs], points, shift))
         if total is None:
             total = spectrum
         else:
             total.add_(spectrum)
         del spectrum
-    _invert_into(dg, total, points, points - taps, flip=True)
+    _invert_into(dg, total, points, points - gate_length, flip=True)
 
 
-def _spectrum(x, points, at=0):
-    """Return the half spectrum of x `[..., L]`, placed among zeros from index `at` on."""
-    end = at + x.shape[-1]
+def _spectrum(x, points, offset=0):
+    """Return the half spectrum of x `[..., L]` with `offset` zeros before it and more after it."""
+    end = offset + x.shape[-1]
     dtype = torch.promote_types(x.dtype, torch.float32)
     padded = x.new_empty(*x.shape[:-1], points, dtype=dtype)
-    padded[..., :at] = 0
-    padded[..., at:end] = x
+    padded[..., :offset] = 0
+    padded[..., offset:end] = x
     padded[..., end:] = 0
     return torch.fft.rfft(padded)
 
 
-def _invert_into(out, spectrum, points, at, flip=False):
-    """Write the coefficients of the inverse transform, from index `at` on, into `out`."""
-    # Divide by N only what is kept: in PyTorch's CUDA transforms that is a pass of its own.
+def _invert_into(out, spectrum, points, offset, flip=False):
+    """Write to `out` what the inverse transform has from index `offset` on."""
+    # In PyTorch's CUDA transforms the division by N is a pass of its own, over all N numbers, so
+    # only those that are kept are divided.
     values = torch.fft.irfft(spectrum, n=points, norm="forward")
-    end = at + out.shape[-1]
-    values = values[..., at:end]
+    end = offset + out.shape[-1]
+    values = values[..., offset:end]
     if flip:
         values = values.flip(-1)
     torch.mul(values, 1 / points, out=out)
@@ -216,8 +230,8 @@ torch.library.define(
     "caracal::causal_conv_backward",
     "(Tensor dr, Tensor v, Tensor g) -> (Tensor, Tensor)",
 )
-torch.library.impl("caracal::causal_conv", "default", forward_steps)
-torch.library.impl("caracal::causal_conv_backward", "default", backward_steps)
+torch.library.impl("caracal::causal_conv", "default", convolve)
+torch.library.impl("caracal::causal_conv_backward", "default", convolve_backward)
 _causal_conv = torch.ops.caracal.causal_conv.default
 _causal_conv_backward = torch.ops.caracal.causal_conv_backward.default
 
@@ -233,17 +247,17 @@ def _(dr, v, g):
 
 
 def _operators(v, g):
-    """Choose the operators for a pair of streams: convolution and backward."""
+    """Return the two functions for a pair of streams: convolution and backward."""
     # The kernel takes neither a cut gate nor float64.
-    longest = DIRECT.get(v.device.type, 0)
-    if g.shape[-1] == v.shape[-1] <= longest and v.dtype != torch.float64:
+    max_length = DIRECT.get(v.device.type, 0)
+    if g.shape[-1] == v.shape[-1] <= max_length and v.dtype != torch.float64:
         # Imported where it is used, because Triton is not on every machine.
         from . import kernel
         return kernel.convolve, kernel.convolve_backward
     return _causal_conv, _causal_conv_backward
 
 
-class _Differentiable(torch.autograd.Function):
+class _Bilinear(torch.autograd.Function):
     """Save the inputs for backward; under vmap, make the mapped dimension a leading one."""
 
     @staticmethod
@@ -261,7 +275,7 @@ class _Differentiable(torch.autograd.Function):
         return cls.apply(*batched), 0
 
 
-class _CausalConv(_Differentiable):
+class _CausalConv(_Bilinear):
     """r from v and g."""
 
     @staticmethod
@@ -274,7 +288,7 @@ class _CausalConv(_Differentiable):
         return _CausalConvBackward.apply(dr, *ctx.saved_tensors)
 
 
-class _CausalConvBackward(_Differentiable):
+class _CausalConvBackward(_Bilinear):
     """dv and dg from dr, v and g."""
 
     @staticmethod
@@ -282,7 +296,7 @@ class _CausalConvBackward(_Differentiable):
         _, backward = _operators(v, g)
         return backward(dr, v, g)
 
-    # dv and dg are bilinear too: their derivatives are made of the same two functions.
+    # dv and dg are bilinear too, so their derivatives are made of the same two functions.
     @staticmethod
     def backward(ctx, ddv, ddg):
         dr, v, g = ctx.saved_tensors

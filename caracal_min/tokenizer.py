@@ -77,7 +77,6 @@ class ByteTokenizer(Tokenizer):
 
     def encode(self, text: str) -> list[int]:
         """Return the bytes of a text, each in 1..255."""
-        # Id 0 is the end of text, so the character NUL needs other bytes.
         return list(text.encode().replace(b"\0", b"\xc0\x80"))
 
     def decode(self, ids: Iterable[int]) -> str:

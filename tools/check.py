@@ -1,4 +1,4 @@
-"""Say in two minutes whether a change is worth a full run: python tools/check.py [--since REVISION]
+"""Say in 90 seconds whether a change is worth a full run: python tools/check.py [--since REVISION]
 
 Runs ruff, the rules on imports and on notebooks, and the quick tests that name a file which was changed since the
 revision.  A change of the core also runs the tests of the whole model.  Quick tests are those without a mark;

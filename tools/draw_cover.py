@@ -43,8 +43,8 @@ def symbol(x: float, y: float, letter: str, index: str, css: str = "") -> str:
             f'<tspan class="sub" dy="4">{index}</tspan></text>')
 
 
-def diamond(x: float, y: float, css: str, half: float = HALF) -> str:
-    points = f"{x - half},{y} {x},{y - half} {x + half},{y} {x},{y + half}"
+def diamond(x: float, y: float, css: str) -> str:
+    points = f"{x - HALF},{y} {x},{y - HALF} {x + HALF},{y} {x},{y + HALF}"
     return f'<polygon class="cell {css}" points="{points}"/>'
 
 

@@ -48,7 +48,6 @@ from caracal_min.convolution import causal_conv_fft
 from caracal_min.data import load_corpus, load_tokenizer, make_tokenizer, save_tokenizer, tokenize
 from caracal_min.data.batches import sequential_windows
 from caracal_min.evaluation import bits_per_byte, bytes_of_targets, loss_by_context_length, token_losses
-from caracal_min.loss import rows_at_once
 from caracal_min.precision import autocast, find_device, resolve_precision
 from caracal_min.training import TrainConfig, Trainer
 
@@ -102,11 +101,8 @@ def measurements(plan: Plan, device: str) -> Iterator[Row]:
     for length in (short, long):
         config = BenchmarkConfig(against=RIVALS, **settings)
         yield Row(f"profile_{length}", 50, partial(profile, config, length))
-    if device == "cuda":
-        yield Row("graph", 50, partial(graph, plan, device))
     for n in plan.sequences:
         yield Row(f"trainer_{n}", 40, benchmark("trainer", lengths=(short,), tokens=n * short))
-    yield Row("products", 20, partial(products, plan, device))
     yield Row("windows", 30, partial(windows, plan, device))
     yield Row("decoding", 50, benchmark("generation", contexts=plan.contexts))
     yield from map(ratio, others)
@@ -157,49 +153,6 @@ def profile(config: BenchmarkConfig, length: int) -> dict[str, dict]:
         sort_by = "self_device_time_total" if config.device == "cuda" else "self_cpu_time_total"
         found[name] = {"step": whole, "kinds": time_by_kind(events),
                        "table": events.table(sort_by=sort_by, row_limit=100, max_name_column_width=100)}
-    return found
-
-
-def graph(plan: Plan, device: str) -> dict[str, float]:
-    """Return the milliseconds of a step that Python launches, and of the same step as a CUDA graph."""
-    length, rows = plan.lengths[0], plan.sequences[0]
-    torch.compiler.reset()
-    model = make_model(preset=plan.preset).to(device).compile_for(plan.compile)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True, capturable=True)
-    tokens = torch.randint(model.config.vocab_size, (rows, length), device=device)
-    targets = tokens.roll(-1, 1)
-
-    def step():
-        optimizer.zero_grad()
-        with autocast(device, resolve_precision("auto", device)):
-            loss = model.loss(tokens, targets)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-
-    # A graph is recorded on a stream of its own, after steps that allocate what it needs.
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.synchronize()
-    recorded = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(recorded, stream=side):
-        step()
-    return dict(zip(("python", "graph"), in_turns([step, recorded.replay], plan.repeats), strict=True))
-
-
-def products(plan: Plan, device: str) -> dict[str, list[float]]:
-    """Return the operations a second, in 10^12, of x W, dy W and dy x, for the matrices of a model."""
-    size, dtype = PRESETS[plan.preset], resolve_precision("auto", device)
-    d, vocabulary, found = size.d_model, size.vocab_size, {}
-    for n, k in ((d, d), (3 * d, d), (size.mlp_width, d), (d, size.mlp_width), (vocabulary, d),
-                 (-(-vocabulary // 128) * 128, d)):
-        tokens = min(plan.tokens, rows_at_once(n, device))
-        x, weight, dy = (torch.randn(shape, device=device, dtype=dtype) for shape in ((tokens, k), (n, k), (tokens, n)))
-        calls = lambda x=x, w=weight: x @ w.t(), lambda dy=dy, w=weight: dy @ w, lambda dy=dy, x=x: dy.t() @ x
-        found[f"{n} x {k}"] = [2e-9 * tokens * n * k / in_turns([call], plan.repeats)[0] for call in calls]
     return found
 
 

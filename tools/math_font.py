@@ -23,9 +23,9 @@ CHARACTERS = """
 FEATURES = ["ssty", "dtls", "kern", "mark", "mkmk", "ccmp"]  # ssty draws primes and indices at their size
 
 
-def code_points(text: str = CHARACTERS) -> set[int]:
-    """Return the characters that a list of hexadecimal numbers and ranges names."""
-    ranges = [[int(end, 16) for end in entry.split("-")] for entry in text.split()]
+def code_points() -> set[int]:
+    """Return the characters that the hexadecimal numbers and ranges of `CHARACTERS` name."""
+    ranges = [[int(end, 16) for end in entry.split("-")] for entry in CHARACTERS.split()]
     return {point for ends in ranges for point in range(ends[0], ends[-1] + 1)}
 
 

@@ -17,8 +17,8 @@ from caracal_min.data.sources import text_digest
 from caracal_min.files import file_sha256, writing
 
 
-def mixed(fineweb: Path, wikipedia: Path, held_out: Path, characters: int, times: int,
-          seed: int = 0) -> tuple[list[str], list[dict]]:
+def mixed(fineweb: Path, wikipedia: Path, held_out: Path, characters: int,
+          times: int) -> tuple[list[str], list[dict]]:
     """Return the documents in the order of training, and what a card says of each source.
 
     Args:
@@ -26,12 +26,11 @@ def mixed(fineweb: Path, wikipedia: Path, held_out: Path, characters: int, times
         held_out: documents of which none is taken, by the hash of their text.
         characters: of Wikipedia, up to the document that goes beyond.
         times: how often each document of FineWeb comes.
-        seed: of the part and of the order.
     """
     held = {text_digest(text) for text in documents(str(held_out))}
     web, articles = ([text for text in documents(str(path)) if text_digest(text) not in held]
                      for path in (fineweb, wikipedia))
-    draw, kept, length = random.Random(seed), [], 0
+    draw, kept, length = random.Random(0), [], 0
     draw.shuffle(articles)
     for text in articles:
         if length > characters:

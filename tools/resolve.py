@@ -26,9 +26,9 @@ HEADER = "# What pip resolves beneath requirements.txt.  Written by tools/resolv
 _CUDA = re.compile(r"(nvidia|cuda)-|triton$|pytorch-triton")
 
 
-def lowest_python(root: Path = ROOT) -> str:
+def lowest_python() -> str:
     """Return the oldest Python that the package promises, as "3.11"."""
-    return tomllib.loads((root / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
+    return tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"].removeprefix(">=")
 
 
 def names(requirements: str) -> set[str]:

@@ -37,10 +37,10 @@ def set_source(notebook: NotebookNode, source: str) -> NotebookNode:
     return notebook
 
 
-def set_site(notebook: NotebookNode, site: str, folder: str = "notebooks") -> NotebookNode:
+def set_site(notebook: NotebookNode, site: str) -> NotebookNode:
     """Return the notebook with its links to pages and chapters pointing into the published book."""
     def absolute(match: re.Match) -> str:
-        parts = [part for part in f"{folder}/{match[1]}".split("/") if part != "."]
+        parts = [part for part in f"notebooks/{match[1]}".split("/") if part != "."]
         while ".." in parts:
             place = parts.index("..")
             del parts[place - 1:place + 1]

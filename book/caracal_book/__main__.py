@@ -23,19 +23,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     name, *options = (sys.argv[1:] if arguments is None else arguments) or ["--help"]
     if name in ("-h", "--help"):
         print(f"usage: {PROGRAM} COMMAND [OPTIONS]\n")
-        for command, about in COMMANDS.items():
+        for command, (_, about) in COMMANDS.items():
             print(f"  {command:<12}{about}")
         return 0
     try:
         if name not in COMMANDS:
             raise ValueError(f"no command {name!r}; there are {', '.join(COMMANDS)}")
-        # One module a command, so that --help does not wait for everything that commands import.
-        command = import_module(f".commands.{name.replace('-', '_')}", __package__).COMMAND
+        # Imported by name, so that --help does not wait for everything that commands import.
+        module, _, function = COMMANDS[name][0].rpartition(".")
+        run = getattr(import_module(f".{module}", __package__), function)
+        kind = run.__annotations__["config"]
         # The first option may be given by its value alone: `record runs/tiny`.
         if options and not options[0].startswith("-"):
-            options = [f"--{fields(command.config)[0].name}", *options]
-        config = tyro.cli(command.config, prog=f"{PROGRAM} {name}", args=options, config=(tyro.conf.OmitArgPrefixes,))
-        command.run(config)
+            options = [f"--{fields(kind)[0].name}", *options]
+        run(tyro.cli(kind, prog=f"{PROGRAM} {name}", args=options, config=(tyro.conf.OmitArgPrefixes,)))
     except (ValueError, ImportError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -95,13 +95,6 @@ class KneserNey:
         spread = discount * np.count_nonzero(self.preceded) / vocab_size
         self.continuation = (np.maximum(self.preceded - discount, 0) + spread) / self.preceded.sum()
 
-    def next_token(self, context: np.ndarray) -> np.ndarray:
-        """Return the probability of each id after some ids, `[T]` with T >= 1, by the longest model: float64 `[V]`."""
-        context = np.asarray(context)[-len(self.grams):]
-        inputs = np.broadcast_to(context, (self.vocab_size, len(context)))
-        targets = np.concatenate([inputs[:, 1:], np.arange(self.vocab_size)[:, None]], axis=1)
-        return np.exp(-self.losses(inputs, targets)[len(context) - 1][:, -1])
-
     def losses(self, inputs: np.ndarray, targets: np.ndarray) -> list[np.ndarray]:
         """Return the loss of each target in nats by every model, from the bigram on: float64, shaped as the targets.
 

@@ -117,7 +117,6 @@ def load_corpus(
     measured = None
     if validation is not None:
         measured = tokens_of(validation, encoder, progress=progress)
-    # A folder of shards was tokenized before, and is read as it is.
     if shards is not None and not is_shards(source):
         tokenize(source, shards, encoder, max_tokens, progress)
         source = str(shards)
@@ -227,7 +226,6 @@ class Batches:
         self._epoch = -1  # no permutation has been drawn yet
 
     def __getitem__(self, i: int) -> tuple[Tensor, Tensor]:
-        # The order of an epoch follows from its number alone, so a run that goes on finds it again.
         epoch, position = divmod(i, self.per_epoch)
         if epoch != self._epoch:
             generator = np.random.default_rng([self.seed, epoch])
@@ -266,8 +264,8 @@ def sequential_windows(tokens: np.ndarray, context: int, limit: int | None = Non
     """
     count = (len(tokens) - 1) // context
     if count < 1:
-        raise ValueError(f"{len(tokens)} tokens are fewer than a window of {context} + 1; give "
-                         "more text, or a smaller context")
+        raise ValueError(f"the text to validate on has {len(tokens)} tokens, fewer than a window "
+                         f"of {context} + 1; give more of it, or a smaller context")
     chosen = np.arange(count)
     # Spread over the text, because neighbouring windows tell much the same.
     if limit is not None and limit < count:

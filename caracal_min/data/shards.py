@@ -124,7 +124,6 @@ def tokenize(
     texts = islice(documents(source), index["documents"], None)
     title = progress and f"tokenizing {source}"
     encoded = encode(texts, encoder, left, title=title)
-    # The index is written after the ids that it counts, so it never counts what a kill has lost.
     while part := list(islice(encoded, SAVED_EVERY)):
         for split, path in files.items():
             rows = [ids for held_out, ids in part if held_out == (split == HELD_OUT)]
@@ -147,7 +146,6 @@ def open_shards(folder: str | Path, tokenizer: Tokenizer) -> list[np.ndarray]:
     Raises ValueError if they are not complete, or were made with another tokenizer.
     """
     folder = Path(folder)
-    # Ids mean nothing under another tokenizer, even one of the same size.
     made_from = {"tokenizer_sha256": tokenizer_sha256(tokenizer)}
     index = _read(folder, made_from)
     if not index["complete"]:

@@ -92,7 +92,6 @@ def file_texts(path: Path) -> Iterator[str]:
             while lines := file.readlines(PIECE):
                 yield "".join(lines)
     elif path.suffix == ".parquet":
-        # Imported where it is needed: it is not installed with the package.
         from pyarrow.parquet import ParquetFile
 
         with ParquetFile(path) as file:

@@ -46,7 +46,6 @@ def save_checkpoint(folder: Path, run: Any) -> None:
     if torch.cuda.is_available():
         generators.append(torch.cuda.get_rng_state())
     state["rng"] = generators
-    # `writing` renames at the end: a kill in between leaves the old checkpoint.
     with writing(folder / CHECKPOINT) as partial:
         torch.save(state, partial)
 
@@ -123,7 +122,6 @@ def load_run(path: str | Path, **changes: Any) -> tuple[Caracal, int | None]:
         path = folder / "model"
     else:
         state = load_checkpoint(folder)
-    # Without a checkpoint, the path is that of a saved model.
     if state is None:
         model = Caracal.from_pretrained(path, device="cpu", **changes)
         return model, None

@@ -29,7 +29,8 @@ _RECIPES = {
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """A training run, by default the paper's recipe (Section 5.1); nano and micro have their own.
+    """Settings of a training run.  The defaults are the paper's recipe (Section 5.1), for tiny to
+    large; `TrainConfig.for_preset` has those of every preset, also of nano and micro.
 
     Raises:
         ValueError: an unknown preset, variant, optimizer or field of the model, a negative number,
@@ -42,9 +43,9 @@ class TrainConfig:
     """Ablation of the paper: no-swa, no-swa-no-pc, pe, sslp, or a ratio of Fourier to attention
     layers, 5:1, 3:1, 2:1 or 1:1."""
     start: str | None = None
-    """Trained model whose weights to start from, of the same size and tokenizer: folder of a run or
-    of a model, "owner/name" on the hub, or micro, which on the command line brings its preset and
-    tokenizer.  A resumed run no longer reads it.  None: weights are drawn with the seed."""
+    """Trained model whose weights to start from: micro or the folder of a finished run, which on
+    the command line bring their preset and tokenizer; or another folder, or "owner/name" on the
+    hub, which need both options.  A resumed run no longer reads it.  None: weights are drawn."""
     model: tuple[str, ...] = ()
     """Fields of CaracalConfig that replace the preset's, as name=value: window_size=128
     gate_length=256 fourier_per_attention=None."""
@@ -65,8 +66,9 @@ class TrainConfig:
     """Budget: tokens to train on.  A run may be extended: with a larger budget it is resumed, reads
     the same text on, and its learning rate jumps to where the longer schedule is at that step."""
     minutes: float | None = None
-    """Budget: minutes to train for, which may grow too.  The run ends with the budget that is used
-    up first."""
+    """Budget: minutes to train for, which may grow too.  The budget that is used up first ends the
+    run.  The learning rate then follows the time, so a resumed run has other rates than one that
+    was never stopped."""
     corpus_tokens: int | None = None
     """Tokens to read from the source.  None: as many as the first budget, and at least 10 million,
     so that a short run is not left with too little text that is held out."""
@@ -134,7 +136,6 @@ class TrainConfig:
                 continue
             if value < 0 or value == 0 and name not in _MAY_BE_ZERO:
                 raise ValueError(f"{name}={value}; give a positive number")
-        # Both raise errors of their own, here rather than after the data was read.
         self.rows_per_process(1)
         self.model_config(vocab_size=256)
 
@@ -152,7 +153,6 @@ class TrainConfig:
             ('embedded', 4)
         """
         recipe = _RECIPES.get(preset, {})
-        # The right side wins, so a caller can change what a recipe says.
         return cls(**({"preset": preset} | recipe | changes))
 
     def model_config(self, vocab_size: int) -> CaracalConfig:

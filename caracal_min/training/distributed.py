@@ -84,7 +84,6 @@ class Group:
         patient = dist.new_group(backend="gloo", timeout=timedelta(days=7))
         if not self.is_main:
             dist.barrier(patient)
-        # The others reach this line when the files are complete, and only read them.
         result = work()
         if self.is_main:
             dist.barrier(patient)

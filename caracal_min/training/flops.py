@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from ..config import CaracalConfig
-from ..spectral import overlapping
+from ..spectral import overlap_save
 
 __all__ = ["PEAK_FLOPS", "flops_per_token", "peak_flops"]
 
@@ -39,17 +39,16 @@ def flops_per_token(model: nn.Module, context: int) -> float | None:
     if model.positions is not None:
         weights -= model.positions.weight.numel()
     # With a cut gate, later tokens skip the layers that compute it.
-    gates = min(config.gate_length or context, context)
+    gate_length = min(config.gate_length or context, context)
     per_gate = width**2
     # Of the second map only one block per head is not zero.
     if config.gate == "two_stage":
         per_gate *= 1 + 1 / config.n_heads
-    weights -= (1 - gates / context) * fourier * per_gate
-    points, frames = overlapping(context, gates)
-    blocks = len(frames)
-    # The gate is transformed once, each block of the text there and back.
-    transforms = 2.5 * (1 + 2 * blocks) * points * log2(points)
-    products = 3 * blocks * points
+    weights -= (1 - gate_length / context) * fourier * per_gate
+    points, frames = overlap_save(context, gate_length)
+    # The gate is transformed once, each frame of the text there and back.
+    transforms = 2.5 * (1 + 2 * len(frames)) * points * log2(points)
+    products = 3 * len(frames) * points
     convolutions = fourier * width * (transforms + products) / context
     # The first tokens have fewer predecessors than the window holds, which lowers the mean.
     seen = min(config.window_size, context)

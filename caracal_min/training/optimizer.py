@@ -71,7 +71,6 @@ class Muon(Optimizer):
             momentum = group["momentum"]
             for p in group["params"]:
                 grad = p.grad
-                # A parameter that the loss did not use has no gradient.
                 if grad is None:
                     continue
                 state = self.state[p]
@@ -146,11 +145,7 @@ def make_optimizer(model: nn.Module, config: TrainConfig) -> Optimizer:
     al. 2024 for Muon.
     """
     # Rows of an embedding belong to single tokens: orthogonalizing them together has no meaning.
-    embeddings = {
-        module.weight
-        for module in model.modules()
-        if isinstance(module, nn.Embedding)
-    }
+    embeddings = {m.weight for m in model.modules() if isinstance(m, nn.Embedding)}
     hidden = []
     matrices = []
     vectors = []

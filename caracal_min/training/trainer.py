@@ -1,15 +1,13 @@
 """The training loop: schedule, accumulation, clipping, validation, samples, and checkpoints.
 
-With `out` set a run lives in a folder, and the same configuration goes on where it was stopped::
+With `out` set a run has a folder, and the same configuration resumes it where it was stopped::
 
     checkpoint.pt   the state of the run (see `checkpoint`)
     log.jsonl       a line for each step: loss, gradient norm, tokens per second, ...
-    tokenizer/      what the run reads its text with
+    tokenizer/      what the text is encoded with
     shards/         the text as ids, unless it is the embedded one or shards already
     model/          configuration, weights and tokenizer, at the end
-    run.json        what was run, on what, and its curve, at the end
-
-One process at a time may work there, or the processes of one `torchrun`.
+    run.json        settings, data and curve of the run, at the end
 """
 
 import json
@@ -51,27 +49,27 @@ class DivergedError(RuntimeError):
 
 
 class StoppedError(KeyboardInterrupt):
-    """SIGINT (Ctrl-C) or SIGTERM came; the step was ended, and there is a checkpoint of it."""
+    """SIGINT (Ctrl-C) or SIGTERM came; the step was completed, and a checkpoint was written."""
 
 
 class Trainer:
-    """A run in progress: build it, `run` it, in parts if you like, and close it, or use `with`.
+    """A training run: build it, `run` it, in parts if you like, and close it, or use `with`.
 
     Args:
-        config: the run.
+        config: settings of the run.
         corpus: tokens to train on; None reads `config.data`.
-        model: one of your own to train, which is moved to the run's device; None builds what
+        model: model of your own, which is moved to the device of the run; None builds what
             `config` describes.  It has `loss(tokens, targets)`, `num_parameters()`, `compile_for`,
             `save_pretrained`, `config` and `tokenizer`.  If it has a tokenizer already,
             `config.data` is read with that one.
 
     Attributes:
         model: the model in training.
-        corpus, batches: its text, and `batches[step]`, what it reads at each step.
+        corpus, batches: the text, and the batch of each step, `batches[step]`.
         step: steps done.
-        seconds: time spent in `run`, that of earlier processes included.
+        seconds: time spent in `run`, before the run was resumed included.
         log: a dictionary for each step done: see `run`.
-        history: a dictionary for each process that took part: from which step, and its budget.
+        history: a dictionary for each start or resumption: from which step, and its budget.
 
     Raises:
         ValueError: the folder holds a run with other settings or other data; the model's tokenizer
@@ -90,36 +88,38 @@ class Trainer:
         self.precision = resolve_precision(config.precision, device)
         rows = config.rows_per_process(group.world_size)
         # Ids mean nothing without their tokenizer, so a corpus or a trained model brings its own.
-        own = getattr(model, "tokenizer", None)
+        of_model = getattr(model, "tokenizer", None)
         if corpus:
             tokenizer = corpus.tokenizer
         else:
-            tokenizer = own or make_tokenizer(config.tokenizer)
-        _require_same(own, tokenizer, "the model")
+            tokenizer = of_model or make_tokenizer(config.tokenizer)
+        _require_same_tokenizer(of_model, tokenizer, "the model")
         self.tokenizer = tokenizer
-        # Packing cuts the sequences after this id; None keeps each sequence whole.
+        # Sequences are cut into documents after this id; None keeps each sequence whole.
         self.end_of_text = tokenizer.end_of_text if config.reset_documents else None
 
-        # Drawn on the CPU right after seeding, so that every device starts from the same weights.
+        # Weights are drawn on the CPU right after seeding, so that they are equal on any device.
         torch.manual_seed(config.seed)
         model = model or Caracal(config.model_config(tokenizer.vocab_size))
         self.model = model.to(device)
         self.optimizer = make_optimizer(model, config)
         # Small gradients underflow in float16, but not in bfloat16.
-        half = self.precision == torch.float16
-        self.scaler = torch.amp.GradScaler(device.type, enabled=half)
+        scaled = self.precision == torch.float16
+        self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
 
-        # A CPU runs each operation at once, and the gradient scaler waits for the GPU in each step.
-        self.queued = device.type != "cpu" and not half
+        # Steps that a GPU may still compute while Python launches the next one.  A CPU runs each
+        # operation at once, and the gradient scaler waits for the GPU in each step.
+        self.max_pending = 0 if device.type == "cpu" or scaled else 1
 
         # The settings are compared before the text is read, which may take hours.
-        shape = vars(model.config) if isinstance(model.config, CaracalConfig) else None
+        is_caracal = isinstance(model.config, CaracalConfig)
+        model_config = vars(model.config) if is_caracal else None
         settings = config.resume_settings | {
             "precision": str(self.precision).removeprefix("torch."),
             "tokenizer": tokenizer.name,
-            "model_config": shape,
+            "model_config": model_config,
         }
-        # Through JSON, because a checkpoint holds plain values: a path as text, a tuple as a list.
+        # A checkpoint holds plain values, which JSON makes: a path as text, a tuple as a list.
         settings = json.dumps(settings, default=str)
         self.settings = json.loads(settings)
         state = load_checkpoint(out) if out else None
@@ -128,21 +128,20 @@ class Trainer:
             check_resume(state, self.settings, out)
             # More text would change the order of the data, and with it the curve: an extended
             # run reads as much as its first budget asked for.
-            first = state["history"][0]
-            limit = replace(config, tokens=first["tokens"]).corpus_limit
+            first_budget = state["history"][0]["tokens"]
+            limit = replace(config, tokens=first_budget).corpus_limit
         elif config.start:
-            start, _ = load_run(config.start)
-            _require_same(start.tokenizer, tokenizer, config.start)
-            model.load_state_dict(start.state_dict())
-        # A saved model has to encode prompts, so it takes its tokenizer along.
+            trained, _ = load_run(config.start)
+            _require_same_tokenizer(trained.tokenizer, tokenizer, config.start)
+            model.load_state_dict(trained.state_dict())
+        # A saved model has to encode prompts, so its tokenizer is saved with it.
         model.tokenizer = tokenizer
         if corpus is None:
             shards = None
-            # Python's documentation is encoded in seconds, so only other text is kept as ids.
+            # The embedded text is encoded in seconds, so only other text is stored as ids.
             if out and config.data != "embedded":
                 shards = out / "shards"
             progress = config.progress and group.is_main
-            # One process encodes the text, and the others read the shards that it wrote.
             corpus = group.main_first(lambda: load_corpus(
                 config.data, tokenizer, limit, progress, config.validation, shards))
         self.corpus = corpus
@@ -160,26 +159,25 @@ class Trainer:
         self.history = []
         self._written = 0
         if state:
-            # Again, since the digest of the text is known only now.
+            # Compared again, because the digest of the text is known only now.
             check_resume(state, self.settings, out)
             restore(state, self)
             self._saved_at = self.seconds
         elif out and group.is_main:
             save_tokenizer(tokenizer, out / "tokenizer")
-        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self.history.append({
             "from_step": self.step,
             "processes": group.world_size,
             "tokens": config.tokens,
             "minutes": config.minutes,
-            "started": started,
+            "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         })
         model.compile_for(config.compile)
         self._loss = group.loss_of(model)
         flops = flops_per_token(model, config.context)
         peak = config.peak_flops or peak_flops(device)
         self._utilisation = None
-        # Neither is known for every model and device; a run without MFU is fine.
+        # Where either is unknown, the log has no utilisation (MFU).
         if flops and peak:
             self._utilisation = flops / (peak * group.world_size)
 
@@ -190,7 +188,7 @@ class Trainer:
 
     @property
     def used(self) -> float:
-        """The part of the budget that is used up, 0 to 1 or more."""
+        """Fraction of the budget that is used up, 0 to 1 or more."""
         return self.config.used(self.step, self.seconds)
 
     def run(self, until: int | None = None) -> list[dict[str, Any]]:
@@ -202,8 +200,8 @@ class Trainer:
         validation_loss every `eval_every` steps and at the end; sample after steps 1, 2, 4, 8, ...
         and at the end, if there is a prompt.
 
-        The loss of a step is read after the next one was launched, so that a GPU never waits for
-        Python; the log has all entries, in order.  A finished run is left as it is.
+        On a GPU the loss of a step is read after the next step was launched, so that the GPU never
+        waits for Python; the log has all entries, in order.  A finished run is left as it is.
 
         Raises:
             DivergedError: a loss or gradient that is not finite.
@@ -211,49 +209,48 @@ class Trainer:
         """
         config = self.config
         is_main = self.group.is_main
-        end = config.steps if until is None else until
+        last_step = config.steps if until is None else until
         self._launched = []
         self._stopped = False
         # A resumed run continues its clock, as if it had never been stopped.
-        self._tick = time.perf_counter()
-        self._began = self._tick - self.seconds
-        last = self.step >= end or self.finished
-        ended = self.out / "run.json" if self.out and is_main else None
+        self._step_started = time.perf_counter()
+        self._run_started = self._step_started - self.seconds
+        done = self.step >= last_step or self.finished
+        run_file = self.out / "run.json" if self.out and is_main else None
         # run.json promises a finished model, which an extended run has only at its new end.
-        if ended and not last:
-            ended.unlink(missing_ok=True)
+        if run_file and not done:
+            run_file.unlink(missing_ok=True)
         # With disable=None tqdm shows no bar unless the output is a terminal.
         bar = tqdm(total=1, initial=self.used, desc=config.preset,
                    disable=None if config.progress and is_main else True,
                    bar_format="{l_bar}{bar}| {elapsed}<{remaining}, {postfix}")
         with _stopping_signals() as self._signals, bar:
             try:
-                while not last:
+                while not done:
                     self._train_step()
-                    # With one step in the queue, the GPU computes while Python prepares the next.
-                    self._read(all_but=self.queued)
-                    over = self.finished
-                    last = over or self._stopped or self.step >= end
-                    measure = over or self.step % config.eval_every == 0
-                    sample = config.prompt and (over or self.step.bit_count() == 1)
-                    save = last or self._is_due()
-                    # These need the weights of this step, so the queue has to be empty.
-                    pause = measure or sample or save
+                    self._log_steps(self.max_pending)
+                    finished = self.finished
+                    done = finished or self._stopped or self.step >= last_step
+                    validate = finished or self.step % config.eval_every == 0
+                    sample = config.prompt and (finished or self.step.bit_count() == 1)
+                    save = done or self._checkpoint_is_due()
+                    # These need the weights of this step, so it must no longer be pending.
+                    pause = validate or sample or save
                     if pause:
-                        self._read()
-                        self._evaluate(self.log[-1], measure, sample)
+                        self._log_steps()
+                        self._evaluate(self.log[-1], validate, sample)
                     self._write_log(bar)
                     if save:
                         self.checkpoint()
-                    # The time of a pause does not belong to the speed of the next step.
+                    # The pause must not count as time of the next step.
                     if pause:
-                        self._tick = time.perf_counter()
+                        self._step_started = time.perf_counter()
             finally:
                 # An exception in one step must not lose the entry of the step before.
-                self._read()
+                self._log_steps()
                 self._write_log(bar)
-        if ended and self.finished and not ended.exists():
-            self._finish(ended)
+        if run_file and self.finished and not run_file.exists():
+            self._finish(run_file)
         if self._stopped:
             raise StoppedError(f"a signal came; stopped after step {self.step}")
         return self.log
@@ -275,7 +272,7 @@ class Trainer:
         self.close()
 
     def _train_step(self):
-        """Launch a step; nothing here waits for a GPU, but the gradient scaler of float16."""
+        """Launch a step.  Only the gradient scaler of float16 waits for a GPU here."""
         config = self.config
         scaler = self.scaler
         rate = learning_rate(self.step, config, self.seconds, self.first_step_seconds)
@@ -283,22 +280,22 @@ class Trainer:
             group["lr"] = rate
         self.model.train()
         self.optimizer.zero_grad()
-        # A compiled model is compiled again for each new shape, so it gets few of them.
+        # A compiled model is compiled again for each new shape, so there are few of them.
         parts = micro_batches(
             torch.stack(self.batches[self.step]), config.micro_batch_size, self.end_of_text,
             few_shapes=config.compile != "no"
         )
         total = torch.zeros((), device=self.device)
         on_gpu = self.device.type == "cuda"
-        for i, (pair, times) in enumerate(parts, 1):
+        for i, (pair, target_ratio) in enumerate(parts, 1):
             # Only from pinned memory does a copy to the GPU overlap with computing.
             if on_gpu:
                 pair = pair.pin_memory()
             x, y = pair.to(self.device, non_blocking=on_gpu)
-            # DDP averages gradients after each backward pass; once a step is enough.
+            # DDP would average gradients after each backward pass; once per step is enough.
             self._loss.require_backward_grad_sync = i == len(parts)
             with autocast(self.device, self.precision):
-                loss = self._loss(x, y) / times
+                loss = self._loss(x, y) / target_ratio  # targets of the batch / of the part
             scaler.scale(loss).backward()
             total += loss.detach()
         # Clipping compares the norm with `clip`, so the scale has to be divided out before.
@@ -309,34 +306,34 @@ class Trainer:
         scaler.update()
         self.step += 1
         # Processes that stopped at different steps would wait for each other for ever, so they
-        # share one clock and one flag.  full_like fills on the device: a copy would wait.
-        seconds = time.perf_counter() - self._began
+        # share one clock and one flag.  full_like fills on the device, where a copy would wait.
+        seconds = time.perf_counter() - self._run_started
         clock = torch.full_like(total, seconds)
         stop = torch.full_like(total, len(self._signals))
-        numbers = self.group.mean(torch.stack([total, norm, clock, stop]))
-        self._launched.append((self.step, rate, scale, numbers))
+        means = self.group.mean(torch.stack([total, norm, clock, stop]))
+        self._launched.append((self.step, rate, scale, means))
 
-    def _read(self, all_but=0):
-        """Wait for the numbers of all launched steps but the last so many, and log them."""
-        while len(self._launched) > all_but:
-            step, rate, scale, numbers = self._launched.pop(0)
-            loss, norm, clock, stop = numbers.tolist()
+    def _log_steps(self, max_pending=0):
+        """Wait for the launched steps, except the last `max_pending`, and log them."""
+        while len(self._launched) > max_pending:
+            step, rate, scale, means = self._launched.pop(0)
+            loss, norm, clock, stop = means.tolist()
             now = time.perf_counter()
-            seconds = now - self._tick
-            self._tick = now
+            seconds = now - self._step_started
+            self._step_started = now
             # A compiler works during the first step, which the schedule leaves out.
             if step == self.history[-1]["from_step"] + 1:
                 self.first_step_seconds += clock - self.seconds
             self.seconds = clock
             self._stopped = stop > 0
-            # A scaled gradient may overflow; then the scaler skips the step and halves its scale.
-            finite = isfinite(norm)
-            if not (isfinite(loss) and (finite or scale > 1)):
+            # A scaled gradient may overflow: the scaler skips that step and halves its scale,
+            # which helps until the scale is 1.
+            overflowed = not isfinite(norm)
+            if not isfinite(loss) or overflowed and scale <= 1:
                 self._launched.clear()
                 raise DivergedError(f"loss {loss} and gradient norm {norm} at step {step} with "
                                     f"learning rate {rate:.2e}; start again with a lower "
                                     "learning_rate or a longer warmup")
-            # batch_size counts the sequences of all processes together.
             tokens = self.config.batch_size * self.config.context
             speed = tokens / seconds
             entry = {
@@ -344,7 +341,7 @@ class Trainer:
                 "tokens": step * tokens,
                 "loss": loss,
                 "learning_rate": rate,
-                "grad_norm": norm if finite else None,
+                "grad_norm": None if overflowed else norm,
                 "seconds": seconds,
                 "tokens_per_second": speed,
             }
@@ -354,24 +351,23 @@ class Trainer:
                 entry["mfu"] = speed * self._utilisation
             self.log.append(entry)
 
-    def _is_due(self):
-        """Whether the last checkpoint is so old that the next one is due."""
-        wait = 60 * self.config.checkpoint_minutes
+    def _checkpoint_is_due(self):
+        interval = 60 * self.config.checkpoint_minutes
         # The first comes early, so that a short run can be resumed too.
         if self._saved_at is None:
-            return self.seconds >= min(wait, 30)
-        return self.seconds - self._saved_at >= wait
+            return self.seconds >= min(interval, 30)
+        return self.seconds - self._saved_at >= interval
 
-    def _evaluate(self, entry, measure, sample):
+    def _evaluate(self, entry, validate, sample):
         """Add the held-out loss, a sample, or both to the entry of a step."""
         config = self.config
         model = self.model
-        stance = nullcontext()
+        compiler_stance = nullcontext()
         # Validation and sampling have other shapes, for which compiling would take minutes.
         if config.compile != "no":
-            stance = torch.compiler.set_stance("force_eager")
-        with stance:
-            if measure:
+            compiler_stance = torch.compiler.set_stance("force_eager")
+        with compiler_stance:
+            if validate:
                 with autocast(self.device, self.precision):
                     entry["validation_loss"] = held_out_loss(
                         model, self.corpus.validation, config.context, config.eval_windows,
@@ -382,37 +378,36 @@ class Trainer:
                 prompt = torch.tensor([ids], device=self.device)
                 # One seed for all steps, so that samples differ by the weights alone.
                 drawn = model.generate(prompt, 64, temperature=0.8, seed=config.seed)
-                ids = drawn[0].tolist()
-                entry["sample"] = self.tokenizer.decode(ids)
+                entry["sample"] = self.tokenizer.decode(drawn[0].tolist())
 
     def _write_log(self, bar):
-        """Bring new entries to log.jsonl, and show where the run is."""
+        """Write new entries to log.jsonl, and update the progress bar."""
         new = self.log[self._written:]
         if not new or not self.group.is_main:
             return
         if self.out:
-            # A resumed run takes the steps after its checkpoint again, so the old log is replaced.
+            # A resumed run repeats the steps after its checkpoint, so the old log is replaced.
             mode = "a" if self._written else "w"
             with open(self.out / "log.jsonl", mode, encoding="utf-8") as file:
                 for entry in new:
                     file.write(json.dumps(entry) + "\n")
         self._written = len(self.log)
-        loss = new[-1].get("validation_loss")
-        if loss is not None:
-            trained = new[-1]["loss"]
-            said = f"step {self.step}, loss {trained:.3f} in training, {loss:.3f} held out"
-            bar.set_postfix_str(said)
-            # A log file shows no bar, so it gets a line.
+        held_out = new[-1].get("validation_loss")
+        if held_out is not None:
+            loss = new[-1]["loss"]
+            line = f"step {self.step}, loss {loss:.3f} in training, {held_out:.3f} held out"
+            bar.set_postfix_str(line)
+            # Where there is no bar, as in a log file, the line is printed.
             if bar.disable and self.config.progress:
-                print(said, flush=True)
+                print(line, flush=True)
         bar.update(min(1, self.used) - bar.n)
 
     def _finish(self, path):
-        """Write the model, then run.json, which says that it is there."""
+        """Write the model, then run.json, which marks the run as finished."""
         self.model.save_pretrained(self.out / "model")
         corpus = self.corpus
         log = self.log
-        # Enough to tell whether another run read the same text.
+        # The digest tells whether another run read the same text.
         data = {
             "source": str(corpus.source),
             "tokenizer": self.tokenizer.name,
@@ -429,10 +424,10 @@ class Trainer:
         if device == "cuda":
             device = torch.cuda.get_device_name(self.device)
         # A plot needs about a thousand points, but every validation loss and sample.
-        every = ceil(len(log) / 1000)
+        stride = ceil(len(log) / 1000)
         curve = [
             entry for entry in log
-            if entry["step"] % every == 0
+            if entry["step"] % stride == 0
             or entry is log[-1]
             or "validation_loss" in entry
             or "sample" in entry
@@ -461,27 +456,27 @@ def _stopping_signals():
     """Collect SIGINT and SIGTERM in a list while the body runs, instead of ending the process."""
     received = []
 
-    def note(number, _):
+    def collect(number, _):
         # Whoever presses Ctrl-C twice does not want to wait for the step.
         if received:
             raise KeyboardInterrupt
         received.append(number)
 
-    before = {}
-    # Python sets signal handlers from its main thread only; a run in another is not stopped.
+    old_handlers = {}
+    # Python sets signal handlers in its main thread only; in others a run ignores signals.
     if current_thread() is main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
-            before[number] = signal.signal(number, note)
+            old_handlers[number] = signal.signal(number, collect)
     try:
         yield received
     finally:
-        # Outside a run, Ctrl-C has to work as usual again.
-        for number, handler in before.items():
+        for number, handler in old_handlers.items():
             signal.signal(number, handler)
 
 
-def _require_same(own, tokenizer, what):
+def _require_same_tokenizer(of_model, of_text, model_name):
     """Refuse weights that were trained on other ids."""
-    if own and tokenizer_sha256(own) != tokenizer_sha256(tokenizer):
-        raise ValueError(f"{what} was trained with the tokenizer {own.name}, and the text is read "
-                         f"with {tokenizer.name}, whose ids mean other text; give the same one")
+    if of_model and tokenizer_sha256(of_model) != tokenizer_sha256(of_text):
+        raise ValueError(f"{model_name} was trained with the tokenizer {of_model.name}, and the "
+                         f"text is read with {of_text.name}, whose ids mean other text; give the "
+                         "same tokenizer, and the preset of that model")

@@ -55,10 +55,12 @@ def test_train_resumes_and_sample_reads_the_run(run, text, tmp_path, capsys):
     sample = ["sample", out, "--prompt", "text ", "--max-new-tokens", 8, "--seed", 1, "--device", "cpu"]
     assert run(*sample).startswith("text")  # from the checkpoint of a run that has not ended
     said = run("train", "--preset", "nano", "--data", text, "--out", out, *SMALL)
-    assert "step 4 of 4: done" in said and str(out / "model") in said
+    assert "resumed after step 2 of 4\n" in said and "step 4 of 4: done" in said and str(out / "model") in said
     assert f"more than 32 tokens, cut its gate: sample {out} --gate-length 32" in said
     written = Caracal.from_pretrained(out / "model", device="cpu").generate_text("text", 8, temperature=0.8, seed=1)
     assert run(*sample) == written + "\n"
+    said = run("train", "--start", out, "--data", text, "--out", tmp_path / "more", *SMALL)
+    assert "step 4 of 4: done" in said and "resumed" not in said  # of its preset, read with its tokenizer
 
 
 def test_train_goes_on_with_micro_on_a_small_text_of_ones_own(run, text, tmp_path, monkeypatch):

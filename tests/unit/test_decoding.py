@@ -166,7 +166,7 @@ def test_a_model_with_caches_gives_the_logits_of_the_parallel_pass(convolution, 
         sizes.append(sum(cache.nbytes for cache in caches))
     expected = m.logits(tokens)
     assert torch.allclose(torch.cat(found, dim=1), expected, atol=1e-10) and expected.std() > 0.1
-    assert set(sizes) == {sizes[0]} and m.seen(caches) == [192] * 2
+    assert set(sizes) == {sizes[0]} and m.cached_lengths(caches) == [192] * 2
 
 
 @pytest.mark.parametrize("convolution", ["relaxed", "dot_product"])
@@ -182,7 +182,7 @@ def test_rows_of_different_lengths_go_on_as_what_they_became(rows, gate_length, 
         for cache in caches:
             cache.reorder(rows)
         texts = [torch.cat([tokens[i, :lengths[i]], tokens[i, 20:20 + steps]]) for i in rows]
-        assert m.seen(caches) == [len(text) for text in texts]
+        assert m.cached_lengths(caches) == [len(text) for text in texts]
         new = ids(len(texts), 20, seed=2)
         chunks = [1] * 6 + [3, 1, 7, 1, 1, 1]
         found = torch.cat([m.logits(part, caches) for part in new.split(chunks, dim=1)], dim=1)

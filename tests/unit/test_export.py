@@ -43,7 +43,7 @@ def test_the_model_compiles_as_one_graph_and_trains_the_same(model, tokens, comp
 
 def test_on_a_gpu_an_exported_program_has_standard_operators_too(tokens, monkeypatch):
     """Compiled there, attention is FlexAttention's."""
-    monkeypatch.setattr("caracal_min.attention._from_ampere", lambda q: True)
+    monkeypatch.setattr("caracal_min.attention._is_ampere_or_newer", lambda q: True)
     model = Caracal(CaracalConfig(60, 64, 2, 4, fourier_per_attention=1, window_size=16))
     nodes = export_program(model, LENGTH, batch=2).graph.nodes
     names = {str(node.target) for node in nodes if node.op == "call_function"}

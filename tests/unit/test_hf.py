@@ -360,14 +360,13 @@ def test_adapters_see_no_future_are_saved_and_are_merged(folder, tmp_path, targe
 def test_trl_tunes_the_shipped_model(tmp_path):
     trl = pytest.importorskip("trl")
     datasets = pytest.importorskip("datasets")
-    model = AutoModelForCausalLM.from_pretrained(PRETRAINED / "micro", dtype=torch.float32)
     texts = [f"The history of number {i} is long. " * (1 + i % 4) for i in range(16)]
     settings = trl.SFTConfig(
         str(tmp_path), max_steps=2, per_device_train_batch_size=2, report_to=[], use_cpu=True,
         bf16=False, logging_steps=1, disable_tqdm=True, packing=True, max_length=64)
     tokenizer = AutoTokenizer.from_pretrained(PRETRAINED / "micro")
     data = datasets.Dataset.from_dict({"text": texts})
-    trainer = trl.SFTTrainer(model, settings, train_dataset=data, processing_class=tokenizer)
+    trainer = trl.SFTTrainer(str(PRETRAINED / "micro"), settings, train_dataset=data, processing_class=tokenizer)
     trainer.train()
     assert 2 < trainer.state.log_history[0]["loss"] < 5
     native(tmp_path / "checkpoint-2")

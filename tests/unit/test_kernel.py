@@ -31,7 +31,7 @@ def calls(report_missing, monkeypatch):
     for name in ("convolve", "convolve_backward"):
         operator = getattr(kernel, name)
         monkeypatch.setattr(kernel, name, lambda *xs, name=name, call=operator: called.append(name) or call(*xs))
-    monkeypatch.setitem(spectral.DIRECT, DEVICE, spectral.MOST_DIRECT)
+    monkeypatch.setitem(spectral.DIRECT, DEVICE, spectral.MAX_DIRECT)
     return called
 
 

@@ -214,6 +214,7 @@ def test_bfloat16_stays_bfloat16_with_the_convolution_in_float32():
 @pytest.mark.parametrize("build, words", [
     (lambda: MultiHeadFourier(10, 4), "d_model=10 is not divisible by n_heads=4"),
     (lambda: MultiHeadFourier(8, 4, gate="three"), "unknown gate 'three'; accepted: two_stage"),
+    (lambda: MultiHeadFourier(8, 4, gate_length=0), "gate_length=0; give a whole number >= 1"),
     (lambda: MultiHeadFourier(8, 4)(torch.randn(3, 8)), r"shape \(3, 8\).*\[batch, length, 8\]"),
     (lambda: SlidingWindowAttention(8, 4, 8)(torch.randn(1, 3, 9)), r"\(1, 3, 9\)"),
     (lambda: fourier().new_cache(1, 4, "magic"), "unknown convolution 'magic'; accepted: relaxed"),

@@ -53,7 +53,7 @@ def test_gradcheck_to_second_order(monkeypatch, length, taps):
 def test_a_short_gate_takes_no_longer_transform():
     """O(L log K): the points of a frame do not grow with the text, and the frames are as many as it needs."""
     for taps in (1, 512, 3000):
-        points, frames = spectral.overlapping(10**6, taps)
+        points, frames = spectral.overlap_save(10**6, taps)
         assert points == spectral.fft_points(10**5, taps) <= max(2048, 4.2 * taps)
         assert len(frames) <= 10**6 / (points - taps) + 1 and frames[-1][2] == 10**6
 

@@ -53,6 +53,7 @@ def test_what_transformers_saves_loads_whole_and_in_parts_and_it_reads_ours(tmp_
     assert len([*(tmp_path / "parts").glob("model-*.safetensors")]) > 1
     ours.save_pretrained(tmp_path / "ours")
     for name in ("whole", "parts", "ours"):
+        assert json.loads((tmp_path / name / CONFIG).read_text())["architectures"] == ["CaracalForCausalLM"]
         assert torch.equal(Caracal.from_pretrained(tmp_path / name, device="cpu")(TOKENS)[0], ours(TOKENS)[0])
     with torch.no_grad():
         found = CaracalForCausalLM.from_pretrained(tmp_path / "ours")(TOKENS).logits

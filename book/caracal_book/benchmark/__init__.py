@@ -1,10 +1,10 @@
-"""How fast and how light, always as a ratio against something else in the same run.
+"""How fast, always as a ratio against something else in the same run.
 
 Both sides of a ratio run in turns, and medians are compared: a machine that is busy slows down both.  What is
 measured::
 
     convolution   the operator, forward and backward, against the layout of the paper's appendix (`appendix`)
-    layer         a Multi-Head Fourier layer, forward and backward, and what it keeps for backward
+    layer         a Multi-Head Fourier layer, forward and backward, likewise
     profile       what a training step is spent on, by kind of work
     throughput    one training step against other models of the same size: baselines, or variants of Caracal
     trainer       a step of the Trainer, with clipping, batches and log, against the bare step

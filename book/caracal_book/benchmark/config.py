@@ -17,7 +17,7 @@ Compiled = Literal["no", "blocks", "model"]
 
 @dataclass(frozen=True)
 class BenchmarkConfig:
-    """Measure speed and memory as ratios, print a table, and save it as JSON."""
+    """Measure speed as ratios, print a table, and save it as JSON."""
 
     rows: tuple[Group, ...] = get_args(Group)
     """Groups of rows to measure; those of whole steps are left out on a CPU unless one is named alone."""
@@ -53,7 +53,7 @@ class BenchmarkConfig:
 
 @dataclass(frozen=True)
 class Row:
-    """One ratio: how many times less time (or memory) ours needs than the reference."""
+    """One ratio: how many times less time ours needs than the reference."""
 
     what: str
     size: int

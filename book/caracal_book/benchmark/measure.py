@@ -1,14 +1,10 @@
-"""The stopwatch: time and memory of a call, and what its time is spent on."""
+"""The stopwatch: the time of a call, and what it is spent on."""
 
-import itertools
-import json
 import os
 import re
 import statistics
-import tempfile
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -16,8 +12,7 @@ from torch.autograd.profiler_util import EventList
 
 from caracal_min.precision import autocast, resolve_precision
 
-__all__ = ["Differentiated", "in_precision", "in_turns", "kept_for_backward", "kind_of", "mean_time",
-            "medians", "peak_memory", "time_by_kind", "traced"]
+__all__ = ["Differentiated", "in_precision", "in_turns", "kind_of", "mean_time", "medians", "time_by_kind", "traced"]
 
 CONVOLUTION = "convolution"
 # What a kernel of a GPU, or an operator on a CPU, is named after; the first kind that fits counts.
@@ -106,9 +101,11 @@ def in_precision(f: Callable, device: str, precision: str = "auto") -> Callable:
 
 def traced(call: Callable) -> EventList:
     """Return PyTorch's events of a call, the second one."""
+    # Its "USDT: profiler_start" and the like have level 5; the level is read at the first profile of a process.
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")
     call()
     _wait()
-    with _profile() as trace:  # of the CPU, and of a GPU where there is one
+    with torch.profiler.profile() as trace:  # of the CPU, and of a GPU where there is one
         call()
         _wait()
     return trace.key_averages()
@@ -148,42 +145,6 @@ def kind_of(name: str) -> str:
     if re.match(r"triton_(?!tem_)", name):  # fused elementwise work and sums, named after whatever stands beside them
         return _REST
     return next((kind for kind, names in _KINDS.items() if re.search(names, name, re.I)), _REST)
-
-
-def kept_for_backward(side: Differentiated) -> float:
-    """Return the MiB that are held between forward and backward, inputs, parameters and the result left out."""
-    held, result = _allocated(side.forward)
-    return (held[-1] - result.untyped_storage().nbytes()) / 2**20
-
-
-def peak_memory(call: Callable) -> float:
-    """Return the MiB that a call holds at its peak, above what is held before it."""
-    return max(_allocated(call)[0]) / 2**20
-
-
-def _allocated(call: Callable) -> tuple[list[int], object]:
-    """Return the bytes held in the course of a call, above those before it, the last entry at its end; its result."""
-    if torch.cuda.is_available() and torch.cuda.memory_allocated():
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        result = call()
-        return [torch.cuda.max_memory_allocated() - before, torch.cuda.memory_allocated() - before], result
-    with _profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as trace:
-        result = call()
-    # The profiler sees PyTorch's allocator itself, so what an operator needs inside for a moment counts as well.
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "trace.json")
-        trace.export_chrome_trace(str(path))
-        events = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
-    changes = [event for event in events if event.get("name") == "[memory]" and event["args"]["Device Type"] == 0]
-    changes.sort(key=lambda event: event["ts"])
-    return list(itertools.accumulate((event["args"]["Bytes"] for event in changes), initial=0)), result
-
-
-def _profile(**options) -> torch.profiler.profile:
-    """Return PyTorch's profiler, told not to write "USDT: profiler_start" and the like to the terminal."""
-    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # those lines have level 5; read at the first profile of a process
-    return torch.profiler.profile(**options)
 
 
 def _wait() -> None:

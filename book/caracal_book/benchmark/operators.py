@@ -9,7 +9,7 @@ from caracal_min.layers import MultiHeadFourier
 
 from .appendix import AppendixFourier, appendix_conv
 from .config import BenchmarkConfig, Row
-from .measure import Differentiated, in_precision, in_turns, kept_for_backward
+from .measure import Differentiated, in_precision, in_turns
 
 __all__ = ["convolution", "layer"]
 
@@ -34,12 +34,11 @@ def layer(config: BenchmarkConfig) -> Iterator[Row]:
     """Measure a Multi-Head Fourier layer at every length, on a GPU in the precision of training, else in float32."""
     width, heads, device = config.size.d_model, config.size.n_heads, config.device
     precision, goal = ("auto", 2.0) if device == "cuda" else ("float32", 1.8)
-    what, against = "Multi-Head Fourier", "appendix layout"
     for length in config.lengths:
         x, weight = torch.randn(2, config.batch(length), length, width, device=device).unbind()
         sides = []
         for kind in (MultiHeadFourier, AppendixFourier):
             made = kind(width, heads).to(device)
             sides.append(Differentiated(in_precision(made, device, precision), [x], weight, list(made.parameters())))
-        yield Row(f"{what}, fwd + bwd", length, against, "ms", *in_turns(sides, config.repeats), goal)
-        yield Row(f"{what}, kept for bwd", length, against, "MiB", *map(kept_for_backward, sides), 2.0)
+        yield Row("Multi-Head Fourier, fwd + bwd", length, "appendix layout", "ms", *in_turns(sides, config.repeats),
+                  goal)

@@ -24,7 +24,7 @@ def run_benchmark(config: BenchmarkConfig, show: Callable[[str], None] = print) 
     """Measure, show a table row by row, and write `config.out`.
 
     Returns:
-        the rows, times in milliseconds, memory in MiB.
+        the rows, times in milliseconds.
 
     Raises:
         ValueError: a device that is neither a CPU nor a CUDA GPU.

@@ -1,50 +1,28 @@
-"""The commands of `python -m caracal_book`, one module each: its options, and what it does with them::
+"""The commands of `python -m caracal_book`, and those of them that are no experiment, one module each.
 
-    benchmark     speed and memory, as ratios
-    count         tables of n-grams, which a model has to beat
-    export_web    a model as scripts for a page
-    forms         the Fourier layer changed in one thing, trained so, then ablated
-    ladder        one hybrid with different long kernels
-    learn         small models on tasks that tell mixers apart
-    nine-numbers  kernels of a trained model replaced by a few numbers
-    own-gates     what another text's gates cost while palindromes are learned
-    race          whole models against each other
-    record        what a training run leaves, as a record
-    roofline      training steps by the clock, beside their count
-    surgery       ablations of a trained model
-
-A command is a dataclass, whose docstring and the texts under its fields are its help, and a function that takes an
-object of it.  `caracal_book.__main__` reads the options with tyro.
+A command is a function of one argument, `config`: a dataclass, whose docstring and the texts under its fields are the
+help of the command.  `caracal_book.__main__` reads the options with tyro.  What cannot be done is a ValueError or an
+OSError in one line.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-__all__ = ["COMMANDS", "Command"]
-
-
-class Command(NamedTuple):
-    """A command of the command line."""
-
-    config: type
-    """Dataclass of its options."""
-    run: Callable[[Any], Any]
-    """What is done with such options; raises ValueError or OSError, in one line, where they cannot be."""
-
+__all__ = ["COMMANDS"]
 
 COMMANDS = {
-    "benchmark": "measure speed and memory on this machine, as ratios",
-    "count": "count n-grams in a text: what a model has to beat",
-    "evaluate": "measure a trained model on a text, as a record",
-    "export-web": "write a trained model as scripts for a page in a browser",
-    "forms": "train the Fourier layer changed in one thing, then ablate it",
-    "ladder": "train one hybrid with different long kernels",
-    "learn": "train small models on tasks that tell mixers apart",
-    "nine-numbers": "replace the kernels of a trained model by a few numbers",
-    "own-gates": "measure what another text's gates cost while palindromes are learned",
-    "race": "train whole models against each other on the same text",
-    "record": "turn the folder of a finished training run into a record",
-    "roofline": "time training steps, beside what they must cost at this machine's rates",
-    "surgery": "measure a trained model without each of its components",
+    "benchmark": ("benchmark.run_benchmark", "measure speed on this machine, as ratios"),
+    "count": ("commands.count.run_count", "count n-grams in a text: what a model has to beat"),
+    "evaluate": ("commands.evaluate.run_evaluate", "measure a trained model on a text, as a record"),
+    "export-web": ("commands.export_web.run_export_web", "write a trained model as scripts for a page in a browser"),
+    "forms": ("experiments.forms.run_forms", "train the Fourier layer changed in one thing, then ablate it"),
+    "ladder": ("experiments.ladder.run_ladder", "train one hybrid with different long kernels"),
+    "learn": ("experiments.learner.run_learn", "train small models on tasks that tell mixers apart"),
+    "nine-numbers": ("experiments.nine_numbers.run_nine_numbers",
+                     "replace the kernels of a trained model by a few numbers"),
+    "own-gates": ("experiments.own_gates.run_own_gates",
+                  "measure what another text's gates cost while palindromes are learned"),
+    "race": ("experiments.race.run_race", "train whole models against each other on the same text"),
+    "record": ("commands.record.run_record", "turn the folder of a finished training run into a record"),
+    "roofline": ("numbers.roofline.run_roofline",
+                 "time training steps, beside what they must cost at this machine's rates"),
+    "surgery": ("commands.surgery.run_surgery", "measure a trained model without each of its components"),
 }
-"""What each command does, by name; the module of that name has the `COMMAND`."""
+"""By name: the function below `caracal_book`, and what it does."""

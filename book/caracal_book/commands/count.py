@@ -14,9 +14,8 @@ from caracal_min.tokenizer import make_tokenizer
 from ..measured import text_to_count, text_to_measure
 from ..ngrams import ngram_losses
 from ..records import require_new, write_record
-from . import Command
 
-__all__ = ["COMMAND", "CountConfig", "run_count"]
+__all__ = ["CountConfig", "run_count"]
 
 
 @dataclass(frozen=True)
@@ -78,6 +77,3 @@ def run_count(config: CountConfig) -> dict:
                      torch.device("cpu"))
         print(f"record = {config.out}")
     return results
-
-
-COMMAND = Command(CountConfig, run_count)

@@ -17,9 +17,8 @@ from caracal_min.precision import autocast, find_device, resolve_precision
 from ..measured import text_to_measure
 from ..records import require_new, write_record
 from ..rivals import load_model, weights_sha256
-from . import Command
 
-__all__ = ["COMMAND", "EvaluateConfig", "run_evaluate"]
+__all__ = ["EvaluateConfig", "run_evaluate"]
 
 _MULTIPLES = (1, 2, 4, 8, 16)
 _SAMPLING = {"max_new_tokens": 64, "temperature": 0.8}
@@ -86,6 +85,3 @@ def run_evaluate(config: EvaluateConfig) -> dict:
     if config.out is not None:
         write_record(config.out, "evaluate", asdict(config), results, data, time.monotonic() - started, device)
     return results
-
-
-COMMAND = Command(EvaluateConfig, run_evaluate)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from ..rivals import load_model
 from ..web_export import export_web
-from . import Command
 
-__all__ = ["COMMAND", "ExportWebConfig"]
+__all__ = ["ExportWebConfig", "run_export_web"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,3 @@ def run_export_web(config: ExportWebConfig) -> None:
     manifest = export_web(load_model(config.model, config.gate_length), config.out)
     print(f"{config.out} = {manifest['bytes'] / 1e6:.1f} MB of weights in {len(manifest['parts'])} scripts, "
           f"SHA-256 {manifest['digest']}")
-
-
-COMMAND = Command(ExportWebConfig, run_export_web)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..records import code, record_of_run, require_new, save_record
-from . import Command
 
-__all__ = ["COMMAND", "RecordConfig", "run_record"]
+__all__ = ["RecordConfig", "run_record"]
 
 
 @dataclass(frozen=True)
@@ -33,6 +32,3 @@ def run_record(config: RecordConfig) -> dict:
     record = save_record(record_of_run(config.run, now), out)
     print(f"record = {out}")
     return record
-
-
-COMMAND = Command(RecordConfig, run_record)

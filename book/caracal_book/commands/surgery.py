@@ -13,9 +13,8 @@ from ..experiments.ablated import loss_by_length, loss_by_octave, surgery
 from ..measured import text_to_measure
 from ..records import require_new, write_record
 from ..rivals import load_model, weights_sha256
-from . import Command
 
-__all__ = ["COMMAND", "SurgeryConfig", "run_surgery"]
+__all__ = ["SurgeryConfig", "run_surgery"]
 
 _MULTIPLES = (1, 2, 4, 8, 16)
 
@@ -76,6 +75,3 @@ def run_surgery(config: SurgeryConfig) -> dict:
         write_record(config.out, "surgery", asdict(config), results, data, time.monotonic() - started, device)
         print(f"record = {config.out}")
     return results
-
-
-COMMAND = Command(SurgeryConfig, run_surgery)

@@ -73,7 +73,7 @@ def count_parameters(answer: Callable) -> str:
             "the short convolution counts, too": {"pre_conv": False},
             "the second stage of the gate counts, too": {"gate": "single_stage"},
             "the second stage has a matrix for each head, not a whole one": {"n_heads": 1},
-            "attention layers have other parameters than Fourier layers": {"fourier_per_attention": None},
+            "attention layers have other parameters than Fourier modules": {"fourier_per_attention": None},
             "learned positions count, too": {"positional_encoding": None}}
         wrong = {hint: partial(_parameters, replace(config, **change)) for hint, change in changes.items()}
         right = _parameters(config)
@@ -81,7 +81,7 @@ def count_parameters(answer: Callable) -> str:
             given = answer(config)
         ensure(not built.by, f"count_parameters, {name}: a {built.by} was built; count from the configuration alone")
         expect(f"count_parameters, {name}", given, right, wrong | {
-            "attention comes after the Fourier layers of its group, so there are n_layers // (k + 1) of it":
+            "attention comes after the Fourier modules of its group, so there are n_layers // (k + 1) of it":
                 lambda config=config, more=late - attention, right=right: right + more * _of_a_layer(config)})
     return f"{len(cases)} configurations"
 
@@ -92,7 +92,7 @@ def _parameters(config: CaracalConfig) -> int:
 
 
 def _of_a_layer(config: CaracalConfig) -> int:
-    """Return by how many parameters an attention layer exceeds a Fourier layer."""
+    """Return by how many parameters an attention layer exceeds a Fourier module."""
     pure, mixed = (replace(config, fourier_per_attention=k, n_layers=2) for k in (None, 1))
     return _parameters(mixed) - _parameters(pure)
 

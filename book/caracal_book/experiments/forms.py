@@ -34,7 +34,7 @@ from .ablated import loss_by_length, surgery
 from .grid import record_grid, require_once, run_rates_then_seeds, settings_of, standings, train
 from .mixers import require_whole_text
 
-__all__ = ["FORMS", "FadedFourier", "FormsConfig", "NormedFourier", "make_form", "run_forms"]
+__all__ = ["FORMS", "FadedFourier", "FormsConfig", "NormedFourier", "make_form", "run_forms", "with_mixers"]
 
 _MULTIPLES = (1, 2, 4, 8, 16)
 _LAGS = (0, 1, 2, 4, 8, 16, 32, 64, 128)
@@ -84,8 +84,9 @@ FORMS: dict[str, Callable[[CaracalConfig, int], Caracal]] = {
     "plain": lambda size, context: Caracal(size),
     "cut": lambda size, context: Caracal(replace(size, gate_length=context)),
     "local": lambda size, context: Caracal(replace(size, gate_length=1)),
-    "norm": lambda size, context: _with(size, NormedFourier),
-    "faded": lambda size, context: _with(size, FadedFourier, reach=context),
+    "norm": lambda size, context: with_mixers(size, lambda: NormedFourier(size.d_model, size.n_heads)),
+    "faded": lambda size, context: with_mixers(
+        size, lambda: FadedFourier(size.d_model, size.n_heads, reach=context)),
     "no-windows": lambda size, context: Caracal(replace(size, fourier_per_attention=None)),
     "no-taps": lambda size, context: Caracal(replace(size, pre_conv=False)),
     "pure": lambda size, context: Caracal(replace(size, **_PURE)),
@@ -153,7 +154,7 @@ def run_forms(config: FormsConfig, show: Callable[[str], None] = print) -> dict:
     corpus = _corpus(config)
     runs = run_rates_then_seeds(config, config.forms, settings_of(config, _FREE) | {"corpus": corpus.digest},
                                 partial(_run, config), config.processes, show)
-    return record_grid("forms", config, {"runs": runs, "standings": standings(runs)}, data_of(corpus))
+    return record_grid("forms", config, {"runs": runs, "standings": standings(runs)}, show, data_of(corpus))
 
 
 def _run(config: FormsConfig, facts: dict) -> dict:
@@ -179,13 +180,14 @@ def _corpus(config: FormsConfig) -> Corpus:
     return load_corpus(recipe.data, recipe.tokenizer, max_tokens=recipe.corpus_limit, progress=False)
 
 
-def _with(size: CaracalConfig, kind: type[MultiHeadFourier], **options) -> Caracal:
+def with_mixers(size: CaracalConfig, make: Callable[[], MultiHeadFourier]) -> Caracal:
     """Build a Caracal with Fourier layers of another kind; what it shares with the plain one has the same weights."""
     model = Caracal(size)
-    for block in model.blocks:
-        if isinstance(block.mixer, MultiHeadFourier):
-            weights = block.mixer.state_dict()
-            with torch.random.fork_rng(devices=[]):
-                block.mixer = kind(size.d_model, size.n_heads, size.pre_conv, size.gate, **options)
-            block.mixer.load_state_dict(weights, strict=False)
+    # Forked, so that what follows draws the same numbers for every kind.
+    with torch.random.fork_rng(devices=[]):
+        for block in model.blocks:
+            if isinstance(block.mixer, MultiHeadFourier):
+                weights = block.mixer.state_dict()
+                block.mixer = make()
+                block.mixer.load_state_dict(weights, strict=False)
     return model

@@ -12,7 +12,8 @@ cells.  `run_rates_then_seeds` are the cells of language models, `standings` how
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -28,8 +29,8 @@ from caracal_min.training.trainer import DivergedError, Trainer
 
 from ..records import code, machine, write_record
 
-__all__ = ["Cell", "record_grid", "require_once", "run_grid", "run_rates_then_seeds", "settings_of", "standings",
-           "train"]
+__all__ = ["Cell", "one_thread", "record_grid", "require_once", "run_grid", "run_rates_then_seeds", "settings_of",
+           "standings", "train"]
 
 
 class Cell(NamedTuple):
@@ -66,12 +67,24 @@ def run_grid(out: Path, cells: Iterable[Cell], function: Callable[[dict], dict],
     return [_entry(out, cell)["run"] for cell in cells]
 
 
-def record_grid(kind: str, config: Any, results: dict, data: dict | None = None, device: str = "cpu") -> dict:
-    """Write the record of a grid, unless it is there, and return it.
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside, PyTorch computes with one thread; after it with as many as before.  Also a decorator, `@one_thread()`."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def record_grid(kind: str, config: Any, results: dict, show: Callable[[str], None], data: dict | None = None,
+                device: str = "cpu") -> dict:
+    """Write the record of a grid, unless it is there, show where it is and its standings, and return it.
 
     Args:
         config: a dataclass with the field `out`.
-        results: with `runs`, a list of what `run_grid` returned.
+        results: with `runs`, a list of what `run_grid` returned, and maybe `standings`.
         data: what the record says of the text.
     """
     path, results = config.out / "record.json", json.loads(json.dumps(results))
@@ -81,6 +94,9 @@ def record_grid(kind: str, config: Any, results: dict, data: dict | None = None,
                        key=lambda process: (process["started"], process["from_step"]))
         write_record(path, kind, vars(config), results, data, max(sum(run["seconds"] for run in results["runs"]), 1e-3),
                      torch.device(device), parts, grown=True)
+    if "standings" in results:
+        show(_table(results["standings"]))
+    show(f"record = {path}")
     return json.loads(path.read_text())
 
 
@@ -173,33 +189,42 @@ def _line(run: dict) -> str:
 
 
 def train(recipe: TrainConfig, corpus: Corpus, build: Callable[[], nn.Module],
-          examine: Callable[[Any], Mapping] | None = None) -> dict:
+          examine: Callable[[Any], Mapping] | None = None, stops: Iterable[int] = (),
+          along: Callable[[Any], Any] | None = None) -> dict:
     """Train a model to the end of its budget, and return what came of it.
 
     Args:
         recipe: of the run; without a folder, since a grid resumes by whole runs.
         build: makes the model, freshly initialised from torch's random state, which the seed decides.
         examine: from the trained model to more results, unless the run diverged.
+        stops: steps after which `along` looks at the model.
 
     Returns:
         parameters, steps, tokens; loss, held-out, in nats per token, None after a divergence, which `diverged` then
         describes; seconds_per_step, the median, and seconds of all training steps; precision; curve, an entry for each
-        measurement: step, tokens, loss (mean of training since the entry before), validation_loss, seconds so far.
+        measurement: step, tokens, loss (mean of training since the entry before), validation_loss, seconds so far; and
+        along, an entry for each stop: step, and rows, what was seen there.
     """
     torch.manual_seed(recipe.seed)
-    diverged = None
+    diverged, seen = None, []
     with Trainer(recipe, corpus, build()) as trainer:
         try:
+            for stop in stops:
+                trainer.run(until=stop)
+                seen.append({"step": stop, "rows": along(trainer.model)})
             trainer.run()
         except DivergedError as error:
             diverged = str(error).partition(";")[0]
         log, curve = trainer.log, _curve(trainer.log)
         times = [entry["seconds"] for entry in log] or [0.0]
-        return dict({} if diverged or examine is None else examine(trainer.model)) | {
+        found = {
             "parameters": trainer.model.num_parameters(), "steps": len(log), "tokens": log[-1]["tokens"] if log else 0,
             "diverged": diverged, "loss": None if diverged else curve[-1]["validation_loss"],
             "seconds_per_step": statistics.median(times), "seconds": sum(times),
             "precision": str(trainer.precision).removeprefix("torch."), "curve": curve}
+        if stops:
+            found["along"] = seen
+        return found if diverged or examine is None else found | examine(trainer.model)
 
 
 def _curve(log: list[dict]) -> list[dict]:
@@ -243,3 +268,14 @@ def standings(runs: Sequence[dict]) -> list[dict]:
                      "spread": max(found) - min(found) if found else None,
                      "seconds_per_step": statistics.median(run["seconds_per_step"] for run in at_best or own)})
     return sorted(rows, key=lambda row: float("inf") if row["loss"] is None else row["loss"])
+
+
+def _table(rows: Sequence[dict]) -> str:
+    """Return standings as text: best rate, loss over the seeds, and time of a step."""
+    lines = [f"{'contender':<16}{'parameters':>12}{'best rate':>11}{'held-out loss':>15}{'spread':>9}{'s a step':>10}"]
+    for row in rows:
+        rate = "diverged" if row["learning_rate"] is None else f"{row['learning_rate']:g}{'*' * row['at_edge']}"
+        loss, spread = ("-" if x is None else f"{x:.4f}" for x in (row["loss"], row["spread"]))
+        lines.append(f"{row['contender']:<16}{row['parameters']:>12,}{rate:>11}{loss:>15}{spread:>9}"
+                     f"{row['seconds_per_step']:>10.3f}")
+    return "\n".join([*lines, "* at the edge of the rates that were tried: a better one may lie beyond"])

@@ -11,14 +11,13 @@
                      begins, and one kernel for each head and output; after Orchid's equivariant kernel, and causal
 
 All rungs share sizes, text, batches, seeds and recipe (nano with Muon), and the weights that they have in common start
-alike.  Every rung runs at every rate with the first seed, then at its best rate with the others.  Each run that ends is
-a line of `runs.jsonl`, so a stop loses the run in progress alone, and the same command does what is left.
+alike.  Every rung runs at every rate with the first seed, then at its best rate with the others, as
+`grid.run_rates_then_seeds` says.
 """
 
-import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -30,13 +29,16 @@ from caracal_min.data.batches import Corpus, load_corpus, sequential_windows
 from caracal_min.evaluation import token_losses
 from caracal_min.layers import MultiHeadFourier
 from caracal_min.model import Caracal
-from caracal_min.training import DivergedError, TrainConfig, Trainer
+from caracal_min.training import TrainConfig
 
 from ..measured import data_of
-from ..records import code, machine, write_record
-from .grid import standings
+from .ablated import loss_by_length
+from .forms import with_mixers
+from .grid import one_thread, record_grid, run_rates_then_seeds, settings_of, standings, train
 
 __all__ = ["RUNGS", "LadderConfig", "Rung", "make_rung", "run_ladder"]
+
+_FREE = {"out", "rungs", "learning_rates", "seeds"}
 
 
 class Rung(MultiHeadFourier):
@@ -139,15 +141,7 @@ RUNGS: dict[str, dict] = {
 
 def make_rung(name: str, size: CaracalConfig, length: int) -> Caracal:
     """Build a freshly initialised model of a rung; torch's random state decides the weights."""
-    model = Caracal(size)
-    # Forked, so that what follows draws the same numbers for every rung.
-    with torch.random.fork_rng(devices=[]):
-        for block in model.blocks:
-            if isinstance(block.mixer, MultiHeadFourier):
-                weights = block.mixer.state_dict()
-                block.mixer = Rung(size, length, **RUNGS[name])
-                block.mixer.load_state_dict(weights, strict=False)
-    return model
+    return with_mixers(size, lambda: Rung(size, length, **RUNGS[name]))
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,7 @@ class LadderConfig:
     """Train one hybrid with different long kernels under one rule, and see what it loses with another text's."""
 
     out: Path = Path("runs/ladder")
-    """Folder of the lines and of the record; the same command goes on."""
+    """Folder of the runs and of the record; the same command resumes."""
     rungs: tuple[str, ...] = ("none", "written", "written-fading", "learned-fading", "exchanged")
     """Names of rungs."""
     learning_rates: tuple[float, ...] = (3e-3, 6e-3, 1.5e-3)
@@ -168,8 +162,7 @@ class LadderConfig:
     """Steps between points of the curve."""
     windows: int = 128
     """Held-out windows of the final loss; a quarter of them for the curve, half for the ablations."""
-    until: str = ""
-    """Time of day, HH:MM in UTC, from which on no run is started."""
+    sweep_part = 1.0  # of the tokens, for the runs that choose the rate
 
     def recipe(self, learning_rate: float, seed: int) -> TrainConfig:
         """Return the settings of a run: nano's own, with Muon."""
@@ -178,76 +171,38 @@ class LadderConfig:
                                       device="cpu", progress=False)
 
 
-def run_ladder(config: LadderConfig, show: Callable[[str], None] = print) -> dict | None:
-    """Run what is left, a line for each run, write the record of all, and return it; None if there is no run.
+@one_thread()
+def run_ladder(config: LadderConfig, show: Callable[[str], None] = print) -> dict:
+    """Run what is left, a line for each run, write the record of all, and return it.
 
     Raises:
-        ValueError: the lines are of other code, or the record is there.
+        ValueError: as `grid.run_grid`.
     """
-    torch.set_num_threads(1)
     recipe = config.recipe(config.learning_rates[0], config.seeds[0])
     corpus = load_corpus(recipe.data, recipe.tokenizer, max_tokens=recipe.corpus_limit, progress=False)
-    path = config.out / "runs.jsonl"
-    runs = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    process = {"from_step": len(runs), "started": _now(), "code": code(), "machines": [machine(torch.device("cpu"))]}
-    if any(run["process"]["code"]["sha256"] != process["code"]["sha256"] for run in runs):
-        raise ValueError(f"{path} holds runs of other code; give another folder, since a ladder is of one trainer")
-
-    def run(name: str, rate: float, seed: int) -> None:
-        facts = {"contender": name, "learning_rate": rate, "seed": seed, "sweep": False}
-        done = any(facts.items() <= run.items() for run in runs)
-        if done or config.until and time.strftime("%H:%M", time.gmtime()) >= config.until:
-            return
-        runs.append(json.loads(json.dumps(facts | _train(config, corpus, facts) | {"process": process})))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a") as lines:
-            lines.write(json.dumps(runs[-1]) + "\n")
-        show(f"{_now()} {name}, rate {rate:g}, seed {seed}: {runs[-1]['loss']} nats in {runs[-1]['seconds']:.0f} s")
-
-    first, *others = config.seeds
-    for rate in config.learning_rates:
-        for name in config.rungs:
-            run(name, rate, first)
-    for seed in others:
-        for row in standings(runs):
-            if row["contender"] in config.rungs and row["learning_rate"] is not None:
-                run(row["contender"], row["learning_rate"], seed)
-    if not runs:
-        return None
-    parts = [*{run["process"]["started"]: run["process"] for run in runs}.values()]
-    kept = [{name: value for name, value in run.items() if name != "process"} for run in runs]
-    return write_record(config.out / "record.json", "forms", vars(config),
-                        {"runs": kept, "standings": standings(kept)}, data_of(corpus),
-                        sum(run["seconds"] for run in kept), torch.device("cpu"), parts, grown=True)
+    runs = run_rates_then_seeds(config, config.rungs, settings_of(config, _FREE) | {"corpus": corpus.digest},
+                                partial(_run, config, corpus), show=show)
+    return record_grid("forms", config, {"runs": runs, "standings": standings(runs)}, show, data_of(corpus))
 
 
-def _train(config: LadderConfig, corpus: Corpus, facts: dict) -> dict:
+def _run(config: LadderConfig, corpus: Corpus, facts: dict) -> dict:
     """Train a rung, and return what came of it: curve, final loss, and what an ablation costs along the way."""
     recipe = config.recipe(facts["learning_rate"], facts["seed"])
-    torch.manual_seed(facts["seed"])
-    model = make_rung(facts["contender"], replace(find_preset("nano"), max_positions=recipe.context), recipe.context)
+    size = replace(find_preset("nano"), max_positions=recipe.context)
     windows = sequential_windows(corpus.validation, recipe.context, config.windows)
-    written, along, diverged, found = any(layer.writes for layer in _rungs(model)), [], None, {}
-    with Trainer(recipe, corpus, model) as trainer:
-        try:
-            for part in (16, 8, 4, 2, 1):
-                trainer.run(until=recipe.steps // part)
-                if written and recipe.steps // part:
-                    along.append({"step": trainer.step, "rows": _ablated(model, windows[::2])})
-        except DivergedError as error:
-            diverged = str(error).partition(";")[0]
-        log = trainer.log
-    if not diverged:
+
+    def ablated(model: Caracal) -> list[dict]:
+        return _ablated(model, windows[::2])
+
+    def examine(model: Caracal) -> dict:
         losses = token_losses(model, windows).double().mean(1)
-        found = {"loss": losses.mean().item(), "window_losses": [round(loss, 4) for loss in losses.tolist()],
-                 "surgery": _ablated(model, windows[::2]), "loss_by_length": _by_length(model, corpus, recipe.context)}
-    times = sorted(entry["seconds"] for entry in log)
-    curve = [{name: entry[name] for name in ("step", "tokens", "loss", "validation_loss")} for entry in log
-             if "validation_loss" in entry]
-    return {"loss": None} | found | {
-        "parameters": model.num_parameters(), "steps": len(log), "tokens": log[-1]["tokens"] if log else 0,
-        "diverged": diverged, "seconds_per_step": times[len(times) // 2] if times else 0.0, "seconds": sum(times),
-        "precision": str(trainer.precision).removeprefix("torch."), "curve": curve, "along": along}
+        by_length = loss_by_length(model, corpus.validation, recipe.context, False, (1, 4), 8)
+        return {"loss": losses.mean().item(), "window_losses": [round(loss, 4) for loss in losses.tolist()],
+                "surgery": ablated(model), "loss_by_length": {"whole": [list(pair) for pair in by_length.items()]}}
+
+    writes = not {"cut", "learned"} & RUNGS[facts["contender"]].keys()
+    stops = [recipe.steps // part for part in (16, 8, 4, 2, 1) if writes and recipe.steps >= part]
+    return train(recipe, corpus, partial(make_rung, facts["contender"], size, recipe.context), examine, stops, ablated)
 
 
 def _rungs(model: Caracal) -> list[Rung]:
@@ -276,17 +231,3 @@ def _ablated(model: Caracal, windows: Tensor) -> list[dict]:
     for layer in layers:
         layer.alter = None
     return rows
-
-
-def _by_length(model: Caracal, corpus: Corpus, context: int) -> dict[str, list]:
-    """Return the loss over windows of one and of four training lengths, on the same tokens."""
-    longest = sequential_windows(corpus.validation, 4 * context, 8)
-    found = []
-    for length in (context, 4 * context):
-        windows = longest.unfold(1, length + 1, length).reshape(-1, length + 1)
-        found.append([length, token_losses(model, windows, 8).double().mean().item()])
-    return {"whole": found}
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

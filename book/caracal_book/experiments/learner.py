@@ -29,7 +29,7 @@ from .surgery import gate_of_another, gate_up_to, windows_of
 from .tasks import IGNORED, TASKS, Batch, Task, make_task
 
 __all__ = ["CONTENDERS", "Contender", "LearnConfig", "Learner", "Lesson", "answers", "at_best_rate", "comparison",
-           "learn", "learning_curves", "make_contender", "measure", "run_learn", "runs_of"]
+           "learn", "learning_curves", "make_contender", "measure", "run_learn", "runs_of", "taught"]
 
 
 class Contender(NamedTuple):
@@ -169,8 +169,6 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
     lesson = lesson or Lesson()
     started = time.perf_counter()
     model = make_contender(contender, task, lesson, seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
-    texts = Generator().manual_seed(1_000_003 * seed + 1)
     held_out, curve, near = task.draw(lesson.texts, Generator().manual_seed(0)), [], []
     far = task.distances(held_out)
     distances, counts = ([], []) if far is None else (x.tolist() for x in far.unique(return_counts=True))
@@ -178,19 +176,12 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
     def by_distance(right: Tensor) -> list[float]:
         return [round(right[far == d].double().mean().item(), 4) for d in distances]
 
-    rise, fall = math.ceil(0.05 * lesson.steps), math.ceil(0.2 * lesson.steps)
     measured = {math.ceil(lesson.steps * (i + 1) / lesson.points) for i in range(lesson.points)}
-    for step in range(1, lesson.steps + 1):
-        optimizer.param_groups[0]["lr"] = learning_rate * min(step / rise, 1, (lesson.steps + 1 - step) / fall)
-        loss = F.cross_entropy(*model(task.draw(lesson.batch_size, texts)))
-        optimizer.zero_grad()
-        loss.backward()
-        norm = nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if not torch.isfinite(norm):
+    for step, finite in taught(model, task, learning_rate, seed, lesson):
+        if not finite:
             curve.append([step, None, 0.0])
             near.append([0.0] * len(distances))
             break
-        optimizer.step()
         if step in measured:
             losses, right = answers(model, held_out, lesson.batch_size)
             curve.append([step, *_means(losses, right)])
@@ -210,6 +201,25 @@ def learn(contender: str, task: Task, learning_rate: float, seed: int, lesson: L
         run["by_distance"] = {"distances": distances, "answers": counts, "curve": near,
                               "operated": {name: by_distance(right) for name, (_, right) in operated.items()}}
     return run | {"seconds": time.perf_counter() - started}
+
+
+def taught(model: Learner, task: Task, learning_rate: float, seed: int, lesson: Lesson) -> Iterator[tuple[int, bool]]:
+    """Train on fresh texts; after each step yield its number, and whether its gradient was finite.
+
+    The seed decides the texts.  The learning rate rises over the first 5 % of the steps, and falls over the last 20 %.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=learning_rate)
+    texts = Generator().manual_seed(1_000_003 * seed + 1)
+    rise, fall = math.ceil(0.05 * lesson.steps), math.ceil(0.2 * lesson.steps)
+    for step in range(1, lesson.steps + 1):
+        optimizer.param_groups[0]["lr"] = learning_rate * min(step / rise, 1, (lesson.steps + 1 - step) / fall)
+        loss = F.cross_entropy(*model(task.draw(lesson.batch_size, texts)))
+        optimizer.zero_grad()
+        loss.backward()
+        finite = bool(nn.utils.clip_grad_norm_(model.parameters(), 1.0).isfinite())
+        if finite:
+            optimizer.step()
+        yield step, finite
 
 
 @torch.inference_mode()
@@ -284,8 +294,12 @@ def run_learn(config: LearnConfig, show: Callable[[str], None] = print) -> dict:
     # The other seeds run only where the first one, or all at every rate, did best.
     runs += run((row["task"], row["contender"], row["learning_rate"], seed)
                 for row in comparison(runs) for seed in config.seeds[len(first):])
+    show(f"{'task':<16}{'contender':<24}{'rate':>8}{'accuracy':>10}  over seeds")
+    for row in comparison(runs):
+        show(f"{row['task']:<16}{row['contender']:<24}{row['learning_rate']:>8g}{row['mean']:>10.3f}  "
+             f"{row['low']:.3f} to {row['high']:.3f}{', best rate at the edge' if row['edge'] else ''}")
     return record_grid("learn", config, {"runs": runs, "chance": {name: task.chance for name, task in tasks.items()},
-                                         "tasks": {name: str(task) for name, task in tasks.items()}})
+                                         "tasks": {name: str(task) for name, task in tasks.items()}}, show)
 
 
 def runs_of(record: dict) -> list[dict]:

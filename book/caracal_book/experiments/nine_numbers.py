@@ -13,29 +13,32 @@ which is read as if it stood alone, so that in its texts a position counts from 
 
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from caracal_min.data.batches import Corpus, load_corpus, sequential_windows, tokens_of
 from caracal_min.data.sources import HELD_OUT, RULE, TRAIN, documents, is_held_out
 from caracal_min.evaluation import token_losses
-from caracal_min.layers import MultiHeadFourier
 from caracal_min.model import Caracal
 from caracal_min.tokenizer import ByteTokenizer
 from caracal_min.training import TrainConfig, Trainer
 
 from .. import fineweb
 from ..measured import sha256_of_tokens
-from ..records import code, require_new, write_record
+from ..records import require_new, write_record
 from ..rivals import weights_sha256
+from .grid import one_thread
+from .surgery import gate_as, gate_of_another, gate_up_to, mean_gates
 
-__all__ = ["MODELS", "NineNumbersConfig", "kernels", "run_nine_numbers", "weights_and_sum"]
+__all__ = ["MODELS", "NineNumbersConfig", "run_nine_numbers", "weights_and_sum"]
 
 _REACHES = (32, 64, 128, 256, 512)
 
@@ -78,19 +81,7 @@ def weights_and_sum(mean: Tensor, weights: int, length: int, reach: float | None
     return kernel
 
 
-@contextmanager
-def kernels(model: Caracal, change: Callable[[Tensor, int], Tensor]) -> Iterator[None]:
-    """Inside, Fourier layer i convolves with change(g, i) in place of its gates g, `[B, D, L]`."""
-    layers = [block.mixer for block in model.blocks if isinstance(block.mixer, MultiHeadFourier)]
-    hooks = [layer.gate_mix.register_forward_hook(lambda _, given, g, i=i: change(g, i))
-             for i, layer in enumerate(layers)]
-    try:
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
+@one_thread()
 def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = print) -> dict:
     """Measure a model, show a line for each kernel, write the record, and return it.
 
@@ -102,29 +93,24 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
         raise ValueError(f"unknown model {config.model!r}; accepted: {', '.join(MODELS)}")
     path = config.out / f"{config.model.replace('-', '_')}_nine_numbers.json"
     require_new(path)
-    code()  # as it is now
     began = time.monotonic()
-    torch.set_num_threads(1)
     model, folder, corpus, training = MODELS[config.model](config)
     model.requires_grad_(False).eval()
     reset = config.model == "nano-reset"
     context = 256
     # Windows that begin with a paragraph and lie in it: none is padded, so an exchange gives it gates of real text.
     cut = _beginnings if reset else sequential_windows
-    mean = _mean_gates(model, cut(corpus.train, context, 96)[:, :-1])
+    mean = mean_gates(model, cut(corpus.train, context, 96)[:, :-1])
     windows = cut(corpus.validation, context, config.windows)
 
-    def losses(change: Callable[[Tensor, int], Tensor] | None, of: Tensor = windows) -> Tensor:
-        rows = max(1, 4096 // of.shape[1])
-        with kernels(model, change or (lambda g, i: g)), warnings.catch_warnings():
+    def losses(change: Callable[[], AbstractContextManager], of: Tensor = windows) -> Tensor:
+        rows = 4096 // (of.shape[1] - 1)
+        with change(), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of texts beyond the training length
             return token_losses(model, of, rows).double()
 
-    def fixed(chosen: list[Tensor]) -> Callable[[Tensor, int], Tensor]:
-        return lambda g, i: chosen[i][:, :g.shape[-1]].expand_as(g)
-
-    def few(weights: int, length: int, reach: float | None = None) -> Callable[[Tensor, int], Tensor]:
-        return fixed([weights_and_sum(m, weights, length, reach) for m in mean])
+    def few(weights: int, length: int, reach: float | None = None) -> Callable[[], AbstractContextManager]:
+        return partial(gate_as, model, [weights_and_sum(m, weights, length, reach) for m in mean])
 
     def compared(changes: Mapping[str, tuple], of: Tensor, base: str) -> list[dict]:
         found = {name: (numbers, losses(change, of)) for name, (numbers, change) in changes.items()}
@@ -145,26 +131,26 @@ def run_nine_numbers(config: NineNumbersConfig, show: Callable[[str], None] = pr
         reaches = {reach: losses(few(8, far, reach), taught).mean().item() for reach in _REACHES}
     reach = min(reaches, key=reaches.get) if reaches else 128
     show(f"time constant {reach} of {reaches}")
-    lag = torch.arange(far)
-    near = {"as trained": (2 * context, None),
-            "gate of another text": (2 * context, lambda g, i: g.roll(1, 0)),
-            "mean gate": (context, fixed(mean)),
-            "lag 0 alone": (1, lambda g, i: g * (lag[:g.shape[-1]] < 1))}
+    near = {"as trained": (2 * context, nullcontext),
+            "gate of another text": (2 * context, partial(gate_of_another, model)),
+            "mean gate": (context, partial(gate_as, model, mean)),
+            "lag 0 alone": (1, partial(gate_up_to, model, 0))}
     for weights in config.weights:
-        near[f"{weights} weights"] = weights, fixed([m * (torch.arange(context) < weights) for m in mean])
+        first = [m * (torch.arange(context) < weights) for m in mean]
+        near[f"{weights} weights"] = weights, partial(gate_as, model, first)
         near[f"{weights} weights and one constant"] = weights + 1, few(weights, context)
     near["8 weights and a leaky sum"] = 9, few(8, context, reach)
     rows, beyond = compared(near, windows, "as trained"), []
     if not reset:
         long = sequential_windows(corpus.validation, far, config.long_windows)
         beyond = compared({
-            "cut at the training length": (2 * context, lambda g, i: g * (lag[:g.shape[-1]] < context)),
-            "cut at half of it": (context, lambda g, i: g * (lag[:g.shape[-1]] < context // 2)),
-            "mean gate, cut": (context, fixed([torch.nn.functional.pad(m, (0, far - context)) for m in mean])),
+            "cut at the training length": (2 * context, partial(gate_up_to, model, context - 1)),
+            "cut at half of it": (context, partial(gate_up_to, model, context // 2 - 1)),
+            "mean gate, cut": (context, partial(gate_as, model, [F.pad(m, (0, far - context)) for m in mean])),
             "8 weights and one constant, cut": (9, few(8, far)),
             "8 weights and a leaky sum": (9, few(8, far, reach)),
-            "as trained": (2 * far, None)}, long, "cut at the training length")
-        fresh = losses(None, long.unfold(1, context + 1, context).reshape(-1, context + 1))
+            "as trained": (2 * far, nullcontext)}, long, "cut at the training length")
+        fresh = losses(nullcontext, long.unfold(1, context + 1, context).reshape(-1, context + 1))
         beyond.append({"kernel": "fresh windows of the training length", "numbers": 2 * context,
                        "loss": fresh.mean().item()})
         show(f"fresh windows of the training length {beyond[-1]['loss']:.4f}")
@@ -186,21 +172,6 @@ def _octaves(loss: Tensor, base: Tensor) -> dict:
     change = loss - base
     return {"by_tokens_seen": [[end, loss[:, start:end].mean().item(), change[:, start:end].mean().item()]
                                for start, end in pieces]}
-
-
-@torch.no_grad()
-def _mean_gates(model: Caracal, texts: Tensor) -> list[Tensor]:
-    """Return the mean gates of texts `[W, L]`, for each Fourier layer `[D, L]`."""
-    total: dict[int, Tensor] = {}
-
-    def add(g: Tensor, i: int) -> Tensor:
-        total[i] = total.get(i, 0) + g.double().sum(0)
-        return g
-
-    with kernels(model, add):
-        for batch in texts.split(16):
-            model.hidden(batch)
-    return [(total[i] / len(texts)).float() for i in sorted(total)]
 
 
 def _beginnings(tokens: np.ndarray, context: int, limit: int) -> Tensor:

@@ -5,18 +5,18 @@ On web text, what another text's gates cost falls during training, relative to w
 model, texts and recipe as in `learner.learn`, stopped along the way to measure three accuracies on the same texts.
 """
 
-import math
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from torch import Generator, nn
+from torch import Generator
 
-from ..records import code, require_new, write_record
-from .learner import Lesson, answers, make_contender
+from ..records import require_new, write_record
+from .grid import one_thread
+from .learner import Lesson, make_contender, measure, taught
 from .surgery import gate_of_another, gate_up_to
 from .tasks import make_task
 
@@ -43,6 +43,7 @@ class OwnGatesConfig:
     """Steps that the learning rate is planned for."""
 
 
+@one_thread()
 def run_own_gates(config: OwnGatesConfig, show: Callable[[str], None] = print) -> dict:
     """Train with each seed, write the record, and return it.
 
@@ -50,9 +51,7 @@ def run_own_gates(config: OwnGatesConfig, show: Callable[[str], None] = print) -
         FileExistsError: the record is there.
     """
     require_new(config.out)
-    code()  # as it is now
     began = time.monotonic()
-    torch.set_num_threads(1)
     runs = [_run(config, seed) for seed in config.seeds]
     for run in runs:
         for point in run["along"]:
@@ -63,30 +62,18 @@ def run_own_gates(config: OwnGatesConfig, show: Callable[[str], None] = print) -
 
 
 def _run(config: OwnGatesConfig, seed: int) -> dict:
-    task, lesson, began = make_task(config.task), Lesson(), time.perf_counter()
-    model = make_contender(config.contender, task, lesson, seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.learning_rate)
-    texts, held_out = Generator().manual_seed(1_000_003 * seed + 1), task.draw(1024, Generator().manual_seed(0))
-    rise, fall, along = math.ceil(0.05 * config.schedule), math.ceil(0.2 * config.schedule), []
-    for step in range(1, config.steps[-1] + 1):
-        optimizer.param_groups[0]["lr"] = config.learning_rate * min(
-            step / rise, 1, (config.schedule + 1 - step) / fall)
-        loss = F.cross_entropy(*model(task.draw(lesson.batch_size, texts)))
-        optimizer.zero_grad()
-        loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
+    task, lesson, began = make_task(config.task), Lesson(steps=config.schedule), time.perf_counter()
+    model, along = make_contender(config.contender, task, lesson, seed), []
+    held_out = task.draw(lesson.texts, Generator().manual_seed(0))
+    for step, _ in taught(model, task, config.learning_rate, seed, lesson):
         if step in config.steps:
             along.append({"step": step, "accuracy": {}, "loss": {}})
-            for name, change in (("whole", None), ("gate of another text", gate_of_another(model)),
+            for name, change in (("whole", nullcontext()), ("gate of another text", gate_of_another(model)),
                                  ("gate up to lag 0", gate_up_to(model, 0))):
-                if change is None:
-                    losses, right = answers(model, held_out)
-                else:
-                    with change:
-                        losses, right = answers(model, held_out)
-                along[-1]["accuracy"][name] = round(right.double().mean().item(), 5)
-                along[-1]["loss"][name] = round(losses.double().mean().item(), 5)
+                with change:
+                    along[-1]["loss"][name], along[-1]["accuracy"][name] = measure(model, held_out)
+        if step == config.steps[-1]:
+            break
     last = along[-1]
     return {"task": config.task, "contender": config.contender, "learning_rate": config.learning_rate, "seed": seed,
             "accuracy": last["accuracy"]["whole"],

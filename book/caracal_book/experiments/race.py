@@ -36,7 +36,7 @@ from ..rivals import VARIANTS, baseline_of
 from .grid import record_grid, require_once, run_rates_then_seeds, settings_of, standings, train
 from .mixers import make_mixer
 
-__all__ = ["CONTENDERS", "TOLERANCE", "Contender", "MixedModel", "RaceConfig", "fitted", "race_table", "run_race"]
+__all__ = ["CONTENDERS", "TOLERANCE", "Contender", "MixedModel", "RaceConfig", "fitted", "run_race"]
 
 TOLERANCE = 0.03
 """Largest deviation from the budget, as a fraction of it."""
@@ -233,23 +233,10 @@ def run_race(config: RaceConfig, corpus: Corpus | None = None, show: Callable[[s
     contenders = [{"contender": name, "what": CONTENDERS[name].what,
                    "hidden": fitting[name][0], "parameters": fitting[name][1]} for name in config.contenders]
     results = {"budget": fitting[REFERENCE][1], "contenders": contenders, "runs": runs, "standings": standings(runs)}
-    record = record_grid("race", config, results, data_of(corpus, config.validation), config.device)
-    show(race_table(record))
-    return record
+    return record_grid("race", config, results, show, data_of(corpus, config.validation), config.device)
 
 
 def _run(config: RaceConfig, corpus: Corpus, fitting: dict, facts: dict) -> dict:
     name = facts["contender"]
     build = partial(CONTENDERS[name].build, config.size, config.context, fitting[name][0])
     return train(config.recipe(facts["learning_rate"], facts["seed"], facts["sweep"]), corpus, build)
-
-
-def race_table(record: dict) -> str:
-    """Return the table of a race as text: best rate, loss over the seeds, and time of a step."""
-    lines = [f"{'contender':<16}{'parameters':>12}{'best rate':>11}{'held-out loss':>15}{'spread':>9}{'s a step':>10}"]
-    for row in record["results"]["standings"]:
-        rate = "diverged" if row["learning_rate"] is None else f"{row['learning_rate']:g}{'*' * row['at_edge']}"
-        loss, spread = ("-" if x is None else f"{x:.4f}" for x in (row["loss"], row["spread"]))
-        lines.append(f"{row['contender']:<16}{row['parameters']:>12,}{rate:>11}{loss:>15}{spread:>9}"
-                     f"{row['seconds_per_step']:>10.3f}")
-    return "\n".join([*lines, "* at the edge of the rates that were tried: a better one may lie beyond"])

@@ -45,8 +45,8 @@ from caracal_min.training.flops import PEAK_FLOPS
 
 from . import small_operators
 
-__all__ = ["ARCHITECTURES", "DEVICES", "ON_CHIP", "PARTS", "Cost", "Device", "Pass", "decoding", "forward", "mixers",
-           "total", "training"]
+__all__ = ["ARCHITECTURES", "DEVICES", "ON_CHIP", "PARTS", "Cost", "Device", "Pass", "forward", "mixers", "total",
+           "training"]
 
 PARTS = ("output", "mlp", "projections", "gate mix", "convolution", "attention", "small operators")
 """Names of the parts, in the order in which all functions return them."""
@@ -61,9 +61,6 @@ _FLOAT32 = 4  # bytes
 # Operations and bytes of a training step, in those of a forward pass.  Transforms: three, of v, g, r; backward of dr, v
 # and g again, of dv and dg, whose bytes `_streams` counts.  Products of attention: two; backward five, with its scores.
 _STEP = dict.fromkeys(PARTS, (3.0, 3.0)) | {"convolution": (8 / 3, 1.0), "attention": (3.5, 3.0)}
-_BASE = 32  # tokens that `relaxed` sums directly
-
-
 class Cost(NamedTuple):
     """What a part costs per token: multiplications and additions, and what is read from and written to memory."""
 
@@ -131,7 +128,7 @@ class Pass(NamedTuple):
         return _FLOAT32 if self.autocast else self.bytes_each
 
 
-_BATCH, _ALONE = Pass(), Pass(tokens=1)
+_BATCH = Pass()
 
 
 def forward(size: CaracalConfig, length: int, architecture: str = "caracal", how: Pass = _BATCH) -> dict[str, Cost]:
@@ -171,27 +168,6 @@ def training(size: CaracalConfig, length: int, architecture: str = "caracal", ho
     more["convolution"] = channels * _streams(size, length, how, backward=True)
     return {part: Cost(_STEP[part][0] * cost.operations, _STEP[part][1] * cost.bytes + more[part])
             for part, cost in ahead.items()}
-
-
-def decoding(size: CaracalConfig, context: int, architecture: str = "caracal", how: Pass = _ALONE,
-             convolution: str = "relaxed") -> dict[str, Cost]:
-    """Return the cost of writing one token after `context` tokens, by part; `how.tokens` are sequences side by side.
-
-    Args:
-        convolution: "relaxed", on average over many tokens, or "dot_product", as in `relaxed`.
-
-    Raises:
-        ValueError: context below 1, or an unknown architecture or convolution.
-    """
-    if convolution not in ("relaxed", "dot_product"):
-        raise ValueError(f"unknown convolution {convolution!r}; accepted: relaxed, dot_product")
-    parts, layers = forward(size, context, architecture, how), mixers(size, architecture)
-    keys = layers["window"] * min(size.window_size, context) + layers["full"] * context
-    context = min(context, size.gate_length or context)  # what is held under a gate that is cut
-    whole = Cost(2.0 * context, 2.0 * context * how.bytes_each)  # of a channel: v and g are read
-    mixing, channels = _relaxed(context, how) if convolution == "relaxed" else whole, layers["fourier"] * size.d_model
-    return parts | {"attention": Cost(4.0 * size.d_model * keys, 2.0 * size.d_model * keys * how.bytes_each),
-                    "convolution": Cost(channels * mixing.operations, channels * mixing.bytes)}
 
 
 def total(parts: dict[str, Cost]) -> Cost:
@@ -286,13 +262,3 @@ def _streams(size: CaracalConfig, length: int, how: Pass, backward: bool = False
 def _passes(points: int) -> int:
     """Return how often a transform of real points reads and writes all of them."""
     return 1 if _FLOAT32 * points <= ON_CHIP else 2
-
-
-def _relaxed(context: int, how: Pass) -> Cost:
-    """Return the mean cost of a token and channel of `RelaxedConvolution` at a context."""
-    operations, moved = 4.0 * (_BASE + 1) / 2, 2.0 * (_BASE + 1) * how.bytes_each
-    for m in (2**k for k in range(int(math.log2(_BASE)), max(context, 1).bit_length() - 1)):
-        # Every 2m tokens a block: five transforms of 2m points, one inverse; two products of m numbers and their sum.
-        operations += (5 * 2.5 * 2 * m * math.log2(2 * m) + 14 * m) / (2 * m)
-        moved += _FLOAT32 * ((5 * 2 * _passes(2 * m) + 4 * how.cuda) * 2 * m + 7 * 2 * m + 3 * m) / (2 * m)
-    return Cost(operations, moved)

@@ -1,8 +1,8 @@
-"""The paper's Table 2: eight tasks, nine columns and their average, and the row of a model of ours.
+"""The paper's Table 2: eight tasks, nine columns and their average, and the error of a score.
 
 The paper writes "acc" everywhere.  From the size of its numbers (a model of 64M with 31 on HellaSwag and 25 on ARC-c)
 the usual convention is inferred: `acc_norm`, the accuracy after dividing by the length of the answer, for HellaSwag and
-ARC-c, `acc` for the others.  `caracal_min.evaluation.tasks` records both wherever the harness has both.
+ARC-c, `acc` for the others.
 
 The paper's numbers are in `table2.json`.
 """
@@ -13,20 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["COLUMNS", "COMMONEST", "ITEMS", "error_of_average", "paper_rows", "standard_error", "table_row"]
-
-COLUMNS = {
-    "LMB ppl": ("lambada_openai", "perplexity"),
-    "LMB acc": ("lambada_openai", "acc"),
-    "Hella": ("hellaswag", "acc_norm"),
-    "ARC-e": ("arc_easy", "acc"),
-    "ARC-c": ("arc_challenge", "acc_norm"),
-    "Wino": ("winogrande", "acc"),
-    "BoolQ": ("boolq", "acc"),
-    "PIQA": ("piqa", "acc"),
-    "SIQA": ("social_iqa", "acc"),
-}
-"""Task and metric of each column."""
+__all__ = ["COMMONEST", "ITEMS", "error_of_average", "paper_rows", "standard_error"]
 
 ITEMS = {"LMB acc": 5153, "Hella": 10042, "ARC-e": 2376, "ARC-c": 1172, "Wino": 1267, "BoolQ": 3270, "PIQA": 1838,
          "SIQA": 1954}
@@ -38,27 +25,6 @@ COMMONEST = {"Hella": (132, 2584), "ARC-e": (135, 633), "ARC-c": (144, 311), "Wi
 
 An answer is its place among those offered, and in BoolQ "yes".
 """
-
-
-def table_row(results: dict[str, Any]) -> dict[str, tuple[float, float | None] | None]:
-    """Return value and standard error of each column and of Avg, accuracies in per cent; None where a task is missing.
-
-    Args:
-        results: as `caracal_min.evaluation.tasks.evaluate_tasks` returns them.
-    """
-    row = {}
-    for column, (task, metric) in COLUMNS.items():
-        measured = results["tasks"].get(task, {}).get("metrics", {}).get(metric)
-        scale = 1 if metric == "perplexity" else 100
-        row[column] = measured and (scale * measured["value"],
-                                    None if measured["stderr"] is None else scale * measured["stderr"])
-    accuracies = [row[column] for column in ITEMS]
-    row["Avg"] = None
-    if all(accuracies):
-        errors = [error for _, error in accuracies]
-        row["Avg"] = (sum(value for value, _ in accuracies) / len(accuracies),
-                      None if None in errors else math.hypot(*errors) / len(errors))
-    return row
 
 
 def paper_rows(parameters: int) -> list[dict[str, Any]]:

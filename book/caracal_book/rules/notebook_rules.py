@@ -204,11 +204,6 @@ def exercise_sections(notebook: dict) -> Iterator[tuple[int, str, str]]:
         yield *section, "\n".join(code)
 
 
-def exercise_names(notebook: dict) -> list[str]:
-    """Return the names of the functions that a checker waits for, in the exercises or in a fold of the text."""
-    return [name for _, cell in code_cells(notebook) if (name := _exercise_name(cell["source"]))]
-
-
 def _exercise_name(code: str) -> str | None:
     tree = parse(code)
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]

@@ -8,11 +8,10 @@ from .sequences import require_two, rounded
 __all__ = ["clock"]
 
 LARGEST = 2.0  # value of an entry that the figure can show
-_UNITS = {1: ("1", "1"), -1: ("-1", "−1"), 1j: ("i", "i")}  # what z^N is: name in the model, name in words
 
 
-def clock(v: Tensor, g: Tensor, n: int | None = None, *, unit: complex = 1, hour: int = 0) -> Figure:
-    """Show the products v_j g_k at hour (j + k) mod n, and what wraps around arriving as +1, -1 or i.
+def clock(v: Tensor, g: Tensor, n: int | None = None) -> Figure:
+    """Show the products v_j g_k at hour (j + k) mod n, and what wraps around arriving as +1, -1 or i; at first as +1.
 
     The reader drags entries of v and g, slides n from L to 2L, turns a hand to an hour to read what stands
     there, and chooses what z^n is.  At each hour the outward direction is real; at z^n = i whatever wraps
@@ -22,11 +21,9 @@ def clock(v: Tensor, g: Tensor, n: int | None = None, *, unit: complex = 1, hour
         v: content, `[L]`, entries from 0 to 2 so that lengths add up, 3 <= L <= 6 to stay legible.
         g: gate, `[L]`, likewise.
         n: hours at the start, L to 2L; default L.
-        unit: what z^n is at the start: 1 (cyclic), -1 (negacyclic) or 1j (right angle).
-        hour: where the hand stands at the start, 0 to n - 1.
 
     Raises:
-        ValueError: shapes differ; L, n, unit, hour or an entry out of range.
+        ValueError: shapes differ; L, n or an entry out of range.
     """
     require_two(v, g, 3, 6)
     v, g = rounded(v), rounded(g)
@@ -37,24 +34,15 @@ def clock(v: Tensor, g: Tensor, n: int | None = None, *, unit: complex = 1, hour
             raise ValueError(f"{name} = {x.tolist()}; give entries from 0 to {LARGEST:g}, so that lengths add up")
     if not length <= n <= 2 * length:
         raise ValueError(f"n={n} hours; for length {length} give {length} to {2 * length}")
-    if unit not in _UNITS:
-        raise ValueError(f"unit={unit}; give 1, -1 or 1j")
-    if not 0 <= hour < n:
-        raise ValueError(f"hour={hour}; on a clock of {n} hours give 0 to {n - 1}")
-    model = {"v": v.tolist(), "g": g.tolist(), "n": n, "unit": _UNITS[unit][0], "hour": hour}
-    return Figure("clock", model, None, _alt(length, n, unit), state=("v", "g", "n", "unit", "hour"))
+    model = {"v": v.tolist(), "g": g.tolist(), "n": n, "unit": "1", "hour": 0}
+    return Figure("clock", model, None, _alt(length, n), state=("v", "g", "n", "unit", "hour"))
 
 
-def _alt(length: int, n: int, unit: complex) -> str:
+def _alt(length: int, n: int) -> str:
     wrapped = max(0, 2 * length - 1 - n)
-    if not wrapped:
-        effect = "every degree of the product has an hour of its own"
-    elif unit == 1j:
-        effect = f"at hours 0 to {wrapped - 1} what wraps around stands at a right angle to the causal sum"
-    else:
-        effect = (f"hours 0 to {wrapped - 1} also receive what wraps around, "
-                  f"{'added to' if unit == 1 else 'subtracted from'} the causal sum")
+    effect = (f"hours 0 to {wrapped - 1} also receive what wraps around, added to the causal sum" if wrapped else
+              "every degree of the product has an hour of its own")
     return (f"Content v and gate g of {length} tokens, and a clock with {n} hours where z to the {n} is "
-            f"{_UNITS[unit][1]}: the product of v_j and g_k stands at hour j + k modulo {n}; {effect}. "
+            f"1: the product of v_j and g_k stands at hour j + k modulo {n}; {effect}. "
             f"The entries, the number of hours from {length} to {2 * length}, the hour to read and the power of z "
             "can be changed.")

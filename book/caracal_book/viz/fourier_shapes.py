@@ -14,7 +14,7 @@ _STEPS = ("x", "xt", "xh", "v", "h", "g", "r", "y")
 
 
 def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, step: str = "r",
-                   token: int | None = None, channel: int = 1) -> Figure:
+                   token: int | None = None) -> Figure:
     """Show every tensor inside a layer as a table of numbers; touching one lights up what it is made of.
 
     The reader chooses one of eight steps: the input, the short convolution, LayerNorm, the content, the two stages of
@@ -26,7 +26,6 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
         words: the tokens in words, L of them.
         step: "x", "xt" (short convolution), "xh" (norm), "v", "h", "g", "r" or "y" at the start.
         token: the token of the number that is touched at the start; default the fourth, or the last.
-        channel: its channel.
 
     Raises:
         ValueError: a layer without pre-convolution or second stage, shapes that do not fit, an unknown step.
@@ -41,8 +40,8 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
     if step not in _STEPS:
         raise ValueError(f"unknown step {step!r}; accepted: {', '.join(_STEPS)}")
     token = min(3, len(x) - 1) if token is None else token
-    if not (0 <= token < len(x) and 0 <= channel < layer.d_model):
-        raise ValueError(f"token {token}, channel {channel}; give 0 to {len(x) - 1} and 0 to {layer.d_model - 1}")
+    if not 0 <= token < len(x):
+        raise ValueError(f"token {token}; give 0 to {len(x) - 1}")
     parts = {name: value.detach().cpu().double() for name, value in layer.state_dict().items()}
     x = x.detach().cpu().double()
 
@@ -53,7 +52,7 @@ def fourier_shapes(layer: MultiHeadFourier, x: Tensor, words: Sequence[str], *, 
              "taps": parts["pre_conv.weight"][:, 0].tolist(), "norm": [*map_of("norm"), layer.norm.eps],
              "value": map_of("to_value"), "gate": map_of("to_gate"), "out": map_of("to_out"),
              "mix": [parts["gate_mix.weight"][..., 0].tolist(), parts["gate_mix.bias"].tolist()],
-             "step": step, "token": token, "channel": channel}
+             "step": step, "token": token, "channel": 1}
     alt = (f"The numbers inside a Fourier module for the {len(x)} tokens {' '.join(words)}, {layer.d_model} channels "
            f"and {layer.n_heads} heads, as tables with their shapes: input, short convolution, norm, content, gate in "
            "two stages, causal convolution and output. Buttons choose the step. Touching a number lights up those it "

@@ -11,11 +11,10 @@ __all__ = ["time_budget"]
 
 _MODELS = {"hybrid": "hybrid Caracal", "pure": "pure Caracal", "llama": "Llama"}
 _SHOWN = ("T4", "RTX 3090", "RTX 4090", "A100", "H200")  # devices of the figure
-_LENGTHS, _WIDTHS = (64, 131_072), (256, 4096)  # smallest and largest; a length is a power of two
+_LENGTHS = 64, 131_072  # smallest and largest; each is a power of two
 
 
-def time_budget(model: str = "pure", length: int = 512, device: str = "A100", width: int = 512,
-                compiled: bool = False) -> Figure:
+def time_budget(model: str = "pure", length: int = 512, device: str = "A100", compiled: bool = False) -> Figure:
     """Show the time of a training step by part, for a hybrid and a pure Caracal and a Llama of 12 layers.
 
     Operators run one after the other, at the top speeds of the device, and a norm is one operator in all three models.
@@ -27,7 +26,6 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
         model: whose parts are listed at first: hybrid, pure or llama.
         length: tokens of a sequence, a power of two from 64 to 131,072.
         device: T4, RTX 3090, RTX 4090, A100 or H200 (`numbers.cost.DEVICES`).
-        width: a multiple of 64 from 256 to 4,096; heads have 64 channels.
         compiled: whether chains of small operators are fused at first.
 
     Raises:
@@ -39,10 +37,8 @@ def time_budget(model: str = "pure", length: int = 512, device: str = "A100", wi
         raise ValueError(f"unknown device {device!r}; accepted: {', '.join(_SHOWN)}")
     if not _LENGTHS[0] <= length <= _LENGTHS[1] or length & (length - 1):
         raise ValueError(f"length={length}; give a power of two from {_LENGTHS[0]} to {_LENGTHS[1]:,}")
-    if not _WIDTHS[0] <= width <= _WIDTHS[1] or width % 64:
-        raise ValueError(f"width={width}; give a multiple of 64 from {_WIDTHS[0]} to {_WIDTHS[1]:,}")
     devices = [{"name": name, **DEVICES[name]._asdict()} for name in _SHOWN]
-    start = {"model": model, "length": length, "device": device, "width": width, "fused": False,
+    start = {"model": model, "length": length, "device": device, "width": 512, "fused": False,
              "compiled": compiled}
     return Figure("time_budget", {"devices": devices, **start}, None, _alt(start), state=tuple(start))
 

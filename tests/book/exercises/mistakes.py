@@ -167,7 +167,7 @@ MISTAKES = {
          "from caracal_min import Caracal\n    return Caracal(config).num_parameters()",
          "count from the configuration alone"),
         ("count_parameters", "attention at 0, 3, 6", "c.n_layers // (k + 1)", "-(-c.n_layers // (k + 1))",
-         "attention comes after the Fourier layers of its"),
+         "attention comes after the Fourier modules of its"),
         ("count_parameters", "the embedding twice", "c.vocab_size * D", "2 * c.vocab_size * D",
          "the embedding is the output matrix, too: it counts"),
         ("tied_gradients", "the sum in both", "return torch.autograd.grad(loss, (rows, columns))",

@@ -5,7 +5,6 @@ from dataclasses import replace
 import pytest
 import torch
 
-from caracal_book.commands.forms import run_forms_command
 from caracal_book.experiments.forms import FORMS, FormsConfig, make_form, run_forms
 from caracal_book.records import read_record
 from caracal_book.runs import describe
@@ -98,10 +97,10 @@ def test_runs_are_ablated_recorded_and_resumed(recorded, tmp_path, capsys):
     local = next(run for run in runs if run["contender"] == "pure-local" and not run["sweep"])
     assert all(found["change"] == 0 for found in local["surgery"] if found["operation"].startswith("gate up to"))
     (tmp_path / "runs" / f"plain_{best['plain']:g}_1.json").unlink()
-    run_forms_command(small(tmp_path))
+    run_forms(small(tmp_path))
     again = read_record(tmp_path / "record.json", require_commit=False)
     assert [run["loss"] for run in again["results"]["runs"]] == [run["loss"] for run in runs]
     said = capsys.readouterr().out
-    assert "1 of 1: plain, learning rate" in said and "form " in said and "8 runs of forms" in describe(again)
+    assert "1 of 1: plain, learning rate" in said and "held-out loss" in said and "8 runs of forms" in describe(again)
     with pytest.raises(ValueError, match="holds a run with tokens=128, and this is tokens=256; go on with the same"):
         run_forms(replace(small(tmp_path), tokens=256))

@@ -5,7 +5,9 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+import torch
 
+from caracal_book.experiments import ladder, nine_numbers, own_gates
 from caracal_book.experiments.grid import Cell, record_grid, run_grid, settings_of
 from caracal_book.records import read_record
 
@@ -41,7 +43,7 @@ def run(config, processes=1, show=lambda line: None, **how):
     cells = [Cell(f"{name}_0.1", {"contender": name}, settings_of(config, {"out", "contenders"}))
              for name in config.contenders]
     runs = run_grid(config.out, cells, partial(ran, **how), lambda run: run["contender"], processes, show)
-    return record_grid("learn", config, {"runs": runs, "chance": {}})
+    return record_grid("learn", config, {"runs": runs, "chance": {}}, show)
 
 
 def test_cells_run_once_and_are_recorded_in_their_order(tmp_path):
@@ -50,6 +52,7 @@ def test_cells_run_once_and_are_recorded_in_their_order(tmp_path):
     assert [each["contender"] for each in record["results"]["runs"]] == list("abcd")
     assert record == read_record(config.out / "record.json", require_commit=False)
     assert record["seconds"] == 2.0 and [process["from_step"] for process in record["parts"]] == [0]
+    assert said.pop() == f"record = {config.out / 'record.json'}"
     assert sorted(said) == sorted(f"{n} of 4: {line.split()[-1]}" for n, line in enumerate(said, 1))
     before = (config.out / "record.json").read_bytes()
     run(config, show=said.append, log=log)
@@ -79,3 +82,26 @@ def test_other_settings_are_refused_and_a_number_that_is_none_is_not_kept(tmp_pa
     with pytest.raises(ValueError, match="not JSON compliant"):
         run_grid(tmp_path, [Cell("a", {}, {})], lambda facts: {"loss": float("nan")}, str)
     assert list((tmp_path / "runs").iterdir()) == []
+
+
+@pytest.mark.parametrize("run, config, where, first", [
+    (ladder.run_ladder, ladder.LadderConfig, vars(ladder), "load_corpus"),
+    (own_gates.run_own_gates, own_gates.OwnGatesConfig, vars(own_gates), "make_task"),
+    (nine_numbers.run_nine_numbers, nine_numbers.NineNumbersConfig, nine_numbers.MODELS, "micro"),
+], ids=["ladder", "own gates", "nine numbers"])
+def test_an_experiment_of_one_thread_leaves_as_many_as_it_found(monkeypatch, tmp_path, run, config, where, first):
+    seen = []
+
+    def stop(*given, **options):
+        seen.append(torch.get_num_threads())
+        raise StopError
+
+    monkeypatch.setitem(where, first, stop)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(StopError):
+            run(config(out=tmp_path / "out"))
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)

@@ -57,6 +57,8 @@ def test_a_ladder_goes_on_where_it_stopped(tmp_path, monkeypatch):
     run_ladder(few, said.append)
     record = run_ladder(replace(few, seeds=(0, 1)), said.append)
     runs = read_record(tmp_path / "record.json", require_commit=False)["results"]["runs"]
-    assert len(said) == len(runs) == len(record["results"]["runs"]) == 4 and len(runs[0]["curve"]) == 2
+    assert sum(" nats in " in line for line in said) == len(runs) == len(record["results"]["runs"]) == 4
+    assert len(runs[0]["curve"]) == 2
+    assert [point["step"] for point in runs[1]["along"]] == [1, 2] and "along" not in runs[0]
     assert [row["operation"] for row in runs[1]["surgery"]] == [
         "whole", "gate of another text", "own gate", "gate up to lag 0"]

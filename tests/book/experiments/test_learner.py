@@ -9,7 +9,6 @@ from itertools import product
 import pytest
 import torch
 
-from caracal_book.commands.learn import run_learn_command
 from caracal_book.experiments.learner import (
     CONTENDERS,
     LearnConfig,
@@ -94,7 +93,7 @@ def test_a_run_that_diverges_ends_and_says_so():
 
 
 def test_a_sweep_is_recorded(tmp_path, capsys):
-    run_learn_command(small(tmp_path))
+    run_learn(small(tmp_path))
     record = read_record(tmp_path / "record.json", require_commit=False)
     assert [(run["contender"], run["learning_rate"], run["seed"]) for run in runs_of(record)] == list(
         product(("static", "window"), (1e-3, 1e-2), (0, 1)))

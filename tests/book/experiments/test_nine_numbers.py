@@ -2,10 +2,9 @@
 
 import torch
 
-from caracal_book.experiments.nine_numbers import kernels, weights_and_sum
+from caracal_book.experiments.nine_numbers import weights_and_sum
 from caracal_book.experiments.own_gates import OwnGatesConfig, run_own_gates
 from caracal_book.records import read_record
-from caracal_min import Caracal, CaracalConfig
 
 
 def test_a_kernel_of_few_numbers_keeps_the_first_and_the_mean_of_the_rest():
@@ -13,15 +12,6 @@ def test_a_kernel_of_few_numbers_keeps_the_first_and_the_mean_of_the_rest():
     assert weights_and_sum(mean, 2, 7).tolist() == [[4, 3, 2, 2, 2, 0, 0]]
     leaky = weights_and_sum(mean, 2, 7, reach=2)
     torch.testing.assert_close(leaky, torch.tensor([[4.0, 3.0, *(2 * torch.exp(-torch.arange(5) / 2))]]))
-
-
-def test_a_kernel_put_in_the_place_of_the_gates_is_used_and_taken_out_again():
-    model = Caracal(CaracalConfig(256, 16, 3, 2, window_size=4)).eval()
-    ids = torch.randint(256, (2, 8))
-    before = model.logits(ids)
-    with kernels(model, lambda g, i: g * (torch.arange(8) == 0)):
-        cut = model.logits(ids)
-    assert not torch.allclose(cut, before) and torch.equal(model.logits(ids), before)
 
 
 def test_palindromes_are_measured_along_the_way(tmp_path):

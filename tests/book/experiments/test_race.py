@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from caracal_book.experiments.race import CONTENDERS, Contender, RaceConfig, fitted, race_table, run_race
+from caracal_book.experiments.race import CONTENDERS, Contender, RaceConfig, fitted, run_race
 from caracal_book.records import read_record
 from caracal_min import Caracal
 from caracal_min.data import Corpus
@@ -61,7 +61,8 @@ def test_contenders_differ_and_learn(name):
 
 
 def test_the_record_holds_the_race(tmp_path):
-    record = run_race(config(tmp_path), corpus(), quiet)
+    said = []
+    record = run_race(config(tmp_path), corpus(), said.append)
     assert read_record(tmp_path / "record.json", require_commit=False) == record
     results = record["results"]
     assert record["kind"] == "race" and record["data"]["sha256"] == corpus().digest
@@ -74,7 +75,7 @@ def test_the_record_holds_the_race(tmp_path):
     for run in results["runs"]:
         assert [entry["step"] for entry in run["curve"]] == [2, 4, 6]
         assert run["loss"] == run["curve"][-1]["validation_loss"] and run["tokens"] == STEPS * 32
-    assert f"{results['standings'][0]['loss']:.4f}" in race_table(record)
+    assert f"{results['standings'][0]['loss']:.4f}" in said[-2] and said[-1] == f"record = {tmp_path / 'record.json'}"
     with pytest.raises(ValueError, match="holds a run with corpus="):
         run_race(config(tmp_path), corpus(1), quiet)
 

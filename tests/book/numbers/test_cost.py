@@ -1,4 +1,4 @@
-"""The cost model: its weights are the model's, its products those that PyTorch counts, its caches those of decoding."""
+"""The cost model: its weights are the model's, its products those that PyTorch counts."""
 
 from dataclasses import replace
 
@@ -14,7 +14,6 @@ from caracal_book.numbers.cost import (
     Cost,
     Device,
     Pass,
-    decoding,
     forward,
     mixers,
     total,
@@ -172,24 +171,6 @@ def test_on_a_gpu_an_inverse_copies_its_spectrum_and_scales_its_result():
     for run, inverses in ((forward, 1), (training, 3)):
         gpu, least = (run(PURE, 512, how=Pass(cuda=cuda))["convolution"].bytes for cuda in (True, False))
         assert gpu - least == pytest.approx(inverses * inverse)
-
-
-def test_decoding_reads_its_weights_and_its_caches():
-    for context in (100, 4096):
-        with torch.device("meta"):
-            caches = Caracal(TINY).new_caches(1, context, "dot_product")
-        held = {"convolution": 0, "attention": 0}
-        for cache in caches:
-            if hasattr(cache, "window"):
-                held["attention"] += cache.k.numel() + cache.v.numel()
-            else:
-                held["convolution"] += cache.convolution.streams.numel()
-        parts = decoding(TINY, context, convolution="dot_product")
-        assert {part: parts[part].bytes for part in held} == {part: 2 * count for part, count in held.items()}
-        assert parts["mlp"].bytes > 2 * 12 * 3 * 512 * 1408
-        assert decoding(TINY, context, "llama")["attention"].bytes == 2 * 12 * 2 * 512 * context
-    few, many = (decoding(TINY, 4096, how=Pass(tokens=n))["mlp"].bytes for n in (1, 64))
-    assert few > 50 * many
 
 
 def test_a_device_is_bound_by_the_slower_of_two_counts():

@@ -77,7 +77,7 @@ def test_windows_cover_the_text_once():
 def test_too_little_text_is_told():
     with pytest.raises(ValueError, match="20 tokens are fewer than a batch of 4 windows of 10; give more text"):
         Batches(np.zeros(20), 10, 4)
-    with pytest.raises(ValueError, match="5 tokens are fewer than a window of 10 . 1; give more text"):
+    with pytest.raises(ValueError, match="validate on has 5 tokens, fewer than a window of 10 . 1; give more"):
         sequential_windows(np.zeros(5), 10)
 
 

@@ -61,13 +61,13 @@ def test_numbers_that_are_read_a_step_later_make_the_same_log(tmp_path):
     """As on a GPU, whose queue is not drained between steps."""
     whole = Trainer(config(prompt="gate "), corpus()).run()
     trainer, waited = Trainer(config(tmp_path, prompt="gate "), corpus()), []
-    trainer.queued, read = True, trainer._read
+    trainer.max_pending, log_steps = 1, trainer._log_steps
 
-    def watched(all_but=0):
+    def watched(max_pending=0):
         waited.append(len(trainer._launched))
-        read(all_but)
+        log_steps(max_pending)
 
-    trainer._read = watched
+    trainer._log_steps = watched
 
     def cut(*_):
         if trainer.step == 7:
