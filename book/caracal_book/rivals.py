@@ -221,11 +221,11 @@ class Baseline(nn.Module):
             raise ValueError("baselines read a window as one text; train them with reset_documents=False")
         return self._cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
 
-    def compile_for(self, what: str) -> "Baseline":
+    def compile_for(self, mode: str) -> "Baseline":
         """Let torch.compile build kernels for `loss` at its first call: "no", each of the "blocks", or the "model"."""
-        if what == "model":
+        if mode == "model":
             self.loss = torch.compile(self.loss, dynamic=False)
-        elif what == "blocks":
+        elif mode == "blocks":
             self._cross_entropy = torch.compile(linear_cross_entropy, dynamic=False)
             for module in self.modules():
                 for block in module if isinstance(module, nn.ModuleList) else ():

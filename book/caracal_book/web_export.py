@@ -71,22 +71,26 @@ def dequantize_rows(stored: Mapping[str, Rows | Tensor]) -> dict[str, Tensor]:
     return state
 
 
-def web_scripts(model: Caracal) -> tuple[dict[str, Any], dict[str, str]]:
+def web_scripts(model: Caracal, more: Mapping[str, Tensor] | None = None) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the manifest of a model, and the scripts that hold the model, texts by file name.
 
     The manifest has `config`, the fields of `CaracalConfig`; `tokenizer`, with the byte of each of the first 256 ids in
-    `bytes` and the two ids of which each further one is merged in `merges`; `bytes`, the size of all weights; and
+    `bytes` and the two ids of which each further one is merged in `merges`; `bytes`, the size of all its weights; and
     `parts`.  Each part has `file`, `bytes`, `sha256`, and `tensors`: `name`, `shape`, and whether they are `rows`: then
     a float32 scale for each row stands first, and int8 values follow; otherwise all is float32.  Numbers are
     little-endian, tensors follow one another without gaps, and the rows of a large one are shared by parts, one after
     the other.  `digest` is the SHA-256 of all that but `gate_length`, in JSON without spaces and with sorted keys: a
     page may cut the gate of the same weights, or not.
 
+    Args:
+        more: what was measured of the model, by name: a last part, which neither `bytes` nor `digest` counts.
+
     Raises:
         ValueError: no tokenizer, or not one of the kind "gpt2:N"; a weight that is not finite.
     """
     scripts, parts = {}, []
-    for number, tensors in enumerate(_parts(quantize_rows(model.state_dict()))):
+    weights = _parts(quantize_rows(model.state_dict()))
+    for number, tensors in enumerate([*weights, quantize_rows(more)] if more else weights):
         data = b"".join(_bytes(tensor) for tensor in tensors.values())
         described = []
         for name, tensor in tensors.items():
@@ -97,22 +101,23 @@ def web_scripts(model: Caracal) -> tuple[dict[str, Any], dict[str, str]]:
         scripts[file] = _script(base64.b64encode(data).decode())
         parts.append({"file": file, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest(),
                       "tensors": described})
-    manifest = {"config": asdict(model.config), "tokenizer": _merges(model.require_tokenizer()), "parts": parts,
-                "bytes": sum(part["bytes"] for part in parts)}
+    own = parts[:len(weights)]
+    manifest = {"config": asdict(model.config), "tokenizer": _merges(model.require_tokenizer()), "parts": own,
+                "bytes": sum(part["bytes"] for part in own)}
     shape = {name: value for name, value in manifest["config"].items() if name != "gate_length"}
-    manifest["digest"] = hashlib.sha256(_compact(manifest | {"config": shape}).encode()).hexdigest()
+    manifest |= {"digest": hashlib.sha256(_compact(manifest | {"config": shape}).encode()).hexdigest(), "parts": parts}
     # Last, so that a page never finds a manifest whose parts are still to be written.
     scripts[MANIFEST] = _script(manifest)
     return manifest, scripts
 
 
-def export_web(model: Caracal, folder: str | Path) -> dict[str, Any]:
+def export_web(model: Caracal, folder: str | Path, more: Mapping[str, Tensor] | None = None) -> dict[str, Any]:
     """Write the scripts of `web_scripts` into a folder, which is made if absent, and return the manifest.
 
     Raises:
         ValueError: as `web_scripts`.
     """
-    manifest, scripts = web_scripts(model)
+    manifest, scripts = web_scripts(model, more)
     Path(folder).mkdir(parents=True, exist_ok=True)
     for name, text in scripts.items():
         (Path(folder) / name).write_text(text, encoding="utf-8", newline="\n")

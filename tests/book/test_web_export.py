@@ -87,6 +87,9 @@ def test_scripts_for_a_page_hold_the_weights(micro, tmp_path, monkeypatch, capsy
 def test_the_digest_is_that_of_the_weights_and_other_tokenizers_are_refused(micro):
     other = deepcopy(micro)
     assert web_scripts(other)[0]["digest"] == web_scripts(micro)[0]["digest"]
+    measured, scripts = web_scripts(micro, {"more": torch.ones(2, 3)})
+    assert all(measured[key] == web_scripts(micro)[0][key] for key in ("digest", "bytes"))
+    assert [part["bytes"] for part in measured["parts"]][-1] == 24 and len(scripts) == 1 + len(measured["parts"])
     uncut = Caracal.from_pretrained("micro", device="cpu", gate_length=None)
     manifest, told = web_scripts(uncut)[0], web_scripts(micro)[0]
     assert manifest["digest"] == told["digest"], "a view may ask the same weights for all gates"

@@ -67,7 +67,7 @@ def small_model(**changes) -> Caracal:
     some syllables."""
     words = tokenizer_of([word.replace(" ", "Ġ") for word in SYLLABLES])
     config = {"vocab_size": words.vocab_size, "d_model": 64, "n_layers": 6, "n_heads": 4, "window_size": 24,
-              "init_std": 0.12, "embedding_std": 1.0}
+              "init_std": 0.12, "embedding_std": 1.0, "max_positions": 512}
     torch.manual_seed(4)
     model = Caracal(CaracalConfig(**{**config, **changes})).eval().requires_grad_(False)
     for weight in model.parameters():

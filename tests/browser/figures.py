@@ -28,7 +28,7 @@ def fourier_shapes():
 
 MADE = {
     "antidiagonals": lambda: viz.antidiagonals(torch.tensor([1, 2, 0]), torch.tensor([3, 1, 2])),
-    "change": lambda: viz.change_gates(model(), "The cat and", ["An ocean in it"], name="nimble"),
+    "change": lambda: viz.change_gates(model(), "The cat and", "An ocean in it", name="nimble"),
     "clock": lambda: viz.clock(V, V.flip(0), n=5),
     "continuation": lambda: viz.continuation(model(), "The cat", name="nimble", words=4),
     "fourier_shapes": fourier_shapes,

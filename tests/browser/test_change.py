@@ -1,21 +1,30 @@
 """What a change of the text or of the model does to each prediction, in a real browser from a file."""
 
+import math
 import re
+from contextlib import nullcontext
 
 import pytest
+import torch
 from engine_pages import PAGE_ONLY, go_live, small_model
 from figure_pages import data, write_page
 from test_access import violations
 
 from caracal_book import viz
-from caracal_book.viz.trace import compare
+from caracal_book.experiments.nine_numbers import weights_and_sum
+from caracal_book.experiments.surgery import gate_as, mean_gates
+from caracal_book.fineweb import TRAIN
+from caracal_book.viz import trace
+from caracal_book.web_export import dequantize_rows, quantize_rows
+from caracal_min.data.batches import sequential_windows, tokens_of
 
 pytestmark = pytest.mark.browser
 
 TEXT = "The cat and the thing"
-OTHERS = ["An ocean in the north, and in it", "It is another one of the rest"]
-MODEL = small_model(n_layers=3, embedding_std=0.3)  # no prediction of which is certain
-FIGURE = viz.change_gates(MODEL, TEXT, OTHERS, name="nimble", folder="weights")
+OTHER, OWN = "An ocean in the north, and in it", "It is another one of the rest"
+LONG = " and ".join([TEXT, OTHER, OWN] * 2)
+MODEL = small_model(n_layers=3, embedding_std=0.3, init_std=0.25)  # no prediction of which is certain
+FIGURE = viz.change_gates(MODEL, TEXT, OTHER, name="nimble", folder="weights")
 POINTS = viz.change_points(MODEL, TEXT, name="nimble", folder="weights")
 encode = MODEL.tokenizer.encode
 
@@ -37,6 +46,10 @@ def answered(page, pieces: int, choices: str):
     return data(page)
 
 
+def compare(*takes):
+    return trace.compare(*(trace.read(MODEL, *take) for take in takes))
+
+
 def agree(found, expected, tolerance=2e-4):
     assert found["moved"] == pytest.approx(expected["moved"], abs=tolerance)
     for one, other in zip(found["bits"], expected["bits"], strict=True):
@@ -46,9 +59,9 @@ def agree(found, expected, tolerance=2e-4):
 def test_the_recording_is_the_package_s(page):
     assert re.fullmatch(r"Mean: (\d+\.\d\d) bits a token; as trained, \1\.", says(page))
     page.get_by_role("slider").press("End")
-    option(page, "mean of 2 texts").press("Enter")
-    assert data(page)["choices"] == [5, 2]
-    expected = compare(MODEL, (encode(TEXT), {}), (encode(TEXT), {"lags": 1, "texts": [*map(encode, OTHERS)]}))
+    option(page, "another text's").press("Enter")
+    assert data(page)["choices"] == [5, 1]
+    expected = compare((encode(TEXT), {}), (encode(TEXT), {"lags": 1, "texts": [encode(OTHER)]}))
     agree(data(page), expected, 1e-3)
     before, after = (sum(bits) / len(bits) for bits in expected["bits"])
     said = re.fullmatch(r"Mean: (\S+) bits a token; as trained, (\S+)\.", says(page)).groups()
@@ -65,16 +78,58 @@ def test_the_recording_is_the_package_s(page):
 def test_the_model_in_the_page_finds_what_the_package_finds(weights, visit):
     page = visit(weights)
     go_live(page)
-    ids = encode(OTHERS[1])
-    page.get_by_label("Your sentence").fill(OTHERS[1])
+    ids, edit = encode(OWN), {"texts": [encode(OTHER)]}
+    page.get_by_label("Your sentence").fill(OWN)
     answered(page, len(ids), "[0,0]")
-    for key, name, edit in (("[0,1]", "another text's", {"texts": [encode(OTHERS[0])]}),
-                            ("[0,2]", "mean of 2 texts", {"texts": [*map(encode, OTHERS)]})):
-        option(page, name).click()
-        agree(answered(page, len(ids), key), compare(MODEL, (ids, {}), (ids, edit)))
+    option(page, "another text's").click()
+    agree(answered(page, len(ids), "[0,1]"), compare((ids, {}), (ids, edit)))
     page.get_by_role("slider").press("End")
-    agree(answered(page, len(ids), "[5,2]"), compare(MODEL, (ids, {}), (ids, edit | {"lags": 1})))
+    agree(answered(page, len(ids), "[5,1]"), compare((ids, {}), (ids, edit | {"lags": 1})))
     assert [one for one in violations(page) if one[0] not in PAGE_ONLY] == []
+
+
+@pytest.fixture(scope="module")
+def means():
+    """Mean gates of training text by the experiments, `[D, L]`, in eight bits and with one number for the late lags."""
+    length = MODEL.config.max_positions
+    tokens = tokens_of(TRAIN, MODEL.tokenizer, max_tokens=150_000, progress=False)
+    found = []
+    for m in mean_gates(MODEL, sequential_windows(tokens, length, 24)[:, :-1]):
+        stored = torch.cat([m[:, :63], m[:, 63:].mean(1, keepdim=True)], 1)
+        rounded = dequantize_rows(quantize_rows({"m": stored}))["m"]
+        found.append(rounded[:, torch.arange(length).clamp(max=63)])
+    return found
+
+
+def cost(ids, ablation) -> tuple[list[float], str]:
+    """What each token costs the package under an ablation, in bits, and what it writes next."""
+    with ablation:
+        log, more = MODEL.logits(torch.tensor([ids]))[0].log_softmax(-1), [*ids]
+        while len(more) < len(ids) + 8:  # all anew: an ablation is of the parallel pass
+            more.append(MODEL.logits(torch.tensor([more]))[0, -1].argmax().item())
+    return (-log[range(len(ids) - 1), ids[1:]] / math.log(2)).tolist(), MODEL.tokenizer.decode(more[len(ids):])
+
+
+@pytest.mark.parametrize("text", ["It is", LONG])
+def test_the_mean_gate_and_nine_numbers_are_those_of_the_experiment(text, means, weights, visit):
+    def few(count):
+        return cost(ids, gate_as(MODEL, [weights_and_sum(m, count, m.shape[1]) for m in means]))
+
+    ids, page = encode(text), visit(weights)
+    assert len(encode(LONG)) > 63
+    go_live(page)
+    page.get_by_label("Your sentence").fill(text)
+    answered(page, len(ids), "[0,0]")
+    trained, before = cost(ids, nullcontext())
+    for key, name, count in (("[0,2]", "mean gate", 63), ("[0,3]", "nine numbers", 8)):
+        option(page, name).press("Enter")
+        found, (bits, after) = answered(page, len(ids), key), few(count)
+        assert found["bits"] == [pytest.approx(trained, abs=2e-3), pytest.approx(bits, abs=2e-3)]
+        assert found["written"] == [before, after] and before != after
+        said = [trace.shown(text).removeprefix("+") for text in (after, before)]
+        assert f"nimble writes “{said[0]}”; as trained, “{said[1]}”." in page.locator(".caracal-live").inner_text()
+        if len(ids) > count:
+            assert bits != pytest.approx(few(count - 1)[0], abs=2e-2), "one weight less is another kernel"
 
 
 @pytest.mark.parametrize("figure, name, edit", [
@@ -90,7 +145,7 @@ def test_padding_and_windows_are_taken_away_as_the_package_does(figure, name, ed
             page.get_by_role("slider").press("End")
         else:
             option(page, name).press("Enter")
-        expected = compare(MODEL, (ids, {}), (ids, edit))
+        expected = compare((ids, {}), (ids, edit))
         agree(answered(page, len(ids), f"[{last}]"), expected, agreement)
         assert max(abs(a - b) for a, b in zip(*expected["bits"], strict=True)) > 0.05
         if agreement > 2e-4:

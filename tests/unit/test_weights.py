@@ -2,6 +2,7 @@
 
 import json
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,9 @@ def test_what_was_saved_loads_with_the_same_logits(tmp_path):
     before = contents(folder)
     loaded.save_pretrained(folder)  # over the files that it was read from
     assert contents(folder) == before
+    other = Caracal(replace(SMALL, n_heads=1))
+    other.save_pretrained(folder)  # over a model of another configuration
+    assert torch.equal(Caracal.from_pretrained(folder, device="cpu")(TOKENS)[0], other(TOKENS)[0])
 
 
 def test_what_transformers_saves_loads_whole_and_in_parts_and_it_reads_ours(tmp_path):

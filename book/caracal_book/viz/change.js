@@ -2,7 +2,7 @@
 // model: name, text, folder, digest, bytes (as continuation.js), help, measure ("moved": how much the prediction after a
 // token moves; "bits": what it cost to predict the token), controls (name, options; an option has a label and an edit of
 // model.js, with `last` the last word of the changed text, "" for the sentence's own, and `both` where the edit counts
-// before the change, too),
+// before the change, too), count (tokens that are written after the text, if any),
 // results (recorded, by option of the first control and of the second), choices (what is chosen of each control).
 
 const MOVES = 1e-3;          // of a probability: less is rounding
@@ -14,7 +14,7 @@ export function render({ model, el }) {
   const host = begin(el, model.get("help"));
   quote(el);
   const live = new Live(model, host, {
-    question: (text) => ({ kind: "compare", takes: takesOf(text) }),
+    question: (text) => ({ kind: "compare", takes: takesOf(text), count: model.get("count") }),
     refuse: ({ pieces }) => (!moved && pieces.length < 2 ? "Write at least two tokens: the first is not predicted." : ""),
     answer: (message) => { found = message; },
     update: () => draw(),
@@ -40,10 +40,10 @@ export function render({ model, el }) {
   const more = scrolls(el, rows);
   legend(el, moved ? [["--c: var(--result)", "moves: prediction after the changed token"], ["--c: var(--wrapped)", "prediction that should not know of it"]]
     : [["--e: 1.5px solid var(--ink)", "bits as trained"], ["--c: var(--ink)", "bits as changed (bold: more)"]]);
-  const says = make(el, "p", { class: "cha-says", "aria-live": "off" });
+  const says = make(el, "p", { class: "cha-says", "aria-live": "off" }), writes = make(el, "p", { class: "ins-more" });
   const buttons = make(el, "div", { class: "ins-buttons" }), again = make(buttons, "button", { type: "button" }, "Start again");
   live.button(buttons);
-  live.of.push(rows);
+  live.of.push(rows, writes);
 
   // The two texts that are compared, each with its edit.
   function takesOf(text) {
@@ -61,7 +61,7 @@ export function render({ model, el }) {
   const lastWord = () => controls.map(({ options }, k) => options[choices[k]]).find((option) => option.last)?.last;
 
   function draw() {
-    const [first, second = 0] = choices, { pieces, same, moved: share, bits: [before, after] } = (live.live && found) || model.get("results")[first][second];
+    const [first, second = 0] = choices, { pieces, same, moved: share, written: [was, is] = [], bits: [before, after] } = (live.live && found) || model.get("results")[first][second];
     const reach = moved ? 1 : Math.max(...before, ...after), names = controls.map(({ name, options }, k) => `${name}: ${label(options[choices[k]])}`);
     pickers.forEach((put, k) => put(choices[k]));
     rows.replaceChildren();
@@ -86,9 +86,10 @@ export function render({ model, el }) {
     const last = lastWord(), how = last && last !== ownWord() ? ` when “${ownWord()}” became “${last}”; the last by ${percent(share.at(-1))}.` : ": no word is changed.";
     const sentence = moved ? `${many} of ${share.length} predictions moved${how}`
       : `Mean: ${average(after).toFixed(2)} bits a token; as trained, ${average(before).toFixed(2)}.`;
+    writes.textContent = is === undefined ? "" : `The next prediction moves by ${percent(share.at(-1))}. Taking the likeliest token each time, ${model.get("name")} writes ${quoted(is)}; as trained, ${quoted(was)}.`;
     live.say(says, sentence);
     speak(el, live.spoken(`${names.join(", ")}. ${sentence}`).replaceAll(" %", " percent"));
-    Object.assign(host.dataset, { choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]) });
+    Object.assign(host.dataset, { choices: JSON.stringify(choices), pieces: JSON.stringify(pieces), moved: JSON.stringify(share), bits: JSON.stringify([before, after]), written: JSON.stringify([was, is]) });
     more(pieces.length);
   }
 

@@ -5,17 +5,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain, product
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from caracal_min import Caracal
 
-from ..web_export import web_scripts
+from ..experiments.nine_numbers import weights_and_sum
+from ..web_export import dequantize_rows, quantize_rows, web_scripts
 from .engine import PARTS
 from .figure import Figure
-from .trace import compare, in_the_page, pieces_of, rounded_to
+from .trace import KEPT, Reading, compare, in_the_page, mean_gates_of, pieces_of, read, rounded_to
 
 __all__ = ["change_gates", "change_last_word", "change_points", "change_windows"]
 
 _MOVES = 1e-3  # of a probability: less is rounding
 _LAGS = (1, 2, 4, 8, 16)
+_WRITTEN = 8  # tokens
 
 
 def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str = "micro",
@@ -46,33 +51,37 @@ def change_last_word(model: Caracal, text: str, words: Sequence[str], name: str 
     return _figure(model, text, controls, help, "moved", name, folder, [1, 0])
 
 
-def change_gates(model: Caracal, text: str, others: Sequence[str], name: str = "micro",
+def change_gates(model: Caracal, text: str, other: str, name: str = "micro",
                  folder: str = "_static/micro", lags: int | None = None) -> Figure:
-    """Show what each token of a text costs when the gates of a model are cut, exchanged or averaged.
+    """Show what each token of a text costs, and what the model writes next, when its gates are cut or replaced.
+
+    They are replaced by those of another text; by the mean gates of training text; or by nine numbers a channel, the
+    first eight weights of the mean gate and one constant from lag 8 on, as in `experiments.nine_numbers`.
 
     Args:
         model: as `change_last_word`.
         text: the text, of at least two tokens.
-        others: texts, at least as long as what is to be read: the first one's gates are the exchange, and the mean is
-            over all.  Beyond the end of a text its gates are 0.
+        other: another one, at least as long as what is to be read: beyond its end its gates are 0.
         name, folder: as `continuation`.
         lags: that are kept at first: 1, 2, 4, 8 or 16, or None for all.
 
     Raises:
-        ValueError: no other text, other lags, or as `change_last_word`.
+        ValueError: other lags, or as `change_last_word`.
     """
-    _require_words(text, others)
+    _require_words(text)
     kept = [None, *reversed(_LAGS)]
     if lags not in kept:
         raise ValueError(f"lags={lags}; give one of {', '.join(map(str, _LAGS))}, or None for all")
     some = [{"label": f"{n}" if n > 1 else "1 (only the token itself)", "edit": {"lags": n}} for n in kept[1:]]
     controls = [{"name": "lags kept", "options": [{"label": "all", "edit": {}}, *some]},
-                {"name": "gates", "options": [{"label": "its own", "edit": {}},
-                                              {"label": "another text's", "edit": {"texts": [others[0]]}},
-                                              {"label": f"mean of {len(others)} texts",
-                                               "edit": {"texts": list(others)}}]}]
-    help = "How many lags does this sentence need? Cut its gates, and then take those of other texts."
-    return _figure(model, text, controls, help, "bits", name, folder, [kept.index(lags), 0])
+                {"name": "gates", "options": [{"label": "as trained", "edit": {}},
+                                              {"label": "another text's", "edit": {"texts": [other]}},
+                                              {"label": "mean gate", "edit": {"weights": KEPT}},
+                                              {"label": "nine numbers", "edit": {"weights": 8}}]}]
+    help = ("Each text writes the gates of its sums. Replace them by the mean gate of training text, the same for all "
+            "texts, or by nine numbers: its weights for the last 8 tokens, and one constant for all earlier ones. "
+            "What changes?")
+    return _figure(model, text, controls, help, "bits", name, folder, [kept.index(lags), 0], _WRITTEN)
 
 
 def change_points(model: Caracal, text: str, name: str = "micro", folder: str = "_static/micro") -> Figure:
@@ -122,26 +131,41 @@ def _require_words(text: str, others: Sequence[str] = ("",)) -> None:
 
 
 def _figure(model: Caracal, text: str, controls: list[dict], help: str, measure: str, name: str,
-            folder: str, choices: Sequence[int] | None = None) -> Figure:
+            folder: str, choices: Sequence[int] | None = None, count: int = 0) -> Figure:
     manifest, _ = web_scripts(model)
     rounded, encode = in_the_page(model), model.require_tokenizer().encode
+    means = dequantize_rows(quantize_rows(mean_gates_of(model))) if count else {}
+    length = model.config.max_positions
 
-    def take(text: str, options: Sequence[Mapping[str, Any]]) -> tuple[list[int], dict[str, Any]]:
+    def gates(weights: int) -> list[Tensor | None]:
+        stored = [means.get(f"blocks.{i}.mixer.mean_gate") for i in range(model.config.n_layers)]
+        return [m if m is None else weights_and_sum(
+            torch.cat([m, m[:, -1:].expand(-1, length - m.shape[1])], 1), weights, length) for m in stored]
+
+    def reading(text: str, options: Sequence[Mapping[str, Any]]) -> Reading:
         edit = {key: value for option in options for key, value in option["edit"].items()}
-        return encode(text), edit | ({"texts": [encode(one) for one in edit["texts"]]} if "texts" in edit else {})
+        if "texts" in edit:
+            edit["texts"] = [encode(one) for one in edit["texts"]]
+        if "weights" in edit:
+            edit["gates"] = gates(edit["weights"])
+        return read(rounded, encode(text), edit, count)
+
+    known: dict[str, Reading] = {}
 
     def result(*options: Mapping[str, Any]) -> dict[str, Any]:
         last = next((option["last"] for option in options if "last" in option), "")
         changed = text if not last else re.sub(r"\S+\s*$", lambda _: last, text)
-        before = take(text, [option for option in options if option.get("both")])
-        after = take(changed, options)
-        return {"pieces": pieces_of(model.tokenizer, after[0])} | compare(rounded, before, after)
+        both = [option for option in options if option.get("both")]
+        before = known[str(both)] = known.get(str(both)) or reading(text, both)
+        after = reading(changed, options)
+        return ({"pieces": pieces_of(model.tokenizer, after.ids)} | compare(before, after)
+                | ({"written": [before.written, after.written]} if count else {}))
 
     first, second = [control["options"] for control in controls] + [[{"edit": {}}]] * (2 - len(controls))
     data = {"name": name, "text": text, "help": help, "measure": measure, "controls": controls,
             "choices": list(choices or [0] * len(controls)),
             "results": rounded_to(4, [[result(a, b) for b in second] for a in first]), "folder": folder,
-            "bytes": manifest["bytes"], "digest": manifest["digest"]}
+            "bytes": manifest["bytes"], "digest": manifest["digest"]} | ({"count": count} if count else {})
     return Figure("change", data, None, _alt(data), state=("choices",), parts=PARTS, computed=("results",))
 
 

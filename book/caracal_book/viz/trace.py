@@ -8,7 +8,7 @@ v_j g_{t-j} times a scale; in an attention layer they are heads, and token j add
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -16,15 +16,21 @@ from torch import Tensor
 
 from caracal_min import Caracal
 from caracal_min.convolution import circular_conv
+from caracal_min.data.batches import sequential_windows, tokens_of
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
 from caracal_min.tokenizer import END_OF_TEXT
 
+from ..experiments.surgery import mean_gates
+from ..fineweb import TRAIN
 from ..web_export import dequantize_rows, quantize_rows
 
-__all__ = ["LIKELIEST", "compare", "in_the_page", "percent", "pieces_of", "rounded_to", "shown", "trace", "widest"]
+__all__ = ["KEPT", "LIKELIEST", "compare", "in_the_page", "mean_gates_of", "percent", "pieces_of", "read", "rounded_to",
+           "shown", "trace", "widest"]
 
 LIKELIEST = 5  # candidates that are shown
+KEPT = 63  # weights that a page has of a mean gate; the later ones share one number
 _UNITS = 4  # of a layer: those whose parts are largest
+_WINDOWS, _TOKENS = 24, 150_000  # of training text: a mean gate of four times as many costs micro the same
 
 
 def in_the_page(model: Caracal) -> Caracal:
@@ -33,6 +39,21 @@ def in_the_page(model: Caracal) -> Caracal:
     rounded.load_state_dict(dequantize_rows(quantize_rows(model.state_dict())))
     rounded.tokenizer = model.require_tokenizer()
     return rounded
+
+
+def mean_gates_of(model: Caracal) -> dict[str, Tensor]:
+    """Return the mean gates of training text as a page has them, by the names of Fourier layers.
+
+    Each is `[D, KEPT + 1]`: the first weights m_0, m_1, ... of the mean gate m, and the mean of all later ones.
+    """
+    model = in_the_page(model)
+    tokens = tokens_of(TRAIN, model.tokenizer, max_tokens=_TOKENS, progress=False)
+    length = model.config.max_positions
+    means = mean_gates(model, sequential_windows(tokens, length, _WINDOWS)[:, :-1])
+    means = [F.pad(m, (0, length - m.shape[1])) for m in means]  # beyond a cut, gates are 0
+    names = [f"blocks.{i}.mixer" for i in range(model.config.n_layers) if i not in model.config.attention_layers]
+    return {f"{name}.mean_gate": torch.cat([m[:, :KEPT], m[:, KEPT:].mean(1, keepdim=True)], 1)
+            for name, m in zip(names, means, strict=True)}
 
 
 def pieces_of(tokenizer: Any, ids: Sequence[int]) -> list[str]:
@@ -112,25 +133,43 @@ def widest(model: Caracal, ids: Sequence[int], count: int) -> dict[int, list[int
     return found
 
 
-@torch.no_grad()
-def compare(model: Caracal, *takes: tuple[Sequence[int], Mapping[str, Any]]) -> dict[str, list]:
-    """Read two texts, each with an edit of the model, and say what differs.
+class Reading(NamedTuple):
+    """What a model made of a text."""
 
-    An edit is a dictionary as `viz/engine/model.js` describes it, in which ``texts`` stand for the gates: ids of texts
-    whose mean gates count, 0 beyond their ends.
+    ids: Sequence[int]
+    log: Tensor
+    """Logarithms of the probabilities after each token, `[L, V]`."""
+    written: str
+    """The likeliest tokens after it, one after the other."""
+
+
+@torch.no_grad()
+def read(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any], count: int = 0) -> Reading:
+    """Read a text with an edit of the model, and write so many tokens after it.
+
+    An edit is a dictionary as `viz/engine/model.js` describes it, in which ``gates`` has one tensor `[D, L]` for each
+    layer; or ``texts`` stand for the gates: ids of texts whose mean gates count, 0 beyond their ends.
+    """
+    seen = [*ids]
+    while len(seen) < len(ids) + count:
+        seen.append(_predictions(model, seen, edit)[-1].argmax().item())
+    return Reading(ids, _predictions(model, ids, edit), model.tokenizer.decode(seen[len(ids):]))
+
+
+def compare(*readings: Reading) -> dict[str, list]:
+    """Say what two readings differ in.
 
     Returns:
         ``same``: tokens that both texts begin with.
         ``moved``: at each token, by how much the prediction of the next differs, as half the sum of abs(p - p').
         ``bits``: of each text, what each token but the first cost.
     """
-    logs = [_predictions(model, ids, edit) for ids, edit in takes]
-    both = min(map(len, logs))
-    differ = [a != b for a, b in zip(*(ids for ids, _ in takes), strict=False)]
+    (one, log, _), (other, changed, _) = readings
+    both = min(map(len, (one, other)))
+    differ = [a != b for a, b in zip(one, other, strict=False)]
     return {"same": differ.index(True) if True in differ else both,
-            "moved": ((logs[0][:both].exp() - logs[1][:both].exp()).abs().sum(-1) / 2).tolist(),
-            "bits": [(-log[range(len(ids) - 1), ids[1:]] / math.log(2)).tolist()
-                     for log, (ids, _) in zip(logs, takes, strict=True)]}
+            "moved": ((log[:both].exp() - changed[:both].exp()).abs().sum(-1) / 2).tolist(),
+            "bits": [(-log[range(len(ids) - 1), ids[1:]] / math.log(2)).tolist() for ids, log, _ in readings]}
 
 
 def _predictions(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any]) -> Tensor:
@@ -139,7 +178,7 @@ def _predictions(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any]) ->
     gates = [[weights for _, weights in _read(model, text)[0]] for text in texts]
     mean = [sum(F.pad(g, (0, max(map(len, texts)) - g.shape[-1])) for g in layer) / len(texts) if layer[0].ndim == 2
             else None for layer in zip(*gates, strict=True)]
-    return (model.norm(_read(model, ids, edit, mean)[2]) @ model.embedding.weight.T).log_softmax(-1)
+    return (model.norm(_read(model, ids, edit, edit.get("gates", mean))[2]) @ model.embedding.weight.T).log_softmax(-1)
 
 
 def _read(model: Caracal, ids: Sequence[int], edit: Mapping[str, Any] | None = None,

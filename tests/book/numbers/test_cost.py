@@ -83,8 +83,8 @@ def test_bytes_of_a_convolution_are_those_that_its_operator_moves(length, dtype)
     dr, v, g = torch.randn(3, 4, length).to(dtype)
     how, channels = Pass(tokens=2**60, bytes_each=dtype.itemsize, cuda=False), 12 * 512
     ahead, step = (run(PURE, length, how=how)["convolution"].bytes for run in (forward, training))
-    for steps, streams, counted in ((spectral.forward_steps, (v, g), ahead),
-                                    (spectral.backward_steps, (dr, v, g), step - ahead)):
+    for steps, streams, counted in ((spectral.convolve, (v, g), ahead),
+                                    (spectral.convolve_backward, (dr, v, g), step - ahead)):
         with Traffic() as seen:
             steps(*streams)  # inside the operator, where a mode around it does not look
         assert sum(seen.bytes.values()) / v.numel() == pytest.approx(counted / channels, rel=0.005)
@@ -146,7 +146,7 @@ def test_bytes_of_a_training_step_under_autocast_are_those_of_operators_that_run
     monkeypatch.setattr(loss, "_require_targets", lambda *given: None)
     monkeypatch.setattr(loss, "_CACHED", 1 << 40)
     monkeypatch.setattr(Caracal, "require_tokens", lambda self, ids, *name: ids)
-    monkeypatch.setattr(Caracal, "_warn_of_copies", lambda *given: None)
+    monkeypatch.setattr(Caracal, "_warn_if_unshifted", lambda *given: None)
     size = replace(VARIANTS.get(name, SMALL), vocab_size=5000, d_model=128, window_size=64)
     if name == "llama":
         pytest.importorskip("transformers")

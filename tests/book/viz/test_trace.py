@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from caracal_book.experiments.surgery import gate_as, gate_up_to, mean_gates, without
-from caracal_book.viz.trace import compare, in_the_page, trace
+from caracal_book.viz.trace import compare, in_the_page, read, trace
 from caracal_min.layers import MultiHeadFourier, SlidingWindowAttention
 from caracal_min.model import Caracal, shipped_models
 
@@ -76,13 +76,17 @@ def bits(model, ids):
     return [-logs[t, id].item() / math.log(2) for t, id in enumerate(ids[1:])]
 
 
+def compared(model, *takes):
+    return compare(*(read(model, *take) for take in takes))
+
+
 def test_an_edit_is_the_ablation_of_the_experiments(model):
     texts = [[9, 8, 77, 6, 5, 4, 300], [7, 70, 700, 7, 70, 700, 7]]
     windows = [f"blocks.{i}.mixer" for i in model.config.attention_layers]
     for edit, ablation in (({"lags": 3}, gate_up_to(model, 2)),
                            ({"off": windows}, without(model, SlidingWindowAttention)),
                            ({"texts": texts}, gate_as(model, mean_gates(model, torch.tensor(texts))))):
-        found = compare(model, (IDS, {}), (IDS, edit))
+        found = compared(model, (IDS, {}), (IDS, edit))
         with ablation:
             expected = bits(model, IDS)
         assert found["bits"][0] == pytest.approx(bits(model, IDS), abs=1e-5)
@@ -93,9 +97,9 @@ def test_an_edit_is_the_ablation_of_the_experiments(model):
 def test_only_without_the_mask_do_earlier_predictions_know_a_later_word(model):
     other = [*IDS[:-1], 90]
     unmasked = {"points": 1, "ahead": True}
-    causal, leaking = (compare(model, (IDS, edit), (other, edit)) for edit in ({}, unmasked))
+    causal, leaking = (compared(model, (IDS, edit), (other, edit)) for edit in ({}, unmasked))
     assert causal["same"] == leaking["same"] == len(IDS) - 1
     assert max(causal["moved"][:-1]) < 1e-9 < 1e-2 < causal["moved"][-1]
     assert min(leaking["moved"]) > 1e-6 and max(leaking["moved"][:-1]) > 1e-2
-    wrapped = compare(model, (IDS, {"points": 1}), (IDS, {"points": 2}))
-    assert max(wrapped["moved"]) > 1e-3 and compare(model, (IDS, {}), (IDS, {"points": 1.9}))["moved"][0] < 1e-9
+    wrapped = compared(model, (IDS, {"points": 1}), (IDS, {"points": 2}))
+    assert max(wrapped["moved"]) > 1e-3 and compared(model, (IDS, {}), (IDS, {"points": 1.9}))["moved"][0] < 1e-9

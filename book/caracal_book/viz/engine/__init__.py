@@ -27,6 +27,7 @@ from caracal_min import Caracal
 from caracal_min.files import writing
 
 from ...web_export import export_web
+from ..trace import mean_gates_of
 
 __all__ = ["PARTS", "SCRIPT", "source", "write"]
 
@@ -45,7 +46,7 @@ def source() -> str:
 
 
 def write(model: Caracal, folder: str | Path) -> dict[str, Any]:
-    """Write what a page loads of a model into a folder: its weights as `export_web` does, and the program.
+    """Write what a page loads of a model into a folder: its weights and mean gates, as `export_web`, and the program.
 
     Returns:
         the manifest of `caracal_book.web_export.web_scripts`.
@@ -56,4 +57,4 @@ def write(model: Caracal, folder: str | Path) -> dict[str, Any]:
     """
     with writing(Path(folder) / SCRIPT) as partial:
         partial.write_text(f"globalThis.caracalPart={json.dumps(source())};\n", encoding="utf-8", newline="\n")
-    return export_web(model, folder)
+    return export_web(model, folder, mean_gates_of(model))

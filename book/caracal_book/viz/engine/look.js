@@ -31,24 +31,32 @@ function* look(model, words, ids, shown, wanted = []) {
 }
 
 // Two readings of texts, each { ids, edit }: what every token cost in bits, and by how much the predictions of one
-// differ from those of the other at each token, as half the sum of |p - p'|.
-function* compare(model, words, takes) {
-  const size = model.weight("embedding.weight").length / model.width, p = [];
-  for (const [k, { ids, edit }] of takes.entries()) {
-    const logits = yield* model.logits(yield* model.read(model.start(yield* edited(model, words, edit)), ids));
-    p[k] = ids.map((_, t) => softmax(logits.subarray(t * size, (t + 1) * size), 1));
-    yield;
-  }
-  const both = Math.min(...p.map((rows) => rows.length)), differs = takes[0].ids.findIndex((id, t) => t < both && id !== takes[1].ids[t]);
-  return { same: differs < 0 ? both : differs,
-    moved: Array.from({ length: both }, (_, t) => p[0][t].reduce((sum, x, id) => sum + Math.abs(x - p[1][t][id]) / 2, 0)),
-    bits: takes.map(({ ids }, k) => ids.slice(1).map((id, t) => -Math.log2(p[k][t][id]))) };
+// differ from those of the other at each token, as half the sum of |p - p'|; and the likeliest `count` tokens after each.
+// The first is kept for the next time.
+function* compare(model, words, takes, count = 0) {
+  const first = JSON.stringify([takes[0], count]);
+  if (model.first !== first) Object.assign(model, { reading: yield* reading(model, words, takes[0], count), first });
+  const readings = [model.reading, yield* reading(model, words, takes[1], count)];
+  const [one, other] = readings, both = Math.min(one.ids.length, other.ids.length), differs = one.ids.findIndex((id, t) => t < both && id !== other.ids[t]);
+  return { same: differs < 0 ? both : differs, written: readings.map(({ written }) => written),
+    moved: Array.from({ length: both }, (_, t) => one.p[t].reduce((sum, x, id) => sum + Math.abs(x - other.p[t][id]) / 2, 0)),
+    bits: readings.map(({ ids, p }) => ids.slice(1).map((id, t) => -Math.log2(p[t][id]))) };
 }
 
-// An edit with the mean gates of its texts; those of a text are computed once, and beyond its end they are 0.
-function* edited(model, words, { texts, ...edit }) {
-  if (!texts) return edit;
+function* reading(model, words, { ids, edit }, count) {
+  const text = model.start(yield* edited(model, words, edit)), logits = yield* model.logits(yield* model.read(text, ids));
+  const size = logits.length / ids.length, p = ids.map((_, t) => softmax(logits.subarray(t * size, (t + 1) * size), 1));
+  yield;
+  while (text.seen.length < ids.length + count) yield* model.append(text, [draw(text.last, { temperature: 0 })]);
+  return { ids, p, written: words.decode(text.seen.slice(ids.length)) };
+}
+
+// An edit of model.js with its `gates`: from `texts`, the mean of theirs, which are computed once for each and are 0 beyond
+// its end; or from `weights`, so many of the mean gate of training text, and one constant for later lags.
+function* edited(model, words, { texts, weights, ...edit }) {
   const names = model.attends.flatMap((attends, i) => (attends ? [] : [`blocks.${i}.mixer`]));
+  if (weights) return { ...edit, gates: new Map(names.map((name) => [name, weightsAndSum(model, `${name}.mean_gate`, weights)])) };
+  if (!texts) return edit;
   const known = model.gatesOf ??= new Map(), sums = new Map(names.map((name) => [name, new Float32Array(0)]));
   for (const text of texts) {
     if (!known.has(text)) {
@@ -64,6 +72,16 @@ function* edited(model, words, { texts, ...edit }) {
     }
   }
   return { ...edit, gates: sums };
+}
+
+// Gates, a row for each lag, from mean gates, a row for each channel, whose last number stands for all later lags.
+function weightsAndSum({ width, config, tensors }, name, weights) {
+  const means = tensors.get(name), held = means.length / width, length = config.max_positions, g = new Float32Array(length * width);
+  for (let c = 0; c < width; c++) {
+    const m = Float64Array.from({ length }, (_, k) => means[c * held + Math.min(k, held - 1)]), constant = mean(m.subarray(weights));
+    for (let k = 0; k < length; k++) g[k * width + c] = k < weights ? m[k] : constant;
+  }
+  return g;
 }
 
 const mean = (x) => x.reduce((sum, value) => sum + value, 0) / x.length;

@@ -1,12 +1,12 @@
 // A Caracal: ids to logits.  Layers, tensors and intermediate results are named as in `caracal_min.model`; `note`, where
 // it is given, hears every one of them with its name.
 //
-// A text may be read with an `edit` that changes the model, for a look at what it uses; it is then read in one piece:
+// A text may be read with an `edit` that changes the model, for a look at what it uses:
 //   points    the convolution is cyclic, of so many points for each token, 1 or more: below 2 the end wraps around
-//   ahead     attention sees as far ahead as back
+//   ahead     attention sees as far ahead as back; with this, or with points, a text is read in one piece
 //   off       mixers whose output is zeros
 //   lags      gates from this lag on are 0
-//   gates     for each layer's name the gates of other texts, in the place of its own
+//   gates     for each layer's name other gates, in the place of the text's own
 
 class Model {
   constructor(config, tensors) {
@@ -104,7 +104,8 @@ class Model {
       g = hear(`${name}.gate_mix`, mixHeads(silu(g), weight, bias, width, config.n_heads));
     }
     const all = new Float32Array(v.length), { points, gates: others, lags = Infinity } = kept.edit;
-    all.set((others?.get(name) ?? g).subarray(0, Math.min(v.length, lags * width)));
+    const left = Math.max(0, Math.min(v.length, (lags - start) * width));
+    all.set((others?.get(name).subarray(start * width) ?? g).subarray(0, left));
     const r = hear(`${name}.mixed`, points ? cyclicConvolution(v, all, width, points) : yield* kept.convolution.append(v, all));
     return hear(name, yield* this.linear(`${name}.to_out`, r));
   }

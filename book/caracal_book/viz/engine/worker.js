@@ -6,15 +6,15 @@
 //                                                        continue it; `gates` cuts gates from there on (null: none; left
 //                                                        out: as the manifest says); a text ends at its end unless `ends` is false
 //      { kind: "look", id, text | ids, shown, wanted }   why the `shown` likeliest ids are likely; gates of channels
-//      { kind: "compare", id, takes }                    two texts or ids, each with an edit of model.js; `texts` in an
-//                                                        edit, in the place of `gates`, are those whose mean gates count
+//      { kind: "compare", id, takes, count }             two texts or ids, each with an edit of look.js, and how many
+//                                                        tokens are to be written after each
 //      { kind: "stop" }
 // Out: { kind: "part", index }, { kind: "ready" }        when its numbers are in place, and when all are
 //      { kind: "read", id, ids, pieces, next, ms, sizes }   the text by ids, the `shown` likeliest ids after it, and how large
 //                                                        the results of the last Fourier layer are, by token
 //      { kind: "token", id, drawn, piece, next, ms, size }   an id drawn, and what may follow it
 //      { kind: "trace", id, ids, pieces, gates, heads, next }   what `look` returns
-//      { kind: "comparison", id, ids, pieces, same, moved, bits }   of `compare`; ids and pieces are those of the second text
+//      { kind: "comparison", id, ids, pieces, same, written, moved, bits }   of `compare`; ids and pieces are those of the second text
 //      { kind: "done", id, ended }, { kind: "failed", id | index, why }
 // A run is `ended` where the end of text was drawn, which is no part of it.  The newest run ends the one before
 // it, of which nothing more is heard.
@@ -103,9 +103,9 @@ function serve(post) {
       const ids = idsOf(request);
       await answer("trace", id, look(model, words, ids, shown, wanted), ids);
     },
-    compare: async ({ id, takes }) => {
+    compare: async ({ id, takes, count }) => {
       const read = takes.map((take) => ({ ids: idsOf(take), edit: take.edit ?? {} }));
-      await answer("comparison", id, compare(model, words, read), read[1].ids);
+      await answer("comparison", id, compare(model, words, read, count), read[1].ids);
     },
     stop: () => { current += 1; },
   };
