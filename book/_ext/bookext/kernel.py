@@ -12,6 +12,9 @@ def use_fresh_profile(app):
     folder = Path(app.outdir).parent / ".ipython"
     config = folder / "profile_default" / "ipython_kernel_config.py"
     config.parent.mkdir(parents=True, exist_ok=True)
-    # Kernels here talk to nothing but the build; 40 is logging.ERROR.
-    config.write_text("c.IPKernelApp.log_level = 40\n", encoding="utf-8")
+    # Kernels here talk to nothing but the build; 40 is logging.ERROR.  A page shows no bars of progress, which are
+    # widgets in a notebook; the plain ones know that nobody waits.
+    config.write_text("c.IPKernelApp.log_level = 40\n"
+                      "c.IPKernelApp.exec_lines = ['import tqdm.auto', 'tqdm.auto.tqdm = tqdm.tqdm', 'del tqdm']\n",
+                      encoding="utf-8")
     os.environ["IPYTHONDIR"] = str(folder)

@@ -6,7 +6,7 @@ A cell that cannot test what it is there for, on a machine without some package 
 
 for its reader.  On a page of the book there may be none: `untested` finds them, and the build stops.
 
-Nothing in this module needs Sphinx.  `claims` turns the ledger into a table with links.
+Nothing in this module needs Sphinx.  `book/claims.md` turns the ledger into a table with links.
 """
 
 import re
@@ -30,7 +30,8 @@ VERDICTS = {  # and what they mean
     "not shown on text": "it is true of a task that was made for it, and our trained models of text do not show it",
     "not reproduced": "our models, or a count of operations, do not agree with it and do not refute it",
     "does not hold": "a cell, or an earlier publication, contradicts the statement or one of its halves",
-    "not tested at this scale": "it is about models or data larger than a build of this book can train",
+    "not tested at this scale": "it is about models or data larger than a build of this book can train, "
+                                "and the paper's own numbers, with their errors, do not settle it",
 }
 _ASSERT = re.compile(r"^\s*assert\b", re.MULTILINE)
 _TAG = re.compile(r"claim-(\d+)")
