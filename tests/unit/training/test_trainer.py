@@ -43,6 +43,18 @@ def test_samples_and_running_in_parts_do_not_change_the_run():
     assert losses(trainer.run()) == losses(whole) and trainer.finished
 
 
+def test_losses_and_samples_are_those_of_a_model_in_evaluation_mode():
+    modes = {}
+    trainer = Trainer(config(steps=2, prompt="gate "), corpus())
+    for name in ("generate", "hidden"):
+        def watched(*args, _name=name, _call=getattr(trainer.model, name), **options):
+            modes.setdefault(_name, set()).add(trainer.model.training)
+            return _call(*args, **options)
+        setattr(trainer.model, name, watched)
+    trainer.run()
+    assert modes == {"generate": {False}, "hidden": {True, False}}  # dropout belongs to training alone
+
+
 def test_accumulated_gradients_are_those_of_one_batch():
     whole = Trainer(config(micro_batch_size=4), corpus()).run()
     parts = Trainer(config(micro_batch_size=1), corpus()).run()
