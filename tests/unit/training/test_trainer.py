@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -44,13 +45,14 @@ def test_samples_and_running_in_parts_do_not_change_the_run():
 
 
 def test_losses_and_samples_are_those_of_a_model_in_evaluation_mode():
-    modes = {}
-    trainer = Trainer(config(steps=2, prompt="gate "), corpus())
+    trainer, modes = Trainer(config(steps=2, prompt="gate "), corpus()), {}
+
+    def watched(name, call, *args, **options):
+        modes.setdefault(name, set()).add(trainer.model.training)
+        return call(*args, **options)
+
     for name in ("generate", "hidden"):
-        def watched(*args, _name=name, _call=getattr(trainer.model, name), **options):
-            modes.setdefault(_name, set()).add(trainer.model.training)
-            return _call(*args, **options)
-        setattr(trainer.model, name, watched)
+        setattr(trainer.model, name, partial(watched, name, getattr(trainer.model, name)))
     trainer.run()
     assert modes == {"generate": {False}, "hidden": {True, False}}  # dropout belongs to training alone
 
