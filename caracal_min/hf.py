@@ -119,7 +119,7 @@ class CaracalCache:
 
     def reserve(self, model: "CaracalModel", ids: Tensor) -> None:
         """Make room for the new ids `[B, L]` of a model."""
-        longest = max(model.cached_lengths(self.layers)) if self.layers else 0
+        longest = max(self.layers[0].held) if self.layers else 0
         needed = longest + ids.shape[1]
         # A cut gate and a window take any number of tokens.
         if self.layers and all((layer.capacity or needed) >= needed for layer in self.layers):
@@ -183,7 +183,6 @@ class CaracalModel(CaracalPreTrainedModel):
 
     hidden = Caracal.hidden
     new_caches = Caracal.new_caches
-    cached_lengths = staticmethod(Caracal.cached_lengths)
 
     def __init__(self, config: PretrainedCaracalConfig):
         super().__init__(config)
