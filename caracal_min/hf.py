@@ -292,7 +292,8 @@ class CaracalForCausalLM(CaracalPreTrainedModel, GenerationMixin):
             past_key_values: cache to continue, which is changed; no gradients flow through it.
             labels: ids, `[B, L]`, those of input_ids: each is predicted from the tokens before it.
                 The first of a row or document is left out, and so is -100.
-            use_cache: whether to begin a cache.
+            use_cache: whether to begin a cache; None begins none, also where the configuration
+                has use_cache, so a loop of your own passes True.
             logits_to_keep: how many positions, from the end, get logits, or which; 0: all.
             cache: the name of past_key_values from transformers 5.24 on.
             options: of the loss, as `num_items_in_batch`, which its sum is divided by, and
