@@ -1,5 +1,5 @@
-"""Caracal: a language model whose token mixing is FFT convolution, small enough to read in an
-afternoon.
+"""Caracal: a language model whose token mixing is FFT convolution.  The model can be read in an
+afternoon, the training in another.
 
 Train, save, load, generate, evaluate::
 

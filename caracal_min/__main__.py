@@ -233,7 +233,7 @@ def main() -> None:
         return cli_evaluate()
     # The other defaults of train depend on the preset, so that --help shows the truth.
     preset = "nano"
-    of_start = {}
+    start_settings = {}
     for option, value in zip(arguments, arguments[1:], strict=False):
         if option == "--preset":
             preset = value
@@ -242,15 +242,15 @@ def main() -> None:
             preset = value
             folder = locate_model(value)
             shape = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-            of_start["tokenizer"] = str(folder)
-            of_start["model"] = (f"gate_length={shape['gate_length']}",)
+            start_settings["tokenizer"] = str(folder)
+            start_settings["model"] = (f"gate_length={shape['gate_length']}",)
         # A finished run brings the settings of its model.
         elif option == "--start" and (Path(value) / "run.json").is_file():
             run = json.loads((Path(value) / "run.json").read_text(encoding="utf-8"))["config"]
             preset = run["preset"]
-            of_start["variant"] = run["variant"]
-            of_start["model"] = tuple(run["model"])
-            of_start["tokenizer"] = str(Path(value) / "tokenizer")
+            start_settings["variant"] = run["variant"]
+            start_settings["model"] = tuple(run["model"])
+            start_settings["tokenizer"] = str(Path(value) / "tokenizer")
     commands = {
         "sample": sample,
         "evaluate": evaluate,
@@ -261,7 +261,7 @@ def main() -> None:
     }
     # A mistake of the user ends in one line instead of a traceback.
     try:
-        recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset, **of_start)
+        recipe = TrainConfig.for_preset(preset, out=Path("runs") / preset, **start_settings)
 
         # Tyro reads the defaults of train from this signature.
         def train_preset(config: TrainConfig = recipe) -> None:

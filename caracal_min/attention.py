@@ -5,9 +5,8 @@ Symbols: B batch, H heads, L tokens, d channels per head, w the window.
 Three backends compute the same thing, and none builds a mask of L x L::
 
     blocked   any device.  The text is cut into blocks of w tokens.  A query sees keys of its own
-              block and of the block before, so one mask of w x 2w serves all blocks: O(L w) time
-              and memory.
-    flex      FlexAttention inside torch.compile on CUDA: skips tiles outside the window.
+              block and of the one before, so one mask of w x 2w serves all: O(L w) time and memory.
+    flex      skips tiles outside the window.  Only compiled; eager, it builds L x L scores.
     flash     the kernel of the package flash-attn: half precision, CUDA compute capability >= 8.0.
 """
 
@@ -65,7 +64,7 @@ def sliding_window_attention(
 def _blocked(q, k, v, window):
     if not torch.compiler.is_compiling():
         return _by_blocks(q, k, v, window)
-    # PyTorch (2.11 at least) caches cuDNN's backward plan by the strides of q, k and v, but not of
+    # Seen in PyTorch 2.11: it caches cuDNN's backward plan by the strides of q, k and v, but not of
     # the incoming gradient.  Compiled code gives that one other strides than eager code, so a plan
     # that an eager call has cached would misread it.
     with sdpa_kernel(_WITHOUT_CUDNN):
@@ -76,8 +75,8 @@ def _by_blocks(q, k, v, window):
     length = q.shape[2]
     w = min(window, length)
     # The first block has no block before it, so its attention is plain causal attention.
-    first = (x[:, :, :w] for x in (q, k, v))
-    first = F.scaled_dot_product_attention(*first, is_causal=True)
+    beginnings = (x[:, :, :w] for x in (q, k, v))
+    first = F.scaled_dot_product_attention(*beginnings, is_causal=True)
     if length == w:
         return first
 

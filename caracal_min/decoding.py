@@ -7,8 +7,8 @@
     FourierCache            one of these four, and the last inputs of the short convolution
     WindowCache             keys and values of the last `window` tokens
 
-K is the gate length, the number of leading tokens whose gates count: the model's `gate_length` if
-its gate is cut, else the capacity L of the cache.
+K, the `period`, is the number of leading tokens whose gates count: the model's `gate_length` if its
+gate is cut, else the capacity L of the cache.
 
 Token t needs r_t = sum over j <= t of v_j g_{t-j}.  Both v and g still grow, so no spectrum can be
 computed once and for all.  Relaxed multiplication adds the product of a pair (j, i) to the *future*
@@ -30,7 +30,7 @@ is cut into periods of K tokens::
     after all K, the results of the next period receive                    the tail of v * g
 
 Rows of a batch may hold different numbers of tokens; neighbours that hold equally many are computed
-together.  `held` counts the tokens that a row held before this call.
+together.  A cache's `held` counts the tokens of each row; the argument `lengths`, the new ones.
 """
 
 import itertools
@@ -47,14 +47,14 @@ from .convolution import causal_conv_fft
 __all__ = ["Cache", "DotProductConvolution", "FourierCache", "PartitionedConvolution",
            "RelaxedConvolution", "RollingConvolution", "WindowCache", "is_one_token"]
 
-# Numbers in the spectra of one group of channels on a CPU, so that they stay in its cache.
+# Numbers in the spectra of a group of channels, for each row: on a CPU they stay in its cache.
 CPU_BLOCK = 1 << 19
 
 
 class _State:
     """Decoding state: every attribute that is a tensor or list has an entry for each batch row."""
 
-    lengths: list[int]
+    held: list[int]
     """Tokens held by each row."""
     capacity: int | None
     """Most tokens per row; None: any number."""
@@ -77,21 +77,21 @@ class _State:
                 setattr(self, name, [value[i] for i in rows])
 
     def _advance(self, tokens: int, lengths: Sequence[int] | None = None) -> list[tuple]:
-        """Add the new tokens to `lengths`.  Return groups of neighbours: (rows, held, new)."""
-        new_lengths = lengths or [tokens] * len(self.lengths)
-        pairs = list(zip(self.lengths, new_lengths, strict=True))
+        """Count the new tokens.  Return groups of neighbours: (rows, held before, new)."""
+        pairs = list(zip(self.held, lengths or [tokens] * len(self.held), strict=True))
         totals = list(map(sum, pairs))
         longest = max(totals)
         if self.capacity is not None and longest > self.capacity:
             raise ValueError(f"{longest} tokens do not fit a cache for {self.capacity}; "
                              "make the cache longer")
-        self.lengths = totals
+        self.held = totals
         # Prompts of one length, the usual case, make a single group.
         groups = []
         start = 0
         for (held, new), equal in itertools.groupby(pairs):
             end = start + len(list(equal))
-            groups.append((slice(start, end), held, new))
+            if new:  # nothing changes for rows of padding alone
+                groups.append((slice(start, end), held, new))
             start = end
         return groups
 
@@ -103,8 +103,8 @@ class DotProductConvolution(_State):
 
     Args:
         batch, channels: rows B and channels D.
-        capacity: most tokens per row, L.
-        dtype: of the streams to come; they are stored in at least float32.
+        period: K: the gate length if the gate is cut, else the capacity L, most tokens per row.
+        dtype: of v and g to come; they are stored in at least float32.
         device: where v and g are stored.
 
     Source: the sum of Caracal, Section 4.2, for one t.
@@ -114,17 +114,18 @@ class DotProductConvolution(_State):
     n_streams = 2  # v and g
     base = 1
 
-    def __init__(self, batch: int, channels: int, capacity: int,
+    def __init__(self, batch: int, channels: int, period: int,
                  dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"):
-        self.lengths = [0] * batch
-        self.capacity = None if self.gate_is_cut else capacity
-        self.gate_length = capacity
+        self.held = [0] * batch
+        self.capacity = None if self.gate_is_cut else period
+        self.period = period
         # Time is last, in whole blocks.  Under a cut gate v is a ring of K slots: token t is in
         # slot t % K, and slot 0 begins each period.
-        slots = capacity + -capacity % self.base
+        slots = period + -period % self.base
         dtype = torch.promote_types(dtype, torch.float32)
         shape = batch, self.n_streams, channels, slots
-        self.streams = torch.zeros(shape, dtype=dtype, device=device)
+        # [B, n_streams, D, slots]: v, g and, in subclasses, unfinished results.
+        self.stored = torch.zeros(shape, dtype=dtype, device=device)
 
     def prefill(self, v: Tensor, g: Tensor, lengths: Sequence[int] | None = None) -> Tensor:
         """Append several tokens at once, by one parallel convolution.
@@ -132,7 +133,7 @@ class DotProductConvolution(_State):
         Args:
             v: content of the new tokens, `[B, D, P]`, P >= 1, floating.
             g: their gates, `[B, D, P]`; under a cut gate only those before token K.
-            lengths: how many tokens each row takes, 1 to P; the rest is ignored.  None: all.
+            lengths: how many tokens each row takes, 0 to P; the rest is ignored.  None: all.
 
         Returns:
             r at the new tokens, `[B, D, P]`, in the dtype of v; zero beyond the length of a row.
@@ -141,24 +142,27 @@ class DotProductConvolution(_State):
             ValueError: more tokens than the capacity.
         """
         # Recompute over the stored and the new tokens: exact for chunks of any size.
+        # Shared by all four classes; only a cut gate has more than one period.
         r = torch.zeros_like(v)
         for rows, held, new in self._advance(v.shape[-1], lengths):
             self._flush(rows, held)
             old_v, old_g = self._read_streams(rows, held)
             all_v = torch.cat([old_v, v[rows, :, :new]], dim=-1)
             all_g = torch.cat([old_g, g[rows, :, :new]], dim=-1)
-            all_g = all_g[..., :self.gate_length]
+            all_g = all_g[..., :self.period]
             results = causal_conv_fft(all_v, all_g)
             r[rows, :, :new] = results[..., -new:]
             total = held + new
-            if total > self.gate_length:
+            if total > self.period:
                 # Later results need all of this period and the one before.  Zeros replace what is
                 # no longer stored of that one: no gate reaches so far back.
-                needed = self.gate_length + total % self.gate_length
+                needed = self.period + total % self.period
                 missing = needed - all_v.shape[-1]
+                # missing < 0 crops instead: older periods are not needed.
                 all_v = F.pad(all_v, (missing, 0))
-            for period in all_v.split(self.gate_length, dim=-1):
-                self._rebuild(rows, period, all_g)
+            # In order: a whole period leaves its tail in the results of the next.
+            for part in all_v.split(self.period, dim=-1):
+                self._rebuild(rows, part, all_g)
         return r
 
     def step(self, v: Tensor, g: Tensor | None = None) -> Tensor:
@@ -176,32 +180,32 @@ class DotProductConvolution(_State):
         """
         results = []
         for rows, held, _ in self._advance(1):
-            gate = g[rows] if held < self.gate_length else None
+            gate = g[rows] if held < self.period else None
             results.append(self._step_rows(rows, held, v[rows], gate))
         return torch.cat(results).to(v.dtype)
 
     def _flush(self, rows: slice, held: int) -> None:
-        """Write to `streams` what a subclass keeps elsewhere."""
+        """Write to `stored` what a subclass keeps elsewhere."""
 
     def _read_streams(self, rows: slice, held: int) -> tuple[Tensor, Tensor]:
         """Return v and g, oldest token first; at most the last K of v and the first K of g."""
-        stored = min(held, self.gate_length)
-        v, g = self.streams[rows, :2, :, :stored].unbind(1)
+        filled = min(held, self.period)
+        v, g = self.stored[rows, :2, :, :filled].unbind(1)
         # After the first period, slot 0 does not hold the oldest token.
-        if held > self.gate_length:
+        if held > self.period:
             v = v.roll(-held, dims=-1)
         return v, g
 
     def _rebuild(self, rows: slice, v: Tensor, g: Tensor) -> None:
         """Set the state to that after n tokens of a period: v, `[rows, D, n]`, and g so far."""
-        self.streams[rows, 0, :, :v.shape[-1]] = v
-        self.streams[rows, 1, :, :g.shape[-1]] = g
+        self.stored[rows, 0, :, :v.shape[-1]] = v
+        self.stored[rows, 1, :, :g.shape[-1]] = g
 
     def _step_rows(self, rows: slice, held: int, v: Tensor, g: Tensor | None) -> Tensor:
         """Append a token, `[rows, D]`, and return its r; g is None after the first K tokens."""
-        self.streams[rows, 0, :, held % self.gate_length] = v
+        self.stored[rows, 0, :, held % self.period] = v
         if g is not None:
-            self.streams[rows, 1, :, held] = g
+            self.stored[rows, 1, :, held] = g
         v, g = self._read_streams(rows, held + 1)
         return (v * g.flip(-1)).sum(-1)
 
@@ -224,12 +228,12 @@ class RelaxedConvolution(DotProductConvolution):
     holds 3 L numbers per channel: v, g, and what earlier blocks have added to later results.
 
     Args:
-        batch, channels, capacity, dtype, device: as `DotProductConvolution`.
+        batch, channels, period, dtype, device: as `DotProductConvolution`.
         base: tokens per directly summed block, a power of two.
 
     Example:
         >>> v, g = torch.randn(2, 1, 8, 100)    # one row, 8 channels, 100 tokens
-        >>> online = RelaxedConvolution(1, 8, capacity=100)
+        >>> online = RelaxedConvolution(1, 8, period=100)
         >>> prompt = online.prefill(v[..., :60], g[..., :60])
         >>> rest = [online.step(v[..., t], g[..., t]) for t in range(60, 100)]
         >>> r = torch.cat([prompt, torch.stack(rest, dim=-1)], dim=-1)
@@ -241,17 +245,17 @@ class RelaxedConvolution(DotProductConvolution):
 
     n_streams = 3  # v, g, and the unfinished results of this period
 
-    def __init__(self, batch: int, channels: int, capacity: int,
+    def __init__(self, batch: int, channels: int, period: int,
                  dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu",
                  base: int = 32):
         self.base = base
-        super().__init__(batch, channels, capacity, dtype, device)
+        super().__init__(batch, channels, period, dtype, device)
         # A step reads and writes these copies alone.  Their channels are contiguous, whereas one
-        # token of `streams` is scattered over as many pages of memory as there are channels.
+        # token of `stored` is scattered over as many pages of memory as there are channels.
         # The block of the next token:
-        self.present = self.streams.new_zeros(batch, base, 3, channels)
+        self.present = self.stored.new_zeros(batch, base, 3, channels)
         # g and v of the first block, reversed in time, to be multiplied by v and g of the present:
-        self.first_reversed = self.streams.new_zeros(batch, base, 2, channels)
+        self.first_reversed = self.stored.new_zeros(batch, base, 2, channels)
 
     @property
     def unfinished(self) -> Tensor:
@@ -259,17 +263,18 @@ class RelaxedConvolution(DotProductConvolution):
         return self.present[:, :, 2]
 
     def _flush(self, rows, held):
-        block = self._stored_block(rows, held % self.gate_length)
+        block = self._stored_block(rows, held % self.period)
         block.copy_(self.present[rows])
 
     def _rebuild(self, rows, v, g):
         super()._rebuild(rows, v, g)
         n = v.shape[-1]
-        gate_grows = g.shape[-1] < self.gate_length
+        # False at n = K already, where _add_block sees zeros beyond g_{K-1} either way.
+        gate_grows = g.shape[-1] < self.period
         # No earlier period has added anything to the results of the first one.
         if gate_grows:
-            self.streams[rows, 2] = 0
-        if n == self.gate_length:
+            self.stored[rows, 2] = 0
+        if n == self.period:
             self._add_block(rows, n, gate_grows)
         else:
             # Full blocks alone; the next node of the Fenwick tree has one set bit less.
@@ -279,59 +284,59 @@ class RelaxedConvolution(DotProductConvolution):
                 end &= end - 1
         first = self._stored_block(rows, 0)[:, :, :2]
         self.first_reversed[rows] = first.flip(1, 2)
-        self.present[rows] = self._stored_block(rows, n % self.gate_length)
+        self.present[rows] = self._stored_block(rows, n % self.period)
 
     def _step_rows(self, rows, held, v, g):
-        slot = held % self.gate_length
+        slot = held % self.period
         i = slot % self.base
         gate_grows = g is not None
         token = self.present[rows, i]
         token[:, 0] = v
         # Each v of the present block meets a gate of the first one.  While the gate grows, each g
         # also meets a v of the first block; inside that block both are the same products.
-        multiplied = 1  # v alone
+        n_products = 1  # v x first g
         if gate_grows:
             token[:, 1] = g
             if held < self.base:
                 self.first_reversed[rows, -1 - held] = token[:, :2].flip(1)
             else:
-                multiplied = 2  # v and g
-        present = self.present[rows, :i + 1, :multiplied]
-        pairs = present * self.first_reversed[rows, -1 - i:, :multiplied]
+                n_products = 2  # also g x first v
+        present = self.present[rows, :i + 1, :n_products]
+        pairs = present * self.first_reversed[rows, -1 - i:, :n_products]
         r = pairs.sum((1, 2)) + token[:, 2]
         n = slot + 1
-        if n % self.base == 0 or n == self.gate_length:
+        if n % self.base == 0 or n == self.period:
             # The block is full: write it back, compute what it adds, and load the next one.
             self._flush(rows, held)
             self._add_block(rows, n, gate_grows)
-            self.present[rows] = self._stored_block(rows, n % self.gate_length)
+            self.present[rows] = self._stored_block(rows, n % self.period)
         return r
 
     def _stored_block(self, rows: slice, slot: int) -> Tensor:
-        """Return a view of the block of `streams` that has a slot, in the layout of `present`."""
+        """Return a view of the block of `stored` that has a slot, in the layout of `present`."""
         start = slot - slot % self.base
-        block = self.streams[rows, ..., start:start + self.base]
+        block = self.stored[rows, ..., start:start + self.base]
         return block.permute(0, 3, 1, 2)
 
     def _add_block(self, rows: slice, n: int, gate_grows: bool) -> None:
         """Add to later results what n tokens of a period allow (see the head of this module)."""
         m = n & -n  # the lowest set bit
         start = n
-        if n == self.gate_length:
+        if n == self.period:
             if not self.gate_is_cut:
                 return  # the cache is full: no result is to come
             # The whole period is one block, and its results begin the next period.
             m = n
             start = 0
-            self.streams[rows, 2] = 0
+            self.stored[rows, 2] = 0
         points = 2 * m
         # With n = m both products are the same, that of the first m gates.
         gate_count = m if gate_grows and n == m else points
-        channels = self.streams.shape[2]
-        if self.streams.device.type == "cpu":
+        channels = self.stored.shape[2]
+        if self.stored.device.type == "cpu":
             channels = max(1, CPU_BLOCK // (2 * points))
         new = slice(n - m, n)
-        for group in self.streams[rows].split(channels, dim=2):
+        for group in self.stored[rows].split(channels, dim=2):
             v, g, results = group.unbind(1)
             product = rfft(v[..., new], points) * rfft(g[..., :gate_count], points)
             if gate_grows and n > m:
@@ -341,7 +346,7 @@ class RelaxedConvolution(DotProductConvolution):
             results = results[..., start:start + m]
             end = m + results.shape[-1]
             sums = irfft(product, points)
-            results += sums[..., m:end]
+            results += sums[..., m:end]  # a view: this adds to self.stored
 
 
 class PartitionedConvolution(RelaxedConvolution):
@@ -352,7 +357,7 @@ class PartitionedConvolution(RelaxedConvolution):
 
     Args:
         batch, channels: rows B and channels D.
-        capacity: the gate length K; gates of later tokens are ignored.
+        period: the gate length K; gates of later tokens are ignored.
         dtype, device, base: as `RelaxedConvolution`.
 
     Source: partitioned convolution (Gardner 1995), by the blocks of relaxed multiplication.  Not in
@@ -379,9 +384,9 @@ class FourierCache(_State):
         self.conv_state = conv_state
 
     @property
-    def lengths(self) -> list[int]:
+    def held(self) -> list[int]:
         """Tokens held by each row."""
-        return self.convolution.lengths
+        return self.convolution.held
 
     @property
     def capacity(self) -> int | None:
@@ -396,7 +401,7 @@ class FourierCache(_State):
             v, g: streams of the new tokens, `[B, D, L]`; g may end at gate_length.
             lengths: how many of them each row takes; None: all.
         """
-        if is_one_token(v.mT, lengths):
+        if is_one_token(v.shape[-1], lengths):
             # Past gate_length there is no g to pass.
             r = self.convolution.step(v[..., 0], *g.unbind(-1))
             return r.unsqueeze(-1)
@@ -430,7 +435,7 @@ class WindowCache(_State):
         self.v = v
         self.window = window
         self.slots = k.shape[2]
-        self.lengths = [0] * len(k)
+        self.held = [0] * len(k)
         self.capacity = self.slots if self.slots < window else None
 
     @torch.no_grad()
@@ -444,11 +449,11 @@ class WindowCache(_State):
         self.k = torch.cat([self.k[:, :, 1:], k], dim=2)
         self.v = torch.cat([self.v[:, :, 1:], v], dim=2)
         mask = None
-        if min(self.lengths) < self.slots:
+        if min(self.held) < self.slots:
             # Hide the slots that are still empty.
             age = torch.arange(self.slots, 0, -1, device=k.device)
-            lengths = torch.tensor(self.lengths, device=k.device)
-            mask = age <= lengths.view(-1, 1, 1, 1)
+            held = torch.tensor(self.held, device=k.device)
+            mask = age <= held.view(-1, 1, 1, 1)
         return F.scaled_dot_product_attention(q, self.k, self.v, attn_mask=mask)
 
     @torch.no_grad()
@@ -458,7 +463,7 @@ class WindowCache(_State):
 
         Args:
             q, k, v: queries, keys and values of the new tokens.
-            lengths: how many of them each row takes, 1 to L; outputs beyond are 0.  None: all.
+            lengths: how many of them each row takes, 0 to L; outputs beyond are 0.  None: all.
             backend: as in `attention.sliding_window_attention`.
 
         Returns:
@@ -488,6 +493,6 @@ class WindowCache(_State):
 Cache = FourierCache | WindowCache
 
 
-def is_one_token(x: Tensor, lengths: Sequence[int] | None) -> bool:
-    """Whether x, `[B, L, ...]`, has one token for each row, so that a step is enough."""
-    return x.shape[1] == 1 and set(lengths or [1]) == {1}
+def is_one_token(tokens: int, lengths: Sequence[int] | None) -> bool:
+    """Whether each row takes the one token of an input of `tokens`, so that a step is enough."""
+    return tokens == 1 and (lengths is None or all(n == 1 for n in lengths))

@@ -18,12 +18,12 @@ from .loss import rows_at_once, token_loss
 from .packing import document_ids
 from .tokenizer import Tokenizer
 
-__all__ = ["bits_per_byte", "bytes_of_targets", "held_out_loss", "loss_by_context_length",
-           "loss_by_position", "token_losses"]
+__all__ = ["bits_per_byte", "bytes_of_targets", "evaluating", "held_out_loss",
+           "loss_by_context_length", "loss_by_position", "token_losses"]
 
 
 @contextmanager
-def _evaluating(model: torch.nn.Module):
+def evaluating(model: torch.nn.Module):
     """Put a model into evaluation mode, and back into that which it had."""
     # The trainer measures between two steps, and needs its model in training mode again.
     training = model.training
@@ -62,7 +62,7 @@ def token_losses(
     device = model.device
     # Logits exist for some positions at a time, so memory does not grow with L x vocabulary.
     rows = rows_at_once(model.config.vocab_size)
-    with _evaluating(model):
+    with evaluating(model):
         batches = windows.split(batch_size)
         hidden_bar = None if progress else True
         for batch in tqdm(batches, progress, disable=hidden_bar):

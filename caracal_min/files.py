@@ -11,8 +11,7 @@ __all__ = ["file_sha256", "writing"]
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, which takes that name if the body ends without an
-    error.
+    """Yield a temporary path beside `path`, which takes that name unless the body raises.
 
     So a kill or an error leaves the old file or the new one, never half of one.  Folders above are
     made if absent.

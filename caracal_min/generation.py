@@ -84,7 +84,7 @@ def stream(
         mode = torch.inference_mode
         caches = model.new_caches(len(ids), max(lengths) + max_new_tokens, sampling.convolution)
     else:
-        ids, lengths = _unread(ids, lengths, caches[0].lengths)
+        ids, lengths = _unread(ids, lengths, caches[0].held)
     return _draws(model, ids, lengths, max_new_tokens, caches, mode, sampling)
 
 
@@ -96,8 +96,7 @@ def generate(
     It does not stop at an end of text, unless `stop` is its id; `generate_text` does.
 
     Args:
-        prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of ids, of any lengths
-            >= 1.
+        prompt: ids, `[B, P]`, P >= 1, on the model's device; or B sequences of one or more ids.
         max_new_tokens: most tokens to draw for each row.
         options: by keyword, the fields of `Sampling`: temperature=1.0 (0.0 takes the most likely
             token), top_k=None, top_p=None, seed=None, stop=None, convolution="relaxed"; and
@@ -143,8 +142,7 @@ def stream_text(
     Args:
         prompt: text to continue, at least one character.
         max_new_tokens: most tokens to draw.
-        stop: id or ids that end the text, and are no part of it; None: the end of text of the
-            tokenizer.
+        stop: id or ids that end the text, and are no part of it; None: the tokenizer's end of text.
         options: other options of `generate`.
 
     Raises:

@@ -119,7 +119,7 @@ class CaracalCache:
 
     def reserve(self, model: "CaracalModel", ids: Tensor) -> None:
         """Make room for the new ids `[B, L]` of a model."""
-        longest = max(model.cached_lengths(self.layers)) if self.layers else 0
+        longest = max(self.layers[0].held) if self.layers else 0
         needed = longest + ids.shape[1]
         # A cut gate and a window take any number of tokens.
         if self.layers and all((layer.capacity or needed) >= needed for layer in self.layers):
@@ -183,7 +183,6 @@ class CaracalModel(CaracalPreTrainedModel):
 
     hidden = Caracal.hidden
     new_caches = Caracal.new_caches
-    cached_lengths = staticmethod(Caracal.cached_lengths)
 
     def __init__(self, config: PretrainedCaracalConfig):
         super().__init__(config)
@@ -293,7 +292,8 @@ class CaracalForCausalLM(CaracalPreTrainedModel, GenerationMixin):
             past_key_values: cache to continue, which is changed; no gradients flow through it.
             labels: ids, `[B, L]`, those of input_ids: each is predicted from the tokens before it.
                 The first of a row or document is left out, and so is -100.
-            use_cache: whether to begin a cache.
+            use_cache: whether to begin a cache; None begins none, also where the configuration
+                has use_cache, so a loop of your own passes True.
             logits_to_keep: how many positions, from the end, get logits, or which; 0: all.
             cache: the name of past_key_values from transformers 5.24 on.
             options: of the loss, as `num_items_in_batch`, which its sum is divided by, and

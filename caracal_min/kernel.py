@@ -15,8 +15,8 @@ dg = flip(conv(v, flip(dr))), so one launch gathers its Toeplitz matrix once and
 It is exactly causal: a later input enters an output only as a term that is multiplied by zero.
 Products of float16 and bfloat16 are summed in float32; float32 is not rounded to TF32.
 
-`spectral.DIRECT` turns the kernel on, for texts of at most `spectral.MAX_DIRECT` tokens and gates
-as long as the text.  No GPU has timed it yet.  Not in the paper.
+`spectral.KERNEL_LENGTH` turns the kernel on, for gates as long as the text.  It was tested up to
+`spectral.KERNEL_TESTED` tokens.  No GPU has timed it yet.  Not in the paper.
 """
 
 import torch

@@ -40,7 +40,7 @@ from .decoding import (
 
 __all__ = ["Block", "MultiHeadFourier", "SlidingWindowAttention", "SwiGLU"]
 
-# For a gate at every token, and for a gate that is cut.
+# name: (class for a gate at every token, class for a cut gate)
 _CONVOLUTIONS = {
     "relaxed": (RelaxedConvolution, PartitionedConvolution),
     "dot_product": (DotProductConvolution, RollingConvolution),
@@ -108,8 +108,9 @@ class MultiHeadFourier(nn.Module):
         Args:
             x: inputs, `[B, L, D]`.
             conv_state: the kernel_size - 1 inputs before x, `[B, 2, D]`; None: zeros.
-            start: number of tokens before x, in the row with the fewest.  Of a gate that is cut,
-                g is computed for the first gate_length - start tokens of x.
+            start: tokens read before x; where rows differ, the fewest.  With a cut gate only g of
+                the first gate_length - start tokens is computed; rows that have read more get gates
+                beyond K, which the cache drops.
 
         Source: Caracal, Section 3.2, Steps 1 and 2.
         """
@@ -130,7 +131,7 @@ class MultiHeadFourier(nn.Module):
                 return v, v[..., :0]
         g = self.to_gate(x).mT
         if self.gate_mix is not None:
-            # SiLU on a [D, B, L] view, whose layout a compiler keeps: gate_mix then copies nothing.
+            # Inductor writes SiLU contiguous as it sees it: [D, B, L], which gate_mix can view.
             g = F.silu(g.movedim(1, 0)).movedim(0, 1)
             g = self.gate_mix(g)
         return v, g
@@ -146,7 +147,7 @@ class MultiHeadFourier(nn.Module):
         if cache is None:
             r = causal_conv_fft(*self.streams(x))
         else:
-            streams = self.streams(x, cache.conv_state, min(cache.lengths))
+            streams = self.streams(x, cache.conv_state, min(cache.held))
             r = cache.convolve(*streams, lengths)
             cache.advance_conv_state(x, lengths)
         return self.to_out(r.mT)
@@ -210,10 +211,10 @@ class SlidingWindowAttention(nn.Module):
         """
         _check_input(x, self.d_model)
         qkv = self.to_qkv(x).chunk(3, dim=-1)
-        q, k, v = (x.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for x in qkv)  # (B, H, L, d)
+        q, k, v = (part.unflatten(-1, (self.n_heads, -1)).transpose(1, 2) for part in qkv)
         if cache is None:
             y = sliding_window_attention(q, k, v, self.window_size, self.backend)
-        elif is_one_token(x, lengths):
+        elif is_one_token(x.shape[1], lengths):
             y = cache.step(q, k, v)
         else:
             y = cache.prefill(q, k, v, lengths, self.backend)
@@ -280,8 +281,8 @@ class Block(nn.Module):
 
 
 # Three subclasses, for speed alone: parameters, shapes and values are those of the base class, so
-# adapters and hooks may treat them as such.  PEFT makes adapters of the same class with another
-# bias or kernel size, which call the forward pass of the base class.
+# adapters and hooks may treat them as such.  PEFT builds adapters of the same class without a bias
+# or with another kernel size; the first `if` of each forward sends them to the base class.
 
 
 class ShortConv(nn.Conv1d):

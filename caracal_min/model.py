@@ -29,7 +29,7 @@ from .layers import Block, MultiHeadFourier, SlidingWindowAttention
 from .loss import linear_cross_entropy, token_loss
 from .packing import PackedDocuments
 from .precision import find_device
-from .tokenizer import TOKENIZER, Tokenizer, load_tokenizer, save_tokenizer
+from .tokenizer import TOKENIZER, TOKENIZER_CONFIG, Tokenizer, load_tokenizer, save_tokenizer
 
 __all__ = ["Caracal", "locate_model", "shipped_models"]
 
@@ -119,13 +119,14 @@ class Caracal(nn.Module):
         Args:
             tokens: ids, `[B, L]`, of an integer type, 0 <= id < vocab_size.
             targets: ids to predict, `[B, L]`: those of tokens one position later; -100 is left out.
-            keep: which logits to return: "all"; without targets, those of the "last" token of each
-                row; with targets, "none", which never holds all of them in memory (see `loss`).
+            keep: which logits to return: "all"; "last", which needs no targets: those of the last
+                token of each row; "none", which needs targets and takes no caches (see `loss`).
             caches: state after the tokens before these, from `new_caches`; it is advanced.
             lengths: row i has only its first lengths[i] ids; its logits beyond mean nothing.
-            documents: integers `[B, L]`, one for each token, that do not fall along a row.  A new
-                number begins a new document, which is computed as if it stood alone (`packing`).
-                The cost is that of one row per document, each as long as the longest.
+                Without caches it matters only to keep="last": a causal model needs nothing else.
+            documents: integers `[B, L]` that do not fall along a row.  A new number begins a new
+                document, computed as if it stood alone (`packing`), at the cost of a row as long as
+                the longest document for each.  Not with caches, which hold one text a row.
 
         Returns:
             logits `[B, L, vocab_size]`, and the mean cross-entropy in nats per token, or None.
@@ -145,7 +146,7 @@ class Caracal(nn.Module):
             hidden = self.hidden(tokens, caches, lengths, documents)
         if targets is not None:
             targets = targets.long()
-            self._warn_if_unshifted(tokens, targets)
+            self._warn_if_unshifted(tokens, targets, stacklevel=5)
             logits = self.unembed(hidden)
             return logits, token_loss(logits, targets)
         if keep == "last" and lengths is None:
@@ -158,14 +159,14 @@ class Caracal(nn.Module):
         return self.unembed(hidden), None
 
     def loss(self, tokens: Tensor, targets: Tensor, documents: Tensor | None = None) -> Tensor:
-        """Return the mean cross-entropy in nats per token, for training: all logits are never held.
+        """Return the mean cross-entropy in nats per token, without ever holding all logits at once.
 
         It can be differentiated once; for second derivatives take the loss of `forward`, which has
         the same arguments and errors.
         """
         tokens = self.require_tokens(tokens)
         targets = targets.long()
-        self._warn_if_unshifted(tokens, targets)
+        self._warn_if_unshifted(tokens, targets, stacklevel=3)
         if documents is not None:
             # One document per row; -100 keeps the padding out of the mean.
             packed = PackedDocuments(documents, tokens)
@@ -186,12 +187,13 @@ class Caracal(nn.Module):
             lengths: Sequence[int] | None = None, documents: Tensor | None = None
     ) -> Tensor:
         """Return the normed output of the last block, `[B, L, D]`.  Arguments as `forward`."""
+        # Also a method of hf.CaracalModel: uses only attributes that both have.
         if documents is not None:
             # A causal model ignores padding on its right, so each document gets a row of its own.
             packed = PackedDocuments(documents, tokens)
             return packed.together(self.hidden(packed.apart(tokens), caches, lengths))
-        # Positions of the first new token of each row.
-        starts = [0] if caches is None else self.cached_lengths(caches)
+        # Positions of the first new token of each row; all caches of a model hold equally many.
+        starts = [0] if caches is None else caches[0].held
         end = max(starts) + tokens.shape[1]
         x = self.embedding(tokens)
         if self.positions is not None:
@@ -216,7 +218,7 @@ class Caracal(nn.Module):
         """Return the logits `[..., vocab_size]` of hidden states `[..., D]`."""
         return F.linear(hidden, self.embedding.weight)
 
-    def compile_for(self, mode: Compiled) -> "Caracal":
+    def compile_loss(self, mode: Compiled) -> "Caracal":
         """Let torch.compile build kernels at the first call of `loss`, and return the model.
 
         Args:
@@ -225,12 +227,13 @@ class Caracal(nn.Module):
                 does nothing.
 
         Shapes are static: another shape compiles again.  Register hooks inside a block before the
-        first call of `loss`, or call `torch.compiler.reset()` afterwards.  Reset it between models,
-        too, because the compiler keeps eight versions of a function.
+        first call of `loss`, or call `torch.compiler.reset()` afterwards.  Reset it between models:
+        torch.compile stops compiling a function after eight versions (`recompile_limit`).
         """
         require_known("compile", mode, get_args(Compiled))
         if mode != "no":
-            # Store the mode alone: a deep copy of a compiled function would run the first weights.
+            # Store only the mode: a compiled function kept on the model would, after
+            # copy.deepcopy, still use the original's weights.
             self._compile_mode = mode
         if mode == "blocks":
             # Blocks of one kind share a graph, so a deep model takes no longer than a shallow one.
@@ -242,11 +245,6 @@ class Caracal(nn.Module):
     def device(self) -> torch.device:
         """Where the weights are, and ids have to be."""
         return self.embedding.weight.device
-
-    @property
-    def max_tokens(self) -> int | None:
-        """Most tokens of a text, bounded by learned positions; None: any number."""
-        return None if self.positions is None else self.config.max_positions
 
     def num_parameters(self) -> int:
         """Count the parameters, the shared embedding and output matrix once."""
@@ -266,11 +264,6 @@ class Caracal(nn.Module):
         dtype = self.embedding.weight.dtype
         return [block.mixer.new_cache(batch, capacity, convolution, dtype, device)
                 for block in self.blocks]
-
-    @staticmethod
-    def cached_lengths(caches: list[Cache]) -> list[int]:
-        """Return how many tokens each row of the caches holds."""
-        return caches[0].lengths
 
     generate = generation.generate
     stream = generation.stream
@@ -308,8 +301,8 @@ class Caracal(nn.Module):
     def save_pretrained(self, folder: str | Path) -> None:
         """Write configuration, weights, and the tokenizer if there is one, into `folder`.
 
-        An error leaves the model that was there.  Other files stay, except SHA256SUMS and
-        generation_config.json, which describe the model that is replaced.
+        An error leaves the model that was there.  Other files stay, except SHA256SUMS,
+        generation_config.json and an old tokenizer, which belong to the model that is replaced.
 
         Raises:
             ValueError: `from_pretrained` would refuse the tensors, since they are not those of the
@@ -345,7 +338,10 @@ class Caracal(nn.Module):
             for path in sorted(partial.iterdir(), key=lambda path: path.name != WEIGHTS):
                 os.replace(path, folder / path.name)
         # These hold the end of text of the old model, and the hashes of its files.
-        for name in ("generation_config.json", "SHA256SUMS"):
+        obsolete = ["generation_config.json", "SHA256SUMS"]
+        if self.tokenizer is None:
+            obsolete += [TOKENIZER, TOKENIZER_CONFIG]
+        for name in obsolete:
             (folder / name).unlink(missing_ok=True)
 
     def _require_loadable(self, tensors: dict[str, Tensor]) -> None:
@@ -353,13 +349,12 @@ class Caracal(nn.Module):
         with torch.device("meta"):
             expected = Caracal(self.config).state_dict()
         shapes = {name: t.shape for name, t in tensors.items()}
-        expected_shapes = {name: t.shape for name, t in expected.items()}
-        if shapes != expected_shapes:
-            name = min(dict(shapes.items() ^ expected_shapes.items()))
+        configured = {name: t.shape for name, t in expected.items()}
+        if shapes != configured:
+            name = min(n for n in shapes | configured if shapes.get(n) != configured.get(n))
             raise ValueError(f"the model could not be loaded again: its tensor {name!r} has shape "
-                             f"{shapes.get(name)}, by its configuration "
-                             f"{expected_shapes.get(name)}; merge adapters and remove pruning "
-                             "before you save it")
+                             f"{shapes.get(name)}, by its configuration {configured.get(name)}; "
+                             "merge adapters and remove pruning before you save it")
 
     @classmethod
     def from_pretrained(
@@ -413,10 +408,10 @@ class Caracal(nn.Module):
         if ids.ndim != 2 or ids.shape[1] == 0 or ids.dtype not in _ID_TYPES:
             raise ValueError(f"{name} has shape {tuple(ids.shape)} and dtype {ids.dtype}; "
                              "give integer ids of shape [batch, length], length >= 1")
-        device = self.embedding.weight.device.type
+        device_type = self.embedding.weight.device.type
         # Offloaded weights are on "meta" until they are needed.
-        if device not in (ids.device.type, "meta"):
-            raise ValueError(f"{name} is on {ids.device} and the model on {device}; move one")
+        if device_type not in (ids.device.type, "meta"):
+            raise ValueError(f"{name} is on {ids.device} and the model on {device_type}; move one")
         ids = ids.long()
         # Reading the values would make Python wait for a GPU, and end the graph of a compiler.
         if ids.device.type == "cpu" and not torch.compiler.is_compiling():
@@ -426,14 +421,14 @@ class Caracal(nn.Module):
                                  f"{self.config.vocab_size - 1}: is the tokenizer another one?")
         return ids
 
-    def _warn_if_unshifted(self, tokens: Tensor, targets: Tensor) -> None:
+    def _warn_if_unshifted(self, tokens: Tensor, targets: Tensor, stacklevel: int) -> None:
         """Warn once if targets equal tokens: the model would only learn to copy."""
         if self._shift_checked or tokens.is_meta or torch.compiler.is_compiling():
             return
         self._shift_checked = True
         if torch.equal(tokens, targets):
             warnings.warn("targets equal tokens, so the model learns to copy; give the tokens that "
-                          "come next: model(text[:, :-1], text[:, 1:])", stacklevel=3)
+                          "come next: model(text[:, :-1], text[:, 1:])", stacklevel=stacklevel)
 
 
 def shipped_models() -> tuple[str, ...]:
@@ -516,4 +511,4 @@ def _warn_of_length(model: nn.Module, tokens: int) -> None:
     warnings.warn(f"{tokens} tokens, and the model was trained on texts of {trained_length}: "
                   "beyond, it predicts worse unless its gate is cut, as by "
                   f"gate_length={trained_length} in from_pretrained or the configuration",
-                  stacklevel=4)
+                  stacklevel=6)  # the call model(tokens), above two frames of nn.Module

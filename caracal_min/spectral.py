@@ -29,8 +29,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["BLOCK", "DIRECT", "MAX_DIRECT", "Frame", "blocks", "causal_conv", "fast_length",
-           "fft_points", "overlap_save"]
+__all__ = ["BLOCK", "KERNEL_LENGTH", "KERNEL_TESTED", "Frame", "blocks", "causal_conv",
+           "fast_length", "fft_points", "overlap_save"]
 
 # Numbers in one padded block of rows, by device type; None: all rows at once.  On two CPU cores
 # 2^19 to 2^20 was fastest from L = 512 to 8192: smaller blocks wait for threads, larger ones
@@ -39,8 +39,8 @@ BLOCK: dict[str, int | None] = {"cpu": 1 << 20}
 
 # The longest text, by device type, that `kernel` multiplies directly instead of by FFT.
 # {"cuda": 1024} turns the kernel on.  It is off until a recorded training step is faster with it.
-DIRECT: dict[str, int] = {}
-MAX_DIRECT = 8192  # the longest text that the kernel was tested with
+KERNEL_LENGTH: dict[str, int] = {}
+KERNEL_TESTED = 8192  # the longest text that the kernel was tested with
 
 # Fewest points of a frame: under a short gate, smaller frames would be too many.
 LEAST_FRAME = 2048
@@ -84,7 +84,7 @@ def fast_length(minimum: int) -> int:
 
 def fft_points(length: int, gate_length: int) -> int:
     """Return the FFT points N for a content of `length` and a gate of `gate_length` <= `length`."""
-    # Of the 4 K points of a frame, K - 1 are spent on inputs that the frame before has, too.
+    # 4 K: a frame then repeats only a quarter of its inputs.
     frame = max(4 * gate_length, LEAST_FRAME)
     return fast_length(min(length + gate_length - 1, frame))
 
@@ -183,7 +183,7 @@ def _backward_block(dr, v, g, dv, dg, points, frames):
         outputs = slice(start, length - frame.output_start)
         inputs = dr[..., start:length - frame.input_start]
         spectrum = _spectrum(inputs.flip(-1), points)
-        # The spectrum of g is computed anew for each frame, because the product overwrites it.
+        # Recomputing g's spectrum costs a transform per frame and saves one buffer.
         product = _spectrum(g, points).mul_(spectrum)
         overlap = frame.output_start - frame.input_start
         _invert_into(dv[..., outputs], product, points, overlap, flip=True)
@@ -213,8 +213,8 @@ def _spectrum(x, points, offset=0):
 
 def _invert_into(out, spectrum, points, offset, flip=False):
     """Write to `out` what the inverse transform has from index `offset` on."""
-    # In PyTorch's CUDA transforms the division by N is a pass of its own, over all N numbers, so
-    # only those that are kept are divided.
+    # In PyTorch's CUDA transforms the division by N is a pass of its own, over all N numbers.
+    # norm="forward" leaves an inverse undivided, so only the numbers that are kept are divided.
     values = torch.fft.irfft(spectrum, n=points, norm="forward")
     end = offset + out.shape[-1]
     values = values[..., offset:end]
@@ -249,15 +249,17 @@ def _(dr, v, g):
 def _operators(v, g):
     """Return the two functions for a pair of streams: convolution and backward."""
     # The kernel takes neither a cut gate nor float64.
-    max_length = DIRECT.get(v.device.type, 0)
-    if g.shape[-1] == v.shape[-1] <= max_length and v.dtype != torch.float64:
+    length = v.shape[-1]
+    is_cut = g.shape[-1] < length
+    is_short = length <= KERNEL_LENGTH.get(v.device.type, 0)
+    if is_short and not is_cut and v.dtype != torch.float64:
         # Imported where it is used, because Triton is not on every machine.
         from . import kernel
         return kernel.convolve, kernel.convolve_backward
     return _causal_conv, _causal_conv_backward
 
 
-class _Bilinear(torch.autograd.Function):
+class _SavesInputs(torch.autograd.Function):
     """Save the inputs for backward; under vmap, make the mapped dimension a leading one."""
 
     @staticmethod
@@ -275,7 +277,7 @@ class _Bilinear(torch.autograd.Function):
         return cls.apply(*batched), 0
 
 
-class _CausalConv(_Bilinear):
+class _CausalConv(_SavesInputs):
     """r from v and g."""
 
     @staticmethod
@@ -288,7 +290,7 @@ class _CausalConv(_Bilinear):
         return _CausalConvBackward.apply(dr, *ctx.saved_tensors)
 
 
-class _CausalConvBackward(_Bilinear):
+class _CausalConvBackward(_SavesInputs):
     """dv and dg from dr, v and g."""
 
     @staticmethod
@@ -296,7 +298,8 @@ class _CausalConvBackward(_Bilinear):
         _, backward = _operators(v, g)
         return backward(dr, v, g)
 
-    # dv and dg are bilinear too, so their derivatives are made of the same two functions.
+    # <ddv, dv> + <ddg, dg> = <dr, ddv * g + v * ddg>: convolutions in dr; in (v, g) the backward
+    # pass of (ddv, ddg).
     @staticmethod
     def backward(ctx, ddv, ddg):
         dr, v, g = ctx.saved_tensors

@@ -110,10 +110,10 @@ def measurements(plan: Plan, device: str) -> Iterator[Row]:
 
 def by_each_convolution(device: str, measure: Callable) -> dict[str, object]:
     """Measure with the convolution by FFT and, where it runs, by the kernel."""
-    longest = {"FFT": 0, "kernel": spectral.MAX_DIRECT} if device == "cuda" else {"FFT": 0}
+    longest = {"FFT": 0, "kernel": spectral.KERNEL_TESTED} if device == "cuda" else {"FFT": 0}
     found = {}
     for name, tokens in longest.items():
-        with mock.patch.dict(spectral.DIRECT, {device: tokens}):
+        with mock.patch.dict(spectral.KERNEL_LENGTH, {device: tokens}):
             found[name] = measure()
     return found
 

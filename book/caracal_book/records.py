@@ -114,7 +114,9 @@ def record_of_run(folder: Path, started: Mapping) -> dict:
     ran_on = machine(torch.device("cpu")) | {"device": run["device"]}
     ran_on["versions"] |= run["versions"]
     data = {"validation": run["config"].get("validation"), "sha256": run["data"].pop("digest")}
-    return {"kind": "train", "command": ["caracal_min", "train"], "config": run["config"], "code": dict(started),
+    # A card with its record goes to the hub, where the rest of a path says nothing but whose machine it was.
+    config = run["config"] | {"tokenizer": Path(run["config"]["tokenizer"]).name}
+    return {"kind": "train", "command": ["caracal_min", "train"], "config": config, "code": dict(started),
             "machine": ran_on, "data": run["data"] | data, "finished": _utc(path.stat().st_mtime),
             "seconds": run["seconds"], "results": results}
 

@@ -221,7 +221,7 @@ class Baseline(nn.Module):
             raise ValueError("baselines read a window as one text; train them with reset_documents=False")
         return self._cross_entropy(self.hidden(tokens), self.embedding.weight, targets)
 
-    def compile_for(self, mode: str) -> "Baseline":
+    def compile_loss(self, mode: str) -> "Baseline":
         """Let torch.compile build kernels for `loss` at its first call: "no", each of the "blocks", or the "model"."""
         if mode == "model":
             self.loss = torch.compile(self.loss, dynamic=False)

@@ -8,11 +8,11 @@ Tokenizers are in `caracal_min.tokenizer`.
 """
 
 # Offered here too, since who reads a corpus needs a tokenizer with it.
-from ..tokenizer import ByteTokenizer, Tokenizer, load_tokenizer, make_tokenizer, save_tokenizer, tokenizer_sha256
+from ..tokenizer import ByteTokenizer, Tokenizer, load_tokenizer, make_tokenizer, save_tokenizer
 from .batches import Batches, Corpus, load_corpus, sequential_windows, tokens_of
 from .shards import tokenize
 from .sources import RULE, documents, is_held_out
 
 __all__ = ["Batches", "ByteTokenizer", "Corpus", "RULE", "Tokenizer", "documents", "is_held_out",
            "load_corpus", "load_tokenizer", "make_tokenizer", "save_tokenizer",
-           "sequential_windows", "tokenize", "tokenizer_sha256", "tokens_of"]
+           "sequential_windows", "tokenize", "tokens_of"]

@@ -41,7 +41,8 @@ class Corpus:
         # One document in 20 is held out, so a few documents may leave a split empty.
         if not train or not held_out:
             raise ValueError(f"{self.source} has {train} tokens to train on and {held_out} that "
-                             "are held out; give more text (in another folder), or a validation text")
+                             "are held out, one document in 20; give more documents (in another "
+                             "folder), or validation text")
 
     @classmethod
     def from_texts(

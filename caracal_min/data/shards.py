@@ -101,13 +101,10 @@ def tokenize(
         "tokenizer_sha256": tokenizer_sha256(encoder),
         "rule": RULE,
     }
-    index = {
-        **made_from,
-        "documents": 0,
-        TRAIN: 0,
-        HELD_OUT: 0,
-        "complete": False,
-    }
+    # Of a text that changed, the old ids would be read; a complete folder outlives its source.
+    if Path(source).is_file():
+        made_from["source_bytes"] = Path(source).stat().st_size
+    index = {**made_from, "documents": 0, TRAIN: 0, HELD_OUT: 0, "complete": False}
     if is_shards(folder):  # begun or finished by an earlier call
         index = _read(folder, made_from)
     if index["complete"]:
@@ -173,8 +170,8 @@ def _read(folder: Path, made_from: dict[str, str]) -> dict[str, Any]:
     index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
     # Going on with another source or tokenizer would mix two corpora in one folder.
     for name, value in made_from.items():
-        if index[name] != value:
-            raise ValueError(f"{folder} was made with {name}={index[name]!r}, and now it is "
+        if index.get(name) != value:
+            raise ValueError(f"{folder} was made with {name}={index.get(name)!r}, and now it is "
                              f"{value!r}; give the same, or another folder")
     return index
 

@@ -20,7 +20,8 @@ curve, on one process or on several.
     optimizer     AdamW, or Muon and AdamW; what decays
     checkpoint    the state of a run in one file; the model of a run
     distributed   several processes that train one model
-    trainer       the loop, and operations per token
+    flops         operations per token, and what a GPU could do
+    trainer       the loop
 """
 
 from .checkpoint import load_run

@@ -29,7 +29,7 @@ from tqdm.auto import tqdm
 from .. import __version__
 from ..config import CaracalConfig
 from ..data.batches import Batches, Corpus, load_corpus, sequential_windows
-from ..evaluation import held_out_loss
+from ..evaluation import evaluating, held_out_loss
 from ..files import writing
 from ..model import Caracal
 from ..packing import micro_batches
@@ -41,7 +41,7 @@ from .distributed import Group
 from .flops import flops_per_token, peak_flops
 from .optimizer import make_optimizer
 
-__all__ = ["DivergedError", "StoppedError", "Trainer", "flops_per_token", "load_run", "peak_flops"]
+__all__ = ["DivergedError", "StoppedError", "Trainer"]
 
 
 class DivergedError(RuntimeError):
@@ -59,9 +59,10 @@ class Trainer:
         config: settings of the run.
         corpus: tokens to train on; None reads `config.data`.
         model: model of your own, which is moved to the device of the run; None builds what
-            `config` describes.  It has `loss(tokens, targets)`, `num_parameters()`, `compile_for`,
-            `save_pretrained`, `config` and `tokenizer`.  If it has a tokenizer already,
-            `config.data` is read with that one.
+            `config` describes.  It has the `loss`, `hidden`, `unembed`, `device`, `num_parameters`,
+            `compile_loss`, `save_pretrained`, `config` and `tokenizer` of a `Caracal`; with
+            reset_documents, `hidden` takes `documents`; samples need `generate`.  A tokenizer that
+            it has reads `config.data`; weights that it has give way to those of `config.start`.
 
     Attributes:
         model: the model in training.
@@ -88,12 +89,12 @@ class Trainer:
         self.precision = resolve_precision(config.precision, device)
         rows = config.rows_per_process(group.world_size)
         # Ids mean nothing without their tokenizer, so a corpus or a trained model brings its own.
-        of_model = getattr(model, "tokenizer", None)
+        model_tokenizer = getattr(model, "tokenizer", None)
         if corpus:
             tokenizer = corpus.tokenizer
         else:
-            tokenizer = of_model or make_tokenizer(config.tokenizer)
-        _require_same_tokenizer(of_model, tokenizer, "the model")
+            tokenizer = model_tokenizer or make_tokenizer(config.tokenizer)
+        _require_same_tokenizer(model_tokenizer, tokenizer, "the model")
         self.tokenizer = tokenizer
         # Sequences are cut into documents after this id; None keeps each sequence whole.
         self.end_of_text = tokenizer.end_of_text if config.reset_documents else None
@@ -107,8 +108,8 @@ class Trainer:
         scaled = self.precision == torch.float16
         self.scaler = torch.amp.GradScaler(device.type, enabled=scaled)
 
-        # Steps that a GPU may still compute while Python launches the next one.  A CPU runs each
-        # operation at once, and the gradient scaler waits for the GPU in each step.
+        # Steps that a GPU may still compute while Python launches the next one: 0 on a CPU, which
+        # computes at once, and in float16, whose scaler waits anyway.
         self.max_pending = 0 if device.type == "cpu" or scaled else 1
 
         # The settings are compared before the text is read, which may take hours.
@@ -120,14 +121,13 @@ class Trainer:
             "model_config": model_config,
         }
         # A checkpoint holds plain values, which JSON makes: a path as text, a tuple as a list.
-        settings = json.dumps(settings, default=str)
-        self.settings = json.loads(settings)
+        self.settings = json.loads(json.dumps(settings, default=str))
         state = load_checkpoint(out) if out else None
         limit = config.corpus_limit
         if state:
             check_resume(state, self.settings, out)
             # More text would change the order of the data, and with it the curve: an extended
-            # run reads as much as its first budget asked for.
+            # run reads as much as its first budget, the tokens of history[0], asked for.
             first_budget = state["history"][0]["tokens"]
             limit = replace(config, tokens=first_budget).corpus_limit
         elif config.start:
@@ -172,14 +172,14 @@ class Trainer:
             "minutes": config.minutes,
             "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         })
-        model.compile_for(config.compile)
+        model.compile_loss(config.compile)
         self._loss = group.loss_of(model)
         flops = flops_per_token(model, config.context)
         peak = config.peak_flops or peak_flops(device)
-        self._utilisation = None
+        self._mfu_per_speed = None
         # Where either is unknown, the log has no utilisation (MFU).
         if flops and peak:
-            self._utilisation = flops / (peak * group.world_size)
+            self._mfu_per_speed = flops / (peak * group.world_size)
 
     @property
     def finished(self) -> bool:
@@ -287,15 +287,15 @@ class Trainer:
         )
         total = torch.zeros((), device=self.device)
         on_gpu = self.device.type == "cuda"
-        for i, (pair, target_ratio) in enumerate(parts, 1):
+        for i, (pair, targets_in_batch_per_part) in enumerate(parts, 1):
             # Only from pinned memory does a copy to the GPU overlap with computing.
             if on_gpu:
                 pair = pair.pin_memory()
             x, y = pair.to(self.device, non_blocking=on_gpu)
-            # DDP would average gradients after each backward pass; once per step is enough.
+            # DDP's own switch, without effect on one process: average in the last pass only.
             self._loss.require_backward_grad_sync = i == len(parts)
             with autocast(self.device, self.precision):
-                loss = self._loss(x, y) / target_ratio  # targets of the batch / of the part
+                loss = self._loss(x, y) / targets_in_batch_per_part
             scaler.scale(loss).backward()
             total += loss.detach()
         # Clipping compares the norm with `clip`, so the scale has to be divided out before.
@@ -306,7 +306,8 @@ class Trainer:
         scaler.update()
         self.step += 1
         # Processes that stopped at different steps would wait for each other for ever, so they
-        # share one clock and one flag.  full_like fills on the device, where a copy would wait.
+        # share one clock and one flag.  torch.tensor(seconds, device=...) would wait for the GPU;
+        # full_like does not.
         seconds = time.perf_counter() - self._run_started
         clock = torch.full_like(total, seconds)
         stop = torch.full_like(total, len(self._signals))
@@ -347,8 +348,8 @@ class Trainer:
             }
             if self.scaler.is_enabled():
                 entry["loss_scale"] = scale
-            if self._utilisation:
-                entry["mfu"] = speed * self._utilisation
+            if self._mfu_per_speed:
+                entry["mfu"] = speed * self._mfu_per_speed
             self.log.append(entry)
 
     def _checkpoint_is_due(self):
@@ -366,7 +367,7 @@ class Trainer:
         # Validation and sampling have other shapes, for which compiling would take minutes.
         if config.compile != "no":
             compiler_stance = torch.compiler.set_stance("force_eager")
-        with compiler_stance:
+        with compiler_stance, evaluating(model):
             if validate:
                 with autocast(self.device, self.precision):
                     entry["validation_loss"] = held_out_loss(
@@ -474,9 +475,9 @@ def _stopping_signals():
             signal.signal(number, handler)
 
 
-def _require_same_tokenizer(of_model, of_text, model_name):
+def _require_same_tokenizer(model_tokenizer, text_tokenizer, model_name):
     """Refuse weights that were trained on other ids."""
-    if of_model and tokenizer_sha256(of_model) != tokenizer_sha256(of_text):
-        raise ValueError(f"{model_name} was trained with the tokenizer {of_model.name}, and the "
-                         f"text is read with {of_text.name}, whose ids mean other text; give the "
-                         "same tokenizer, and the preset of that model")
+    if model_tokenizer and tokenizer_sha256(model_tokenizer) != tokenizer_sha256(text_tokenizer):
+        raise ValueError(f"{model_name} was trained with the tokenizer {model_tokenizer.name}, and "
+                         f"the text is read with {text_tokenizer.name}, whose ids mean other text; "
+                         "give the same tokenizer, and the preset of that model")

@@ -120,8 +120,8 @@ def run(tmp_path):
     model = Caracal.from_preset("nano", n_layers=1)
     model.save_pretrained(folder / "model")
     (folder / "run.json").write_text(json.dumps({
-        "config": {"preset": "nano", "variant": "default", "validation": None}, "tokens": 64, "steps": 1, "epochs": 0.6,
-        "seconds": 1.5, "parameters": model.num_parameters(), "precision": "float32", "device": "NVIDIA H100",
+        "config": {"preset": "nano", "variant": "default", "validation": None, "tokenizer": "/home/me/pretrained/micro"},
+        "tokens": 64, "steps": 1, "epochs": 0.6, "seconds": 1.5, "parameters": model.num_parameters(), "precision": "float32", "device": "NVIDIA H100",
         "versions": {"torch": "2.99"}, "history": [{"from_step": 0, "tokens": 64}], "curve": CURVE,
         "data": {"source": "text", "tokenizer": "byte", "digest": "1" * 64, "train_tokens": 100,
                  "validation_tokens": 10}}))
@@ -137,7 +137,7 @@ def test_the_folder_of_a_run_becomes_a_record_of_training(run):
     assert stored == saved and stored["kind"] == "train" and stored["code"] == CODE
     assert stored["data"] == DATA and stored["results"]["curve"] == CURVE
     assert stored["machine"]["versions"]["torch"] == "2.99" and stored["machine"]["device"] == "NVIDIA H100"
-    assert stored["seconds"] == 1.5
+    assert stored["seconds"] == 1.5 and stored["config"]["tokenizer"] == "micro"  # without the path of a machine
     weights = (run / "model" / "model.safetensors").read_bytes()
     assert stored["results"]["model_sha256"] == sha256(weights).hexdigest()
 

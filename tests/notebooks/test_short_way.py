@@ -18,7 +18,7 @@ def test_the_short_way_takes_ninety_minutes(root, notebooks):
     page = (root / "index.md").read_text(encoding="utf-8")
     way = page.partition("**Ninety minutes**")[2].partition("\n**")[0]
     minutes = 0.0
-    for stem, what in re.findall(r"^\d\. \[.*\]\(notebooks/(\w+)\.ipynb\)(.*)$", way, flags=re.M):
+    for stem, what in re.findall(r"^\d+\. \[.*\]\(notebooks/(\w+)\.ipynb\)(.*)$", way, flags=re.M):
         words = sections(notebooks[stem])
         if "opening" in what:  # and end: of the other sections, those in italics
             words = {title: words[title] for title in ("", *re.findall(r"\*(.+?)\*", what), [*words][-1])}

@@ -122,7 +122,7 @@ def test_compiled_under_autocast_without_a_graph_break(device, compiler):
     tokens = torch.randint(300, (2, 130), device=device)
     results = []
     for kind in ("no", "blocks"):
-        plain.compile_for(kind)
+        plain.compile_loss(kind)
         torch._dynamo.utils.counters.clear()
         with torch.autocast(device, torch.bfloat16):
             loss = plain.loss(tokens, tokens.roll(-1, 1))

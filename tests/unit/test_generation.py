@@ -36,7 +36,7 @@ def test_teacher_forced_steps_equal_the_parallel_pass(dtype, tolerance, convolut
     first = m.logits(tokens[:, :max(prompts)], caches, prompts)
     steps = [m.logits(torch.stack([tokens[i, n + s] for i, n in enumerate(prompts)])[:, None], caches)
              for s in range(new)]
-    assert m.cached_lengths(caches) == [n + new for n in prompts]
+    assert caches[0].held == [n + new for n in prompts]
     expected = m.logits(tokens)
     for i, n in enumerate(prompts):
         found = torch.cat([first[i, :n], *(y[i] for y in steps)])
@@ -67,7 +67,7 @@ def test_generation_goes_on_from_caches(changes, convolution):
         rows = m.generate(rows, new, temperature=0.0, caches=caches)
     hook.remove()
     assert all(torch.equal(a, b) for a, b in zip(rows, expected, strict=True))
-    assert read == [30] + [1] * 24 and m.cached_lengths(caches) == [len(row) - 1 for row in rows]
+    assert read == [30] + [1] * 24 and caches[0].held == [len(row) - 1 for row in rows]
     m.logits(torch.stack([row[-1:] for row in rows]), caches)  # they are ordinary tensors
     with pytest.raises(ValueError, match="the caches hold .* give the whole text"):
         m.generate(rows, 2, caches=caches)

@@ -31,7 +31,7 @@ def calls(report_missing, monkeypatch):
     for name in ("convolve", "convolve_backward"):
         operator = getattr(kernel, name)
         monkeypatch.setattr(kernel, name, lambda *xs, name=name, call=operator: called.append(name) or call(*xs))
-    monkeypatch.setitem(spectral.DIRECT, DEVICE, spectral.MAX_DIRECT)
+    monkeypatch.setitem(spectral.KERNEL_LENGTH, DEVICE, spectral.KERNEL_TESTED)
     return called
 
 
@@ -107,7 +107,7 @@ def test_differentiated_twice_and_mapped():
     (64, 64, torch.float32, 64, True), (65, 65, torch.float32, 64, False), (64, 64, torch.float64, 64, False),
     (64, 63, torch.float32, 64, False), (64, 64, torch.float32, 0, False)])
 def test_it_takes_short_texts_where_it_is_chosen(calls, monkeypatch, length, taps, dtype, longest, direct):
-    monkeypatch.setitem(spectral.DIRECT, DEVICE, longest)
+    monkeypatch.setitem(spectral.KERNEL_LENGTH, DEVICE, longest)
     v, g = torch.randn(2, 1, length, device=DEVICE, dtype=dtype)
     results(causal_conv_fft, (v, g[:, :taps]), v)
     assert calls == ["convolve", "convolve_backward"] * direct
@@ -129,7 +129,7 @@ from caracal_min import spectral
 from caracal_min.convolution import causal_conv_fft
 from caracal_min.kernel import _toeplitz_kernel
 
-assert spectral.DIRECT == {}
+assert spectral.KERNEL_LENGTH == {}
 for capability, dtype, shared in ((75, "fp16", 64), (80, "fp32", 163), (80, "fp16", 163), (90, "bf16", 227)):
     fixed = dict(REVERSE=True, WIDEN=False, SIDE=64, STEP=64, ROWS=64)
     types = {n: "constexpr" if n in fixed else "*" + dtype if n in ("x0", "x1", "y", "z0", "z1") else "i32"
@@ -158,7 +158,7 @@ def launches(module, inputs):
 
 seen = []
 driver.set_active(H100())
-spectral.DIRECT["cpu"] = 512
+spectral.KERNEL_LENGTH["cpu"] = 512
 v, g = torch.zeros(2, 2, 3, 64, dtype=torch.bfloat16).requires_grad_()
 torch.compile(causal_conv_fft, fullgraph=True, backend=aot_autograd(fw_compiler=launches))(v, g).sum().backward()
 assert seen == [["z0"], ["z0", "z1"]], seen

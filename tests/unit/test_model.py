@@ -96,7 +96,7 @@ ZERO = torch.zeros(1, 2, dtype=torch.int64)
     (lambda: small(positional_encoding="rope"), ["rope", "None, learned"]),
     (lambda: Caracal.from_preset("huge"), ["unknown preset 'huge'", ", ".join(PRESETS)]),
     (lambda: Caracal.from_preset("nano", width=3), ["unknown field 'width'", "vocab_size, d_model, "]),
-    (lambda: small().compile_for("all"), ["unknown compile 'all'", "no, blocks, model"]),
+    (lambda: small().compile_loss("all"), ["unknown compile 'all'", "no, blocks, model"]),
     (lambda: small()(torch.tensor([[3, 50]])), ["tokens holds id 50", "0 to 49"]),
     (lambda: small().loss(torch.tensor([[3, -1]]), ZERO), ["id -1", "0 to 49"]),
     (lambda: small()(torch.tensor([3, 4])), ["(2,)", "[batch, length]"]),
@@ -122,6 +122,10 @@ def test_the_forgotten_shift_is_told_once(recwarn):
         model.loss(tokens, tokens.clone())
     model(tokens, tokens)
     assert not recwarn
+    for call in (small(), small().loss):
+        with pytest.warns(UserWarning, match="targets equal tokens") as caught:
+            call(tokens, tokens)
+        assert caught[0].filename == __file__  # the line that forgot it
 
 
 def test_text_beyond_the_trained_length_is_told_once(recwarn):
@@ -134,6 +138,9 @@ def test_text_beyond_the_trained_length_is_told_once(recwarn):
         model(tokens)
     model(tokens)
     assert not recwarn
+    with pytest.warns(UserWarning, match="gate_length=32") as caught:
+        small(max_positions=32)(tokens)
+    assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="gate_length=32") as caught:
         small(max_positions=32).generate(tokens[:, :30], 20)
     assert len(caught) == 1
@@ -152,7 +159,7 @@ def test_compiled_the_loss_is_the_same_and_decoding_is_not_compiled(what, graphs
 
     torch.compiler.reset()
     with torch.compiler.set_stance("default", force_backend=counted):
-        loss = model.compile_for(what).loss(tokens, tokens.roll(-1, 1))
+        loss = model.compile_loss(what).loss(tokens, tokens.roll(-1, 1))
         assert len(built) == graphs
         drawn = model.generate(tokens, 9, temperature=0.0)
         assert len(built) == graphs

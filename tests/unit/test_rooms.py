@@ -1,4 +1,4 @@
-"""The house stays small enough to read in an afternoon: size, comments, refusals, imports one way."""
+"""The house stays small enough to be read whole: size, comments, refusals, imports one way."""
 
 import ast
 import re

@@ -43,7 +43,9 @@ def test_what_was_saved_loads_with_the_same_logits(tmp_path):
     assert contents(folder) == before
     other = Caracal(replace(SMALL, n_heads=1))
     other.save_pretrained(folder)  # over a model of another configuration
-    assert torch.equal(Caracal.from_pretrained(folder, device="cpu")(TOKENS)[0], other(TOKENS)[0])
+    loaded = Caracal.from_pretrained(folder, device="cpu")
+    assert torch.equal(loaded(TOKENS)[0], other(TOKENS)[0])
+    assert loaded.tokenizer is None and {*contents(folder)} == {CONFIG, WEIGHTS}  # not the old model's
 
 
 def test_what_transformers_saves_loads_whole_and_in_parts_and_it_reads_ours(tmp_path):

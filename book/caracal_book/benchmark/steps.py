@@ -34,7 +34,7 @@ def training_steps(config: BenchmarkConfig, length: int) -> dict[str, Callable[[
         kind = {"architecture": name} if name in ARCHITECTURES else {"variant": name}
         model = make_model(preset=config.preset, context=length, **kind).to(config.device)
         optimizer = torch.optim.AdamW(model.parameters(), fused=True)
-        loss = in_precision(model.compile_for(config.compile).loss, config.device)
+        loss = in_precision(model.compile_loss(config.compile).loss, config.device)
         steps[name] = functools.partial(_train_step, loss, optimizer, tokens)
     return steps
 

@@ -108,6 +108,9 @@ def test_shards_of_another_source_or_tokenizer_are_refused(source, tmp_path, gpt
     tokenize(source, tmp_path / "out", "byte", progress=False)
     with pytest.raises(ValueError, match="was made with source='texts.jsonl', and now it is 'embedded'; give the same"):
         load_corpus("embedded", shards=tmp_path / "out")
+    source.write_text(source.read_text() + source.read_text().splitlines()[0] + "\n")  # it has grown since
+    with pytest.raises(ValueError, match="was made with source_bytes="):
+        tokenize(source, tmp_path / "out", "byte", progress=False)
     for call in (lambda: load_corpus(tmp_path / "out", "gpt2:300"), lambda: tokens_of(tmp_path / "out", "gpt2:300")):
         with pytest.raises(ValueError, match="was made with tokenizer_sha256=.* give the same, or another folder"):
             call()

@@ -14,7 +14,7 @@ from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer
 
 import caracal_min
-from caracal_min.data import ByteTokenizer, load_tokenizer, make_tokenizer, save_tokenizer, tokenizer_sha256
+from caracal_min.tokenizer import ByteTokenizer, load_tokenizer, make_tokenizer, save_tokenizer, tokenizer_sha256
 
 MICRO = Path(caracal_min.__file__).parent / "pretrained" / "micro"
 PATTERN = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"  # of GPT-2's code

@@ -2,6 +2,7 @@
 
 import json
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -41,6 +42,19 @@ def test_samples_and_running_in_parts_do_not_change_the_run():
     trainer.run(until=5)
     assert trainer.step == 5 and not trainer.finished
     assert losses(trainer.run()) == losses(whole) and trainer.finished
+
+
+def test_losses_and_samples_are_those_of_a_model_in_evaluation_mode():
+    trainer, modes = Trainer(config(steps=2, prompt="gate "), corpus()), {}
+
+    def watched(name, call, *args, **options):
+        modes.setdefault(name, set()).add(trainer.model.training)
+        return call(*args, **options)
+
+    for name in ("generate", "hidden"):
+        setattr(trainer.model, name, partial(watched, name, getattr(trainer.model, name)))
+    trainer.run()
+    assert modes == {"generate": {False}, "hidden": {True, False}}  # dropout belongs to training alone
 
 
 def test_accumulated_gradients_are_those_of_one_batch():
