@@ -36,3 +36,8 @@ def test_a_chapter_that_fails_is_told_at_once_and_the_others_are_kept(build, cap
 def test_a_page_carries_no_state_of_widgets(build):
     html = build(a="import ipywidgets\nout = ipywidgets.Output()\nwith out:\n    print(1)\nout")
     assert "widget-state" not in (html / "a.html").read_text(encoding="utf-8")
+
+
+def test_a_line_that_is_printed_in_two_pieces_is_one_line_of_the_page(build):
+    html = build(a="print(end='      ', flush=True)\nprint('the   cat')\nprint('the    the')")
+    assert ">      the   cat\nthe    the\n<" in (html / "a.html").read_text(encoding="utf-8")

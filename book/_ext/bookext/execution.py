@@ -74,6 +74,7 @@ def key_in(cache, notebook: dict) -> str | None:
 def run(notebook: dict, path: Path) -> float:
     """Execute a notebook in its folder, and return how many seconds it took."""
     began = time.monotonic()
-    execute(notebook, cwd=str(path.parent), timeout=None, record_timing=False)
+    # What a line printed may arrive in two pieces; myst-nb would end a line after each.
+    execute(notebook, cwd=str(path.parent), timeout=None, record_timing=False, coalesce_streams=True)
     notebook.metadata.pop("widgets", None)  # a page has no kernel, and shows the HTML beside a widget
     return time.monotonic() - began

@@ -40,6 +40,7 @@ export function render({ model, el }) {
   const set = make(el, "div", { class: "live-set" });
   const inputs = controls.map((control, k) => (control.kind === "slider" ? sliderOf : control.kind === "choice" || frames ? choiceOf : textOf)(control, k));
   const answer = make(el, "div", { class: "live-answer", "aria-live": "off" });
+  if (frames) el.append(el.querySelector(".caracal-help"));   // first the figure, then what a notebook would do
 
   function sliderOf({ name, options }, k) {
     const { caption, slider } = slide(set, {}, 0, options.length - 1);

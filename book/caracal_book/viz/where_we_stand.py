@@ -47,8 +47,7 @@ def where_we_stand(chapter: int | str) -> Drawing:
              svg.text(18, 141, "in some blocks instead:", fill=palette.muted)]
     marks += [_box(*look, name in parts) for name, look in _BOXES.items()]
     for k, words in enumerate(_STEPS):
-        marks.append(_box(f"{k + 1} {words}", 8 + 124 * (k % 3), 166 + 27 * (k // 3), 120, 23, palette.ink,
-                          k + 1 in steps))
+        marks.append(_box(words, 8 + 124 * (k % 3), 166 + 27 * (k // 3), 120, 23, palette.ink, k + 1 in steps))
     alt = ("The whole model: text, tokens, blocks, next word. In a block: a short convolution, content and gate, and "
            "the sum in five steps, pad, FFT, multiply, inverse FFT, cut; some blocks have a window of attention "
            f"instead. Lit for {'chapter' if isinstance(chapter, int) else 'investigation'} {chapter}: "
