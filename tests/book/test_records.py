@@ -120,8 +120,9 @@ def run(tmp_path):
     model = Caracal.from_preset("nano", n_layers=1)
     model.save_pretrained(folder / "model")
     (folder / "run.json").write_text(json.dumps({
-        "config": {"preset": "nano", "variant": "default", "validation": None, "tokenizer": "/home/me/pretrained/micro"},
-        "tokens": 64, "steps": 1, "epochs": 0.6, "seconds": 1.5, "parameters": model.num_parameters(), "precision": "float32", "device": "NVIDIA H100",
+        "config": {"preset": "nano", "variant": "default", "validation": None, "tokenizer": "/home/me/micro"},
+        "tokens": 64, "steps": 1, "epochs": 0.6, "seconds": 1.5, "parameters": model.num_parameters(),
+        "precision": "float32", "device": "NVIDIA H100",
         "versions": {"torch": "2.99"}, "history": [{"from_step": 0, "tokens": 64}], "curve": CURVE,
         "data": {"source": "text", "tokenizer": "byte", "digest": "1" * 64, "train_tokens": 100,
                  "validation_tokens": 10}}))

@@ -52,7 +52,7 @@ def where_we_stand(chapter: int | str) -> Drawing:
            "the sum in five steps, pad, FFT, multiply, inverse FFT, cut; some blocks have a window of attention "
            f"instead. Lit for {'chapter' if isinstance(chapter, int) else 'investigation'} {chapter}: "
            f"{'the whole model' if parts == _MODEL else ', '.join(parts) or 'no part of it'}. Steps of the book: "
-           f"{', '.join(f'{k}, {words}' for k, words in enumerate(_STEPS, 1))}. Lit: {' and '.join(map(str, steps))}.")
+           f"{', '.join(_STEPS)}. Lit: {' and '.join(_STEPS[k - 1] for k in steps)}.")
     return Drawing(svg.frame(_WIDTH, _HEIGHT, svg.element("title", alt), *marks, size=12.5), alt)
 
 
