@@ -144,7 +144,7 @@ def test_every_matrix_product_of_a_training_step_is_aligned(preset, monkeypatch)
     """Tensor cores need it.  13 sequences are several chunks of logits, the last of them cut."""
     monkeypatch.setattr(module, "_require_targets", lambda *given: None)  # tensors without numbers
     monkeypatch.setattr(Caracal, "require_tokens", lambda self, ids, *name: ids)
-    monkeypatch.setattr(Caracal, "_warn_if_unshifted", lambda *given: None)
+    monkeypatch.setattr(Caracal, "_warn_if_unshifted", lambda *given, **named: None)
     monkeypatch.setattr(module, "_CACHED", 1 << 40)
     with FakeTensorMode(), Largest() as seen, torch.autocast("cpu", torch.bfloat16):
         model = Caracal.from_preset(preset)

@@ -146,7 +146,7 @@ def test_bytes_of_a_training_step_under_autocast_are_those_of_operators_that_run
     monkeypatch.setattr(loss, "_require_targets", lambda *given: None)
     monkeypatch.setattr(loss, "_CACHED", 1 << 40)
     monkeypatch.setattr(Caracal, "require_tokens", lambda self, ids, *name: ids)
-    monkeypatch.setattr(Caracal, "_warn_if_unshifted", lambda *given: None)
+    monkeypatch.setattr(Caracal, "_warn_if_unshifted", lambda *given, **named: None)
     size = replace(VARIANTS.get(name, SMALL), vocab_size=5000, d_model=128, window_size=64)
     if name == "llama":
         pytest.importorskip("transformers")
