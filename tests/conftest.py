@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,11 @@ from torch_build import gpu_by_nvidia
 
 if not gpu_by_nvidia():  # Triton, which reads this when PyTorch's compiler imports it, then interprets its kernels
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# PyTorch's compiler would take what it has compiled for the whole processor where a part of it is asked for.
+if "ATEN_CPU_CAPABILITY" in os.environ:
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR",
+                          os.path.join(tempfile.gettempdir(), "torchinductor_" + os.environ["ATEN_CPU_CAPABILITY"]))
 
 # Pytest keeps the asserts that it has rewritten; otherwise each worker of each run takes six seconds more.
 sys.dont_write_bytecode = False

@@ -34,10 +34,8 @@ def make_notebook() -> Callable[..., NotebookNode]:
 
 
 @pytest.fixture
-def build_book(tmp_path, monkeypatch) -> Callable[..., tuple[str, Path]]:
+def build_book(tmp_path) -> Callable[..., tuple[str, Path]]:
     """A function that builds a book of files by name, texts and notebooks, and returns warnings and folder of it."""
-    monkeypatch.delenv("IPYTHONDIR", raising=False)  # the build sets it; this puts it back afterwards
-
     def run(files: dict[str, str | NotebookNode], *parts: str, mode: str = "off", **also) -> tuple[str, Path]:
         source, html, warnings = tmp_path / "source", tmp_path / "html", io.StringIO()
         for folder in ("book", "notebooks"):

@@ -1,5 +1,7 @@
 """The execution of notebooks by the build: a failure is told at once and keeps the rest."""
 
+import os
+
 import pytest
 from nbformat import v4
 from sphinx.errors import ExtensionError
@@ -16,7 +18,7 @@ def build(build_book):
             v4.new_markdown_cell(f"# {name}", id="title"), v4.new_code_cell(text, id="code")])
             for name, text in code.items()}
         files["index.md"] = "# Book\n\n```{toctree}\n" + "\n".join(code) + "\n```\n"
-        return build_book(files, "execution", "kernel", mode="cache")[1]
+        return build_book(files, "execution", mode="cache")[1]
 
     return run
 
@@ -31,6 +33,13 @@ def test_a_chapter_that_fails_is_told_at_once_and_the_others_are_kept(build, cap
     build(a="print(1)", b="x = 1")  # goes on with the rest
     said = capfd.readouterr().out
     assert "b: executed in" in said and "a: executed" not in said
+
+
+def test_what_a_kernel_is_told_does_not_stay_with_the_process_that_builds(build):
+    before = dict(os.environ)
+    html = build(a="import os\nprint(os.environ['OMP_NUM_THREADS'], os.path.basename(os.environ['IPYTHONDIR']))")
+    expected = f">{before.get('OMP_NUM_THREADS', os.cpu_count() // 2)} .ipython\n<"
+    assert expected in (html / "a.html").read_text(encoding="utf-8") and dict(os.environ) == before
 
 
 def test_a_page_carries_no_state_of_widgets(build):

@@ -36,7 +36,7 @@ def build(build_book, make_notebook, make_code, root):
         files = {"index.md": f"# Book\n\n```{{toctree}}\nnotebooks/{STEM}\nbook/claims\n```\n",
                  f"notebooks/{STEM}.ipynb": notebook, "book/claims.yml": ledger,
                  "book/claims.md": ledger_page.replace("(where_it_stands.md)", "(../index.md)")}
-        warnings, html = build_book(files, "execution", "kernel", "measured", "pages", "boxes", "access", mode=mode)
+        warnings, html = build_book(files, "execution", "measured", "pages", "boxes", "access", mode=mode)
         return warnings, {path.stem: path.read_text(encoding="utf-8") for path in html.glob("*/*.html")}
 
     return run

@@ -6,7 +6,7 @@ here connect it to the build.
 
 from importlib import import_module
 
-_MODULES = ("site", "kernel", "formulas", "execution", "docstrings", "measured", "pages", "plots", "boxes", "weight",
+_MODULES = ("site", "formulas", "execution", "docstrings", "measured", "pages", "plots", "boxes", "weight",
             "access")
 
 

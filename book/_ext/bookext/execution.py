@@ -4,7 +4,8 @@ jupyter-cache finds the outputs of a notebook by its code cells alone, and would
 packages.  So each record has a key, over the files that the notebook is made of (`caracal_book.rules.ingredients`) and
 the versions of what computes and draws; one with another key is not used.
 
-No cell has a time limit, since machines differ.  A notebook that fails is reported at once, the others are executed and
+The kernels are the same for everybody: the reader's own IPython profile does not reach the chapters.  No cell has a
+time limit, since machines differ.  A notebook that fails is reported at once, the others are executed and
 kept, and the build ends; the next build goes on with what is left.
 """
 
@@ -19,7 +20,7 @@ from pathlib import Path
 import nbformat
 from jupyter_cache import get_cache
 from jupyter_cache.base import CacheBundleIn
-from nbclient import execute
+from nbclient import NotebookClient
 from sphinx.errors import ExtensionError
 
 from caracal_book.rules.ingredients import files_of
@@ -41,7 +42,8 @@ def key_of(notebook: dict, root: Path) -> str:
 
 def execute_what_changed(app, env, docnames):
     cache = get_cache(env.mystnb_config.execution_cache_path)
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, os.cpu_count() // 2)))
+    environment = ({"OMP_NUM_THREADS": str(max(1, os.cpu_count() // 2))} | os.environ
+                   | {"IPYTHONDIR": str(fresh_profile(Path(app.outdir).parent / ".ipython"))})
     running, failed = {}, []
     with ThreadPoolExecutor(2) as pool:
         for path in sorted(map(Path, map(env.doc2path, docnames)), reverse=True):  # long trainings stand near the end
@@ -49,7 +51,7 @@ def execute_what_changed(app, env, docnames):
                 notebook = nbformat.read(path, 4)
                 key = key_of(notebook, Path(app.srcdir))
                 if key_in(cache, notebook) != key:
-                    running[pool.submit(run, notebook, path)] = CacheBundleIn(notebook, str(path), data={"key": key})
+                    running[pool.submit(run, notebook, path, environment)] = CacheBundleIn(notebook, str(path), data={"key": key})
         for done in as_completed(running):
             name = Path(running[done].uri).stem
             if error := done.exception():
@@ -71,10 +73,23 @@ def key_in(cache, notebook: dict) -> str | None:
         return None
 
 
-def run(notebook: dict, path: Path) -> float:
+def fresh_profile(folder: Path) -> Path:
+    """Make a profile for kernels that talk to nothing but the build."""
+    config = folder / "profile_default" / "ipython_kernel_config.py"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    # 40 is logging.ERROR.  A page shows no bars of progress, which are widgets in a notebook; the plain ones know that
+    # nobody waits.
+    config.write_text("c.IPKernelApp.log_level = 40\n"
+                      "c.IPKernelApp.exec_lines = ['import tqdm.auto', 'tqdm.auto.tqdm = tqdm.tqdm', 'del tqdm']\n",
+                      encoding="utf-8")
+    return folder
+
+
+def run(notebook: dict, path: Path, environment: dict) -> float:
     """Execute a notebook in its folder, and return how many seconds it took."""
     began = time.monotonic()
     # What a line printed may arrive in two pieces; myst-nb would end a line after each.
-    execute(notebook, cwd=str(path.parent), timeout=None, record_timing=False, coalesce_streams=True)
+    NotebookClient(notebook, timeout=None, record_timing=False, coalesce_streams=True,
+                   resources={"metadata": {"path": str(path.parent)}}).execute(env=environment)
     notebook.metadata.pop("widgets", None)  # a page has no kernel, and shows the HTML beside a widget
     return time.monotonic() - began
