@@ -48,6 +48,7 @@ from caracal_min.convolution import causal_conv_fft
 from caracal_min.data import load_corpus, load_tokenizer, make_tokenizer, save_tokenizer, tokenize
 from caracal_min.data.batches import sequential_windows
 from caracal_min.evaluation import bits_per_byte, bytes_of_targets, loss_by_context_length, token_losses
+from caracal_min.model import BLOCK_OPTIONS
 from caracal_min.precision import autocast, find_device, resolve_precision
 from caracal_min.training import TrainConfig, Trainer
 
@@ -90,9 +91,11 @@ def measurements(plan: Plan, device: str) -> Iterator[Row]:
     def benchmark(group, **changes):
         return lambda: _listed(run_benchmark(BenchmarkConfig(rows=(group,), **settings | changes)))
 
+    def steps(length):
+        return _listed(run_roofline(RooflineConfig(lengths=(length,), against=RIVALS, **settings)))
+
     def ratio(length):
-        config = RooflineConfig(lengths=(length,), against=RIVALS, **settings)
-        return Row(f"ratio_{length}", 90, lambda: by_each_convolution(device, lambda: _listed(run_roofline(config))))
+        return Row(f"ratio_{length}", 90, lambda: by_each_convolution(device, lambda: steps(length)))
 
     yield Row("errors", 40, lambda: by_each_convolution(device, partial(errors, plan, device)))
     yield Row("operator", 20, lambda: by_each_convolution(device, partial(operator, plan, device)))
@@ -101,6 +104,7 @@ def measurements(plan: Plan, device: str) -> Iterator[Row]:
     for length in (short, long):
         config = BenchmarkConfig(against=RIVALS, **settings)
         yield Row(f"profile_{length}", 50, partial(profile, config, length))
+    yield Row(f"own_options_{short}", 60, lambda: with_own_options(lambda: steps(short)))
     for n in plan.sequences:
         yield Row(f"trainer_{n}", 40, benchmark("trainer", lengths=(short,), tokens=n * short))
     yield Row("windows", 30, partial(windows, plan, device))
@@ -116,6 +120,12 @@ def by_each_convolution(device: str, measure: Callable) -> dict[str, object]:
         with mock.patch.dict(spectral.KERNEL_LENGTH, {device: tokens}):
             found[name] = measure()
     return found
+
+
+def with_own_options(measure: Callable) -> object:
+    """Measure with Inductor's own options in place of those that `caracal_min` gives it for blocks."""
+    with mock.patch.dict(BLOCK_OPTIONS, clear=True):
+        return measure()
 
 
 def errors(plan: Plan, device: str) -> dict[str, list[float]]:

@@ -39,7 +39,7 @@ from caracal_min import Caracal, CaracalConfig
 from caracal_min.config import VARIANTS, find_preset
 from caracal_min.files import file_sha256
 from caracal_min.loss import linear_cross_entropy
-from caracal_min.model import locate_model
+from caracal_min.model import BLOCK_OPTIONS, locate_model
 from caracal_min.tokenizer import Tokenizer, load_tokenizer, save_tokenizer
 
 __all__ = ["ARCHITECTURES", "BASELINES", "VARIANTS", "Baseline", "baseline_of", "load_model", "make_model",
@@ -227,9 +227,10 @@ class Baseline(nn.Module):
             self.loss = torch.compile(self.loss, dynamic=False)
         elif mode == "blocks":
             self._cross_entropy = torch.compile(linear_cross_entropy, dynamic=False)
+            options = BLOCK_OPTIONS.get(self.embedding.weight.device.type)
             for module in self.modules():
                 for block in module if isinstance(module, nn.ModuleList) else ():
-                    block.compile(dynamic=False)
+                    block.compile(dynamic=False, options=options)
         return self
 
     def require_tokens(self, ids: Tensor, name: str) -> None:
