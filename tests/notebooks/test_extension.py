@@ -28,10 +28,11 @@ SOURCE = 'points = 2047\nprint(f"points = {points}\\nleak = 3.1e-06")\nassert po
 def build(build_book, make_notebook, make_code, root):
     """A function that builds a book of one notebook and one ledger; returns warnings and pages by name."""
 
-    def run(text=TEXT, ledger=LEDGER, tags=("claim-1",), mode="off", also=""):
+    def run(text=TEXT, ledger=LEDGER, tags=("claim-1",), mode="off", also="", below=()):
         prints = f"points = 2047\nleak = 3.1e-06\n{also}" if mode == "off" else None
         source = f"{SOURCE}\nprint({also!r})" if also else SOURCE
-        notebook = make_notebook(text, make_code(source, tags=list(tags), prints=prints), setup=False)
+        notebook = make_notebook(text, make_code(source, tags=list(tags), prints=prints), *below,
+                                 setup=False)
         ledger_page = (root / "book" / "claims.md").read_text(encoding="utf-8")
         files = {"index.md": f"# Book\n\n```{{toctree}}\nnotebooks/{STEM}\nbook/claims\n```\n",
                  f"notebooks/{STEM}.ipynb": notebook, "book/claims.yml": ledger,
@@ -57,6 +58,15 @@ def test_a_sound_book_builds_without_a_warning(build):
     assert 'verdict-holds-under-a-condition">Claim 1: holds under a condition</span></a>' in chapter
     assert '<h1><span class="chapter-number">Chapter 4 </span>A chapter' in chapter
     assert f'href="../book/solutions/{STEM}.html">Solutions to these exercises' in chapter
+
+
+def test_a_cell_whose_claim_the_text_below_names_has_no_line_to_it_and_lines_of_code_are_apart(build):
+    text = "So it is ([claim 1](../book/claims.md))."
+    chapter = build(below=[text])[1][STEM]
+    assert "claim-backlink" not in chapter and 'id="claim-1"' in chapter
+    assert "claim-backlink" in build(below=["It differs.", text])[1][STEM]
+    code = chapter.split('<div class="highlight"><pre>')[1].split("</pre>")[0]
+    assert code.count('<span class="line">') == code.count("\n") == len(SOURCE.splitlines()) == 3
 
 
 def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(build, tmp_path, capfd):

@@ -56,15 +56,18 @@ def to_row(app, number: int, *words: nodes.Node) -> nodes.reference:
 
 
 def mark_claims(app, doctree):
-    """Give the cell tagged claim-8 the id claim-8 and, below it, a link to the row of the ledger."""
+    """Give the cell tagged claim-8 the id claim-8 and, where the text below has none, a link to the row of the ledger."""
     for cell in cells(doctree):
+        below = cell.next_node(descend=False, siblings=True)
+        linked = _CLAIM.findall(below.astext()) if isinstance(below, nodes.paragraph | nodes.block_quote) else ()
         for number in claim_tags({"metadata": cell["cell_metadata"]}):
             if claim := app.claims.get(number):
                 cell["ids"].append(f"claim-{number}")
                 cell["classes"].append("asserts-claim")
-                link = to_row(app, number, nodes.Text(f"Claim {number} in the ledger: {claim.verdict}"))
-                line = nodes.paragraph("", "", link, classes=["claim-backlink"])
-                cell.parent.insert(cell.parent.index(cell) + 1, line)
+                if str(number) not in linked:
+                    link = to_row(app, number, nodes.Text(f"Claim {number} in the ledger: {claim.verdict}"))
+                    line = nodes.paragraph("", "", link, classes=["claim-backlink"])
+                    cell.parent.insert(cell.parent.index(cell) + 1, line)
 
 
 def frame_figures(app, doctree):
