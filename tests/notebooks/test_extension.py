@@ -66,7 +66,7 @@ def test_a_cell_whose_claim_the_text_below_names_has_no_line_to_it_and_lines_of_
     assert "claim-backlink" not in chapter and 'id="claim-1"' in chapter
     assert "claim-backlink" in build(below=["It differs.", text])[1][STEM]
     code = chapter.split('<div class="highlight"><pre>')[1].split("</pre>")[0]
-    assert code.count('<span class="line">') == code.count("\n") == len(SOURCE.splitlines()) == 3
+    assert code.count('<span class="line" style="--indent: 0ch">') == code.count("\n") == len(SOURCE.splitlines()) == 3
 
 
 def test_a_notebook_is_executed_again_when_a_file_that_it_is_made_of_changes(build, tmp_path, capfd):

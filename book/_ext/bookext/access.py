@@ -18,7 +18,7 @@ CHANGES = [(re.compile(pattern, re.DOTALL), instead) for pattern, instead in (
      r'<span class="keep-together">\g<0></span>'),
     (r'(href="[./book]*claims\.html)("[^>]*>(?:<[^>]*>)*[Cc]laim\s+(\d+)<)', r"\1#ledger-\3\2"))]
 _CODE = re.compile(r'(?<=<div class="highlight"><pre>)(<span></span>)?(.*?)(?=</pre>)', re.DOTALL)
-_LINE = re.compile(r"[^\n]*\n|[^\n]+$")
+_LINE = re.compile(r"( *)(?:[^\n]*\n|[^\n]+$)")
 _EXERCISES = re.compile(r'<section id="exercises">\s*<h2>.*?</h2>')
 _FOLD = re.compile(r'(?<=>)([^<>]+)</a><details[^>]*><summary')
 
@@ -33,7 +33,7 @@ def finish(app, pagename, templatename, context, doctree):
     for pattern, instead in CHANGES:
         body = pattern.sub(instead, body)
     # What does not fit on a phone is then indented under its line: a comment seems not to head the next one.
-    body = _CODE.sub(lambda code: _LINE.sub(r'<span class="line">\g<0></span>', code[2]), body)
+    body = _CODE.sub(lambda code: _LINE.sub(_in_a_span, code[2]), body)
     context["description"] = DESCRIPTION
     if stem in app.notebooks:
         context["description"] = question_of(app.notebooks[stem])[1]
@@ -44,3 +44,7 @@ def finish(app, pagename, templatename, context, doctree):
     if write := context.get("generate_toctree_html"):
         context["generate_toctree_html"] = lambda *args, **kwargs: _FOLD.sub(
             r'\g<0> aria-label="Pages below \1"', str(write(*args, **kwargs)))
+
+
+def _in_a_span(line):
+    return f'<span class="line" style="--indent: {len(line[1])}ch">{line[0]}</span>'

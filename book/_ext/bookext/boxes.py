@@ -56,7 +56,7 @@ def to_row(app, number: int, *words: nodes.Node) -> nodes.reference:
 
 
 def mark_claims(app, doctree):
-    """Give the cell tagged claim-8 the id claim-8 and, where the text below has none, a link to the row of the ledger."""
+    """Give the cell tagged claim-8 the id claim-8 and, unless the text below has one, a link to the ledger."""
     for cell in cells(doctree):
         below = cell.next_node(descend=False, siblings=True)
         linked = _CLAIM.findall(below.astext()) if isinstance(below, nodes.paragraph | nodes.block_quote) else ()

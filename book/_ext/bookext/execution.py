@@ -51,7 +51,8 @@ def execute_what_changed(app, env, docnames):
                 notebook = nbformat.read(path, 4)
                 key = key_of(notebook, Path(app.srcdir))
                 if key_in(cache, notebook) != key:
-                    running[pool.submit(run, notebook, path, environment)] = CacheBundleIn(notebook, str(path), data={"key": key})
+                    job = pool.submit(run, notebook, path, environment)
+                    running[job] = CacheBundleIn(notebook, str(path), data={"key": key})
         for done in as_completed(running):
             name = Path(running[done].uri).stem
             if error := done.exception():
