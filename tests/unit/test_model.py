@@ -9,7 +9,6 @@ from caracal_min import Caracal, CaracalConfig
 from caracal_min.config import PRESETS
 from caracal_min.model import BLOCK_OPTIONS
 
-CPU = torch.device("cpu")
 SMALL = CaracalConfig(vocab_size=50, d_model=24, n_layers=6, n_heads=4, window_size=7)
 
 
@@ -151,24 +150,21 @@ def test_text_beyond_the_trained_length_is_told_once(recwarn):
 
 
 @pytest.mark.compile
-def test_blocks_for_a_gpu_are_built_with_options_that_inductor_knows(monkeypatch, compiler):
-    """Here its code for a CPU, with those options, has the same loss and gradients."""
-    tokens = text()
-    results = []
-    for device, mode in ((CPU, "no"), (CPU, "blocks"), (torch.device("cuda"), "blocks")):
-        model, asked, original = small(embedding_std=0.5), [], torch.compile
-        torch.compiler.reset()
-        with monkeypatch.context() as patch:
-            patch.setattr(Caracal, "device", device)
-            patch.setattr(torch, "compile", lambda *x, **how: asked.append(how["options"]) or original(*x, **how))
-            model.compile_loss(mode)
-        assert asked == [BLOCK_OPTIONS.get(device.type)] * (mode != "no") * len(model.blocks)
-        loss = model.loss(tokens, tokens.roll(-1, 1))
-        results.append([loss, *torch.autograd.grad(loss, list(model.parameters()))])
-    assert set(BLOCK_OPTIONS) == {"cuda"}
-    for found in results[1:]:
-        for a, b in zip(found, results[0], strict=True):
-            assert torch.allclose(a, b, atol=1e-5)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_blocks_are_built_with_options_that_inductor_knows(monkeypatch, compiler, device):
+    """Those for a GPU, in code for a CPU, give the same loss and gradients."""
+    model, tokens, asked, build = small(embedding_std=0.5), text(), [], torch.compile
+    loss = model.loss(tokens, tokens.roll(-1, 1))
+    expected = [loss, *torch.autograd.grad(loss, list(model.parameters()))]
+    torch.compiler.reset()
+    with monkeypatch.context() as patch:
+        patch.setattr(Caracal, "device", torch.device(device))
+        patch.setattr(torch, "compile", lambda *x, **how: asked.append(how["options"]) or build(*x, **how))
+        model.compile_loss("blocks")
+    assert asked == [BLOCK_OPTIONS.get(device)] * len(model.blocks) and list(BLOCK_OPTIONS) == ["cuda"]
+    loss = model.loss(tokens, tokens.roll(-1, 1))
+    for a, b in zip([loss, *torch.autograd.grad(loss, list(model.parameters()))], expected, strict=True):
+        assert torch.allclose(a, b, atol=1e-5)
 
 
 @pytest.mark.compile
