@@ -47,10 +47,10 @@ def part(app, caption: str) -> dict[str, dict]:
     return {Path(name).name: app.notebooks[Path(name).name] for name in names if name.startswith("notebooks/")}
 
 
-def hours(notebooks: dict[str, dict]) -> tuple[int, int]:
-    """Return how many hours notebooks take to read, and their exercises, as they say themselves."""
+def hours(notebooks: dict[str, dict]) -> tuple[float, float]:
+    """Return how many hours, to a half, notebooks take to read, and their exercises, as they say themselves."""
     reading, exercises = (sum(minutes) for minutes in zip(*map(cells.minutes_of, notebooks.values()), strict=True))
-    return round(reading / 60), round(exercises / 60)
+    return round(reading / 30) / 2, round(exercises / 30) / 2
 
 
 def opening(notebook: dict) -> str:
