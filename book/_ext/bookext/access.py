@@ -18,7 +18,7 @@ CHANGES = [(re.compile(pattern, re.DOTALL), instead) for pattern, instead in (
      r'<span class="keep-together">\g<0></span>'),
     (r'(href="[./book]*claims\.html)("[^>]*>(?:<[^>]*>)*[Cc]laim\s+(\d+)<)', r"\1#ledger-\3\2"))]
 _CODE = re.compile(r'(?<=<div class="highlight"><pre>)(<span></span>)?(.*?)(?=</pre>)', re.DOTALL)
-_LINE = re.compile(r"( *)(?:[^\n]*\n|[^\n]+$)")
+_LINE = re.compile(r"^( *)[^\n]+", re.MULTILINE)
 _EXERCISES = re.compile(r'<section id="exercises">\s*<h2>.*?</h2>')
 _FOLD = re.compile(r'(?<=>)([^<>]+)</a><details[^>]*><summary')
 
