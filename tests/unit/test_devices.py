@@ -17,6 +17,7 @@ from caracal_min.attention import sliding_window_attention
 from caracal_min.convolution import causal_conv_direct, causal_conv_fft, causal_conv_right_angle
 from caracal_min.data import ByteTokenizer
 from caracal_min.layers import MultiHeadFourier, ShortConv
+from caracal_min.model import BLOCK_OPTIONS
 from caracal_min.precision import find_device
 from caracal_min.training import TrainConfig, Trainer
 
@@ -111,11 +112,14 @@ def test_on_a_gpu_the_taps_are_no_convolution_of_the_library():
 
 @pytest.mark.compile
 @on_every_device
-def test_compiled_under_autocast_without_a_graph_break(device, compiler):
+@pytest.mark.parametrize("options", ["its own", "those of a GPU"])
+def test_compiled_under_autocast_without_a_graph_break(device, options, compiler, monkeypatch):
     """By bfloat16's rounding the embedding's gradient differs by 1e-3, others, sums that nearly cancel, by some 3e-2.
 
     The window is shorter than the text, so that attention has its first block and the others.
     """
+    if options == "those of a GPU":
+        monkeypatch.setitem(BLOCK_OPTIONS, device, BLOCK_OPTIONS["cuda"])
     torch.compiler.reset()
     torch.manual_seed(0)
     plain = Caracal(CaracalConfig(300, 32, 3, 4, window_size=16)).to(device)

@@ -47,4 +47,5 @@ def finish(app, pagename, templatename, context, doctree):
 
 
 def _in_a_span(line):
-    return f'<span class="line" style="--indent: {len(line[1])}ch">{line[0]}</span>'
+    indent = min(len(line[1]), 12)  # a header of a printed table may begin beyond the edge of a phone
+    return f'<span class="line" style="--indent: {indent}ch">{line[0]}</span>'
