@@ -19,9 +19,8 @@ if not gpu_by_nvidia():  # Triton, which reads this when PyTorch's compiler impo
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # PyTorch's compiler would take what it has compiled for the whole processor where a part of it is asked for.
-if "ATEN_CPU_CAPABILITY" in os.environ:
-    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR",
-                          os.path.join(tempfile.gettempdir(), "torchinductor_" + os.environ["ATEN_CPU_CAPABILITY"]))
+if part := os.environ.get("ATEN_CPU_CAPABILITY"):
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", f"{tempfile.gettempdir()}/torchinductor_{part}")
 
 # Pytest keeps the asserts that it has rewritten; otherwise each worker of each run takes six seconds more.
 sys.dont_write_bytecode = False

@@ -35,18 +35,11 @@ def test_a_chapter_that_fails_is_told_at_once_and_the_others_are_kept(build, cap
     assert "b: executed in" in said and "a: executed" not in said
 
 
-def test_what_a_kernel_is_told_does_not_stay_with_the_process_that_builds(build):
+def test_a_page_shows_lines_whole_and_no_state_of_widgets_and_its_kernel_leaves_the_process_as_it_was(build):
     before = dict(os.environ)
-    html = build(a="import os\nprint(os.environ['OMP_NUM_THREADS'], os.path.basename(os.environ['IPYTHONDIR']))")
-    expected = f">{before.get('OMP_NUM_THREADS', os.cpu_count() // 2)} .ipython\n<"
-    assert expected in (html / "a.html").read_text(encoding="utf-8") and dict(os.environ) == before
-
-
-def test_a_page_carries_no_state_of_widgets(build):
-    html = build(a="import ipywidgets\nout = ipywidgets.Output()\nwith out:\n    print(1)\nout")
-    assert "widget-state" not in (html / "a.html").read_text(encoding="utf-8")
-
-
-def test_a_line_that_is_printed_in_two_pieces_is_one_line_of_the_page(build):
-    html = build(a="print(end='      ', flush=True)\nprint('the   cat')\nprint('the    the')")
-    assert ">      the   cat\nthe    the\n<" in (html / "a.html").read_text(encoding="utf-8")
+    html = build(a="print(end='      ', flush=True)\nprint('the   cat')\nimport ipywidgets, os\n"
+                   "print(os.environ['OMP_NUM_THREADS'], os.path.basename(os.environ['IPYTHONDIR']))\n"
+                   "out = ipywidgets.Output()\nwith out:\n    print(1)\nout")
+    page, threads = (html / "a.html").read_text(encoding="utf-8"), before.get("OMP_NUM_THREADS", os.cpu_count() // 2)
+    assert f">      the   cat\n{threads} .ipython\n<" in page and "widget-state" not in page
+    assert dict(os.environ) == before

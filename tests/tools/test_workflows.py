@@ -15,7 +15,6 @@ def jobs(name):
 
 
 def test_the_jobs_together_run_every_test_and_build_the_book_once():
-    """Each test has one of the marks of the pages or none of them."""
     found = jobs("ci.yml")
     (units,) = (step["run"] for step in found["units"]["steps"] if "pytest" in step.get("run", ""))
     assert '-m "not built and not browser"' in units
@@ -25,13 +24,6 @@ def test_the_jobs_together_run_every_test_and_build_the_book_once():
         assert sum(eval(marks, {}, facts) for marks in ("not built and not browser", *MARKS)) == 1
     (build,) = (step["run"] for step in found["book"]["steps"] if "run" in step)
     assert build.startswith("make book")
-
-
-def test_no_expression_is_pasted_into_a_script():
-    """What GitHub puts in for ${{ }} is code there; through env it is a value."""
-    scripts = [step["run"] for path in WORKFLOWS for job in jobs(path.name).values() for step in job["steps"]
-               if "run" in step]
-    assert scripts and not [script for script in scripts if "${{" in script]
 
 
 def test_actionlint_finds_nothing(report_missing):
